@@ -135,7 +135,7 @@ def run_instruction(
     arrays = [
         _fetched(device, fetch, pieces[name], copies) for name, fetch in zip(instruction.inputs, instruction.fetches)
     ]
-    piece = run_kernel(lambda: instruction.compute(int(device.device_id), arrays), arrays)
+    piece = run_kernel(lambda: instruction.compute(int(device.device_id), arrays))
     arrays.clear()
     for name in instruction.ends:
         del pieces[name]

@@ -26,7 +26,12 @@ PATH = (
     PathStep("Combine them on a cluster", ("three_d", "llama_8b_16", "llama_70b_64")),
 )
 
-FOLDED: Mapping[str, str] = {"FSDPLean": "FSDP", "CausalRingAttention": "RingAttention", "RandomMask": "LowRank"}
+FOLDED: Mapping[str, str] = {
+    "FSDPLean": "FSDP",
+    "CausalRingAttention": "RingAttention",
+    "RandomMask": "LowRank",
+    "Compose": "Rotate",
+}
 """Puzzles of earlier versions, by the puzzle that has their idea now: results of players stay readable."""
 
 CORE = tuple(slug for step in PATH for slug in step.slugs)
@@ -129,7 +134,6 @@ AFTER: Mapping[str, tuple[str, ...]] = {
     "AnnotatedMLP": ("megatron_mlp",),
     "AnnotatedMoE": ("AnnotatedMLP", "SwitchDispatch"),
     **dict.fromkeys(("LowRank", "Subsample", "Quantize", "Rotate"), ("FedAvg",)),
-    "Compose": ("Rotate", "Quantize"),
 }  # fmt: skip
 """The puzzles that a puzzle builds on; those before them follow from it."""
 

@@ -21,7 +21,7 @@ Comment = tuple[str, str]
 
 
 class Comments:
-    """Comments by the words that mean a student."""
+    """Comments by the words that identify a student."""
 
     def __init__(self, by_word: Mapping[str, list[Comment]]) -> None:
         self._by_word = by_word
@@ -30,7 +30,7 @@ class Comments:
         return [comment for word in _words(submitted) for comment in self._by_word.get(word, ())]
 
     def unknown(self, submitted: Iterable[Submitted]) -> list[str]:
-        """The words that mean nobody, or several."""
+        """The words that match no student, or several."""
         words = [word for one in submitted for word in _words(one)]
         return [word for word in self._by_word if words.count(word) != 1]
 
@@ -66,7 +66,7 @@ def _slug(name: str, where: str) -> str:
 
 
 def _words(submitted: Submitted) -> list[str]:
-    """What may stand for a submission, each once: identifiers, names, and its name in the class."""
+    """The names of a submission, each once: identifiers, names, and its name in the class."""
     people = (submitted.student, *submitted.student.members)
     words = [folded(word) for who in people for word in who.identifiers]
     words += [form for who in people for form in sorted(name_forms(who.name))]

@@ -16,7 +16,7 @@ from puzzles.grading.verdict import Student
 
 
 class Origin(NamedTuple):
-    """Whose an entry of an export is: entries with one `key` are one submission. `path` stands for it in reports."""
+    """The owner of an entry of an export. Entries with one `key` are one submission; reports call it `path`."""
 
     key: str
     student: Student
@@ -30,11 +30,11 @@ SUBMITTED, TIMESTAMP = "submitted", "timestamp.txt"
 CLONES = "-submissions"
 
 Export = Callable[[str, Sequence[str]], dict[str, Origin] | None]
-"""Reads the names of a folder's entries: whose each is, or None if the folder is no export of this kind."""
+"""Reads the names of a folder's entries: the owner of each, or None if the folder is not an export of this kind."""
 
 
 def origins(folder: str, names: Sequence[str]) -> dict[str, Origin]:
-    """Whose each entry of a folder is. In a folder that is no export, each is a submission by itself."""
+    """The owner of each entry of a folder. In a folder that is not an export, each entry is a submission."""
     found = next((found for export in EXPORTS if (found := export(folder, names)) is not None), {})
     return {name: found.get(name) or _plain(folder, name) for name in names}
 
@@ -60,7 +60,7 @@ def _moodle(folder: str, names: Sequence[str]) -> dict[str, Origin] | None:
 
 
 def _canvas(folder: str, names: Sequence[str]) -> dict[str, Origin] | None:
-    """All entries have to be named so: among others, such a name may be anything."""
+    """All entries must be named so. A single such name may be a coincidence."""
     found = {name: _named(folder, match) for name in names if (match := CANVAS.fullmatch(name))}
     return found if names and len(found) == len(names) else None
 
@@ -132,7 +132,7 @@ def _timestamp(path: str) -> float | None:
 
 
 def moment(text: str) -> float | None:
-    """A date and time as platforms write it, in seconds since 1970; None if it is none. Without a zone it is local."""
+    """A date and time as platforms write it, in seconds since 1970; else None. Without a zone it is local."""
     words = re.sub(r" ?UTC$", "+00:00", text.strip()).replace(" +", "+").replace(" -", "-")
     try:
         return datetime.fromisoformat(words).timestamp()

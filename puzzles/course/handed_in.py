@@ -25,7 +25,7 @@ class Submitted:
     files: tuple[SourceFile, ...]
     student: Student = Student()  # noqa: RUF009  # immutable
     key: str = ""
-    """Its name in the class, wherever that lies."""
+    """Its name in the class, without the folder of the class."""
     is_missing: bool = False
     """True for a student on the roster who has handed in nothing."""
 
@@ -55,7 +55,7 @@ def alone(file: SourceFile) -> Submitted:
 
 
 def as_one(submitted: Sequence[Submitted], path: str) -> list[Submitted]:
-    """All of it as one student's."""
+    """All submissions as one student's."""
     files = tuple({os.path.abspath(file.path): file for one in submitted for file in one.files}.values())
     return [Submitted(files[0].path if len(files) == 1 else path, files, key=os.path.basename(os.path.abspath(path)))]
 
@@ -99,7 +99,7 @@ def _grouped(by_name: Mapping[str, Sequence[SourceFile]], whose: Mapping[str, Or
 
 
 def _other_work(folder: str) -> list[str]:
-    """Files that cannot be graded, such as PDFs, whose names say whose they are, as all names there do."""
+    """Files that cannot be graded, such as PDFs, in a folder whose file names all name a student."""
     shown = entries(folder)
     mine = [name for name in other_files(folder) if is_named_file(name)]
     return mine if all(map(is_named_file, shown)) else []
@@ -174,7 +174,7 @@ class Gathering:
         return self._graded(one, best)
 
     def _rank(self, verdict: Verdict) -> tuple[object, ...]:
-        """Greater is better. A lost verdict comes before a failure, so that it is seen and graded again."""
+        """Greater is better. A lost verdict is better than a failure, so that it is seen and graded again."""
         better = tuple(-figure for figure in verdict.figures.values())
         return self._worth(verdict), verdict.stars, verdict.reason == LOST, verdict.attempted, better
 

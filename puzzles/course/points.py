@@ -29,7 +29,7 @@ class Late:
     per_day: float = 0.1
     grace: float = 0.0
     extensions: Mapping[str, float] = field(default_factory=dict)
-    """When it is due for some, by their identifiers and names as `folded` writes them."""
+    """Due times of single students, by their identifiers and names as `folded` writes them."""
 
     def days(self, student: Student) -> int:
         """How many days late a student is, or a group of whom one has an extension; 0 if it is not known when the work
@@ -47,7 +47,7 @@ class Late:
         return max([self.due, *(self.extensions[word] for word in words if word in self.extensions)])
 
     def unknown(self, students: Iterable[Student]) -> list[str]:
-        """Those who have an extension and are none of the students."""
+        """Names with an extension that no student has."""
         known = {word for one in students for who in one.people for word in map(folded, who.identifiers)}
         known |= {form for one in students for who in one.people for form in name_forms(who.name)}
         return [word for word in self.extensions if word not in known]
@@ -86,7 +86,9 @@ def due_from(text: str, where: str) -> float:
         text = f"{date.fromisoformat(text) + timedelta(days=1)}T00:00"
     found = moment(text)
     if found is None:
-        raise CourseError(f"{where}: '{text}' is no date and time; write 2026-11-20T18:00, or 2026-11-20T18:00+01:00")
+        raise CourseError(
+            f"{where}: '{text}' is not a date and time; write 2026-11-20T18:00, or 2026-11-20T18:00+01:00"
+        )
     return found
 
 
@@ -97,24 +99,24 @@ def share_from(text: str, where: str) -> float:
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:
-        raise CourseError(f"{where}: '{text}' is no share; write 10% or 0.1")
+        raise CourseError(f"{where}: '{text}' is not a share; write 10% or 0.1")
     return share
 
 
 def _seconds(text: str, where: str) -> float:
     found = re.fullmatch(r"(\d{1,6})\s*([mhd])", text)
     if not found:
-        raise CourseError(f"{where}: '{text}' is no time of grace; write 15m, 2h or 1d")
+        raise CourseError(f"{where}: '{text}' is not a grace period; write 15m, 2h or 1d")
     return int(found[1]) * UNITS[found[2]]
 
 
 def _extensions(path: Path) -> dict[str, float]:
-    """When it is due for some, from a CSV file with a column `due`."""
+    """Due times of single students, from a CSV file with a column `due`."""
     found: dict[str, float] = {}
     for number, row in enumerate(rows_of(path), 2):
         when = cells(row, "due")
         if not when:
-            raise CourseError(f"{path}, line {number}: there is no due; write it into a column 'due'")
+            raise CourseError(f"{path}, line {number}: the due date is missing; add a column 'due'")
         identifiers = [*cells(row, "id"), *cells(row, "email"), *cells(row, "others")]
         names = [] if identifiers else [form for name in cells(row, "name") for form in name_forms(name)]
         due = due_from(when[0], f"{path}, line {number}")
@@ -145,7 +147,7 @@ def parse_points(text: str) -> dict[str, float]:
         first = min(given, key=lambda one: one[:2])
         for other in given:
             if other[:2] == first[:2] and other[2] != first[2]:
-                raise click.UsageError(f"--points says both {first[3]} and {other[3]} of {slug}; keep one of them")
+                raise click.UsageError(f"--points gives both {first[3]} and {other[3]} of {slug}; keep one of them")
         points[slug] = first[2]
     return points
 
@@ -164,7 +166,7 @@ class Scoring:
     """The share for a solution that works only at the size that the puzzle shows."""
     late: Late | None = None
     is_stated: bool = False
-    """True if the teacher has said what anything is worth; then reports show points."""
+    """True if the teacher has set any points; then reports show points."""
 
     def most(self, slug: str) -> float:
         """The points of a puzzle, without those for a third star."""
@@ -187,7 +189,7 @@ class Scoring:
         return self.late.days(graded.student) if self.late else 0
 
     def facts(self, graded: Graded, verdict: Verdict | None = None) -> dict[str, float]:
-        """What a report says of a verdict, or of a whole submission; nothing unless the teacher has said anything."""
+        """What a report says of a verdict, or of a whole submission; empty if the teacher has set no points."""
         if not self.is_stated:
             return {}
         if verdict is not None:

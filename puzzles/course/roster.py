@@ -35,7 +35,7 @@ HEADINGS = {
 """Columns by what they hold; upper case, spaces and hyphens do not count."""
 
 NOT_STUDENTS = ("points possible", "student, test")
-"""What Canvas writes into the column of names besides students."""
+"""Names of rows that are not students, in Canvas's exports."""
 
 
 class CourseError(OwnPuzzleError):
@@ -51,9 +51,7 @@ def read_roster(path: Path) -> list[Student]:
             continue
         for one in student.identifiers:
             if (first := lines.setdefault(folded(one), number)) != number:
-                raise CourseError(
-                    f"{path}: the lines {first} and {number} both have '{sanitized(one)}'; give each its own"
-                )
+                raise CourseError(f"{path}: lines {first} and {number} both have '{sanitized(one)}'; give each its own")
         found.append(student)
     return found
 
@@ -72,7 +70,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
 
 
 def cells(row: Mapping[str, str], kind: str) -> list[str]:
-    """What a row holds of a kind, in all columns that have it."""
+    """The values of a kind in a row, from all columns of that kind."""
     words = [folded(word) for word in HEADINGS[kind]]
     return [value for heading, value in row.items() if value and folded(heading) in words]
 
@@ -179,7 +177,7 @@ def _group(members: Sequence[Student]) -> Student:
 
 
 Index = dict[str, dict[Unit, Student]]
-"""By a word, the units that it means, each with the student who has it."""
+"""By a word, the units that it identifies, each with the student who has it."""
 
 
 def _index(units: Sequence[Student], words: Callable[[Student], Iterable[str]]) -> Index:
@@ -192,8 +190,8 @@ def _index(units: Sequence[Student], words: Callable[[Student], Iterable[str]]) 
 
 
 def _by_id(who: Student, index: Index) -> Iterator[Mapping[Unit, Student]]:
-    """Whom the identifiers of a student mean. A number alone means nobody of another name: systems number people in
-    different ways."""
+    """The units that the identifiers of a student match. A number alone matches nobody of another name: systems number
+    people in different ways."""
     for word in who.identifiers:
         rows = index.get(folded(word), {})
         forms = name_forms(who.name)
@@ -205,7 +203,7 @@ def _by_id(who: Student, index: Index) -> Iterator[Mapping[Unit, Student]]:
 
 
 def _unit_of(one: Submitted, by_id: Index, by_name: Index, by_group: Index) -> tuple[Unit | None, bool]:
-    """Whose a submission is, if that is one unit only; and whether an identifier or a group says so."""
+    """The owner of a submission, if that is one unit only; and whether an identifier or a group says so."""
     people = one.student.people
     identifiers = [row for who in people for row in _by_id(who, by_id)]
     groups = [by_group.get(folded(word), {}) for word in (one.student.name, one.student.id) if word]
@@ -237,7 +235,7 @@ def _missing(unit: Student, submitted: Sequence[Submitted]) -> Submitted:
 
 def _doubt(unit: Student, named: Sequence[Submitted], sure: Sequence[Submitted]) -> str:
     words = " and ".join(_shown(one) for one in (*sure, *named))
-    return f"{words} may all be by {sanitized(unit.name)}; put the id into their names, or their files into one folder"
+    return f"{words} may all be from {sanitized(unit.name)}; put the id in their names, or their files in one folder"
 
 
 def _shown(one: Submitted) -> str:

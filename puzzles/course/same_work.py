@@ -15,7 +15,7 @@ from puzzles.tracks import ALL, track_of
 
 @dataclass
 class CommonWork:
-    """What everybody may have: digests of programs, runs and lines of references and starters."""
+    """What every submission may contain: digests of programs, runs and lines of references and starters."""
 
     programs: set[str] = field(default_factory=set)
     runs: set[str] = field(default_factory=set)
@@ -31,7 +31,7 @@ class CommonWork:
 
 @dataclass(frozen=True)
 class Same:
-    """Submissions with the same solution of a puzzle: what of it is the same, and their own lines that all have."""
+    """Submissions with the same solution of a puzzle: what they share, and the lines that all of them have."""
 
     puzzle: str
     what: str
@@ -69,7 +69,7 @@ def _groups(having: Iterable[tuple[Graded, Verdict]], place: int, known: set[str
 
 
 def _own_lines(verdicts: Sequence[Verdict], known: set[str]) -> list[str]:
-    """The lines of the first that all have, but for those that everybody may have."""
+    """The lines of the first that all have, without those that every submission may contain."""
     shared = set.intersection(*({line[:DIGEST] for line in v.work[2:]} for v in verdicts)) - known
     return [line[DIGEST + 1 :] for line in verdicts[0].work[2:] if line[:DIGEST] in shared]
 
@@ -79,7 +79,7 @@ Grade = Callable[[str, str], Graded]
 
 
 def known_work(slugs: Iterable[str], grade: Grade) -> dict[str, CommonWork]:
-    """What is known of each puzzle; `grade` runs each solution once, for its run."""
+    """What every submission may contain, for each puzzle; `grade` runs each solution once, for its run."""
     shipped = {file: _definitions(file.read_text(encoding="utf-8")) for file in _shipped()}
     return {slug: _known(slug, shipped, grade) for slug in slugs}
 

@@ -28,7 +28,7 @@ from .puzzle_file import OwnPuzzle, error_text, from_python, from_toml, shown
 
 CHAPTER_FILE = "chapter.toml"
 COURSE_FILE = "course.toml"
-"""What a course gives for the puzzles, which is read elsewhere."""
+"""The file of a course, with its points and dates. It is read elsewhere."""
 RECORDS = "records"
 """The folder with records that players found."""
 
@@ -60,7 +60,7 @@ class OwnChapter:
 
 @dataclass(frozen=True)
 class OwnFolder:
-    """A folder that was read: its chapters by track, and a digest of all that they depend on."""
+    """A folder that was read: its chapters by track, and a digest of everything that they depend on."""
 
     path: Path
     chapters: Mapping[str, OwnChapter]
@@ -111,7 +111,7 @@ def remove_folder(path: str | Path) -> None:
 
 @contextmanager
 def folder_added(path: str | Path, draft: bool = False) -> Iterator[OwnFolder]:
-    """The folder is added within the block."""
+    """Adds a folder within the block."""
     found = add_folder(path, draft)
     try:
         yield found
@@ -126,7 +126,7 @@ def folders() -> tuple[OwnFolder, ...]:
 
 
 def home_of(slug: str) -> OwnFolder | None:
-    """The folder that a puzzle is from; None for one that is shipped."""
+    """The folder that a puzzle comes from; None for the game's own puzzles."""
     return next((folder for folder in _added.values() if slug in folder.puzzles), None)
 
 
@@ -180,21 +180,19 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     if is_file:
         raise OwnPuzzleError(f"{path}: this is a file; name the folder that it is in, {shown(folder.parent)}")
     if not is_folder:
-        raise OwnPuzzleError(f"{path}: there is no such folder; 'puzzles new NAME' begins one")
+        raise OwnPuzzleError(f"{path}: this folder does not exist; 'puzzles new NAME' creates one")
     if visible_files.INSTALL_ROOT.is_relative_to(folder):
-        raise OwnPuzzleError(f"{path}: the game itself is in this folder; keep your puzzles in one of their own")
+        raise OwnPuzzleError(f"{path}: this folder contains the game itself; keep your puzzles in another")
     puzzles = [_read(file, draft) for file in puzzle_files(folder)]
     if not puzzles:
-        raise OwnPuzzleError(f"{path}: it has no puzzle, a file such as relay.toml; 'puzzles new NAME' writes one")
+        raise OwnPuzzleError(f"{path}: it has no puzzle file, such as relay.toml; 'puzzles new NAME' writes one")
     title, idea, order = _chapter_fields(folder)
     places = {slug: number for number, slug in enumerate(order)}
     slugs = [own.slug for own in puzzles]
     if wrong := [slug for slug in order if slug not in slugs]:
-        raise OwnPuzzleError(
-            f"{shown(folder / CHAPTER_FILE)}: 'order' names '{wrong[0]}', and there is no such puzzle here"
-        )
+        raise OwnPuzzleError(f"{shown(folder / CHAPTER_FILE)}: 'order' names '{wrong[0]}', which is not a puzzle here")
     if twice := [slug for slug in slugs if slugs.count(slug) > 1]:
-        raise OwnPuzzleError(f"{path}: '{twice[0]}' is there twice, in TOML and in Python; keep one")
+        raise OwnPuzzleError(f"{path}: '{twice[0]}' exists twice, in TOML and in Python; keep one")
     puzzles.sort(key=lambda own: places.get(own.slug, len(places)))
     tracks = [name for name in TRACKS if any(own.track == name for own in puzzles)]
     chapters = {}
@@ -219,7 +217,7 @@ def puzzle_files(folder: Path) -> list[Path]:
 def _read(file: Path, draft: bool) -> OwnPuzzle:
     if not file.stem.isidentifier() or iskeyword(file.stem):
         raise OwnPuzzleError(
-            f"{shown(file)}: the file's name is also the name of the puzzle and of a function; '{file.stem}' cannot be"
+            f"{shown(file)}: a puzzle and its function have the name of the file; '{file.stem}' cannot be one"
         )
     own = from_python(file) if file.suffix == ".py" else from_toml(file, draft)
     return replace(own, puzzle=TRACKS[own.track].with_found(own.puzzle, file.parent / RECORDS))
@@ -239,7 +237,7 @@ def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:
 
 
 def _digest(folder: Path) -> str:
-    """Of the files that its puzzles may depend on."""
+    """A digest of the files that the folder's puzzles may depend on."""
     digest = hashlib.sha256()
     for file in sorted(folder.rglob("*")):
         if file.suffix in (".toml", ".py", ".json") and file.is_file():
@@ -271,7 +269,7 @@ def may_have_entry_points() -> bool:
 
 
 def _may_have_them(place: str) -> bool:
-    """The same of one entry of `sys.path`."""
+    """The same for one entry of `sys.path`."""
     try:
         names = os.listdir(place or ".")
     except OSError:

@@ -47,7 +47,7 @@ class Check:
     rows: Sequence[ReferenceRow] | None = None
 
     def findings(self) -> Iterator[Finding]:
-        """Everything that can be said, the texts first."""
+        """All findings, the texts first."""
         yield from self._texts()
         yield from self._starter()
         try:
@@ -112,7 +112,7 @@ class Check:
         ]
         stated = track.stated_rows(puzzle, file)
         if len(games) == 1:
-            yield Finding("other_sizes: none, so what works only at the shown size gets three stars")
+            yield Finding("other_sizes: none, so a solution that works only at the shown size gets three stars")
         is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}
         wrong = [row for row in stated if not any(row.agrees_with(one) for one in measured)]
         missing = [row for row in measured if row.place not in {one.place for one in stated}]
@@ -128,17 +128,17 @@ class Check:
             now = by_place.get(row.place)
             if now is None:
                 how = "--write removes that" if is_data else f"remove {row.python}"
-                yield Finding(f"{row.table}: there is a row {row.place}, where the reference does not run; {how}", True)
+                yield Finding(f"{row.table}: the reference does not run {row.place}, which has a row; {how}", True)
             else:
                 how = "--write corrects that" if is_data else f"have {now.python}"
-                words = f"{row.words} {row.place}, and the reference takes {now.words}"
-                yield Finding(f"{row.table}: it says {words}; {how}", True)
+                words = f"{row.words} {row.place}, but the reference takes {now.words}"
+                yield Finding(f"{row.table}: it states {words}; {how}", True)
 
     def _target_finding(self) -> Finding:
         lines = ", ".join(f"{name} = {limit:_}" for name, limit in (self.targets or {}).items())
         if self.own.has_targets:
             return Finding(f"targets: the tightest that the reference meets are {lines}")
-        return Finding(f"targets: missing; add [targets] with {lines}, or say --write", True)
+        return Finding(f"targets: missing; add [targets] with {lines}, or use --write", True)
 
     def _wrong(self) -> Iterator[Finding]:
         if len(self.own.wrong) < MIN_WRONG:
@@ -151,8 +151,8 @@ class Check:
                 yield Finding(f"wrong: {verdict}", True)
             elif wanted not in (verdict.status, verdict.reason) or wanted in ("passed", "not_attempted"):
                 got = verdict.reason or verdict.status
-                why = f": {verdict.message}" if verdict.message else "; make it worse, or the targets lower"
-                yield Finding(f"wrong: {name} should get '{wanted}', and gets '{got}'{why}", True)
+                why = f": {verdict.message}" if verdict.message else "; make it worse or lower the targets"
+                yield Finding(f"wrong: {name} should get '{wanted}', but gets '{got}'{why}", True)
             else:
                 yield Finding(f"wrong: {name}: {wanted}, as it should")
 
@@ -195,9 +195,9 @@ def _figures(figures: Mapping[str, Any]) -> str:
 
 
 def require_expectations(own: OwnPuzzle, known: Mapping[str, Any]) -> None:
-    """Refuses a wrong solution that is to get something that no verdict says."""
+    """Refuses a wrong solution that should get a status or reason that does not exist."""
     for name, wanted in own.wrong.items():
         if wanted not in known and wanted not in STATUSES:
             near = get_close_matches(wanted, known, n=1)
             advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
-            raise OwnPuzzleError(f"{shown(own.file)}, [wrong]: '{name}' is to get '{wanted}'; {advice}")
+            raise OwnPuzzleError(f"{shown(own.file)}, [wrong]: '{name}' should get '{wanted}'; {advice}")

@@ -1,4 +1,4 @@
-"""A puzzle with what a teacher keeps beside it: its reference, wrong solutions, and trials of a class."""
+"""A puzzle with the files beside it: its reference, wrong solutions, and trials of a class."""
 
 import ast
 import tomllib
@@ -29,7 +29,7 @@ class OwnPuzzle:
     file: Path
     reference: str = ""
     wrong: Mapping[str, str] = field(default_factory=dict)
-    """Wrong solutions by path, each with the status or the reason that it is to get."""
+    """Wrong solutions by path, each with the status or the reason that it should get."""
     trials: Callable[[], tuple[Any, ...]] = tuple
     """Makers of the trials of a class."""
     has_targets: bool = True
@@ -88,7 +88,7 @@ def from_python(path: Path) -> OwnPuzzle:
     puzzle = getattr(module, "PUZZLE", None)
     if not isinstance(puzzle, Puzzle):
         raise OwnPuzzleError(
-            f"{shown(path)}: PUZZLE is no puzzle; make it a SchedulePuzzle, an EnginePuzzle or a LayoutPuzzle"
+            f"{shown(path)}: PUZZLE is not a puzzle; make it a SchedulePuzzle, an EnginePuzzle or a LayoutPuzzle"
         )
     if puzzle.slug != path.stem:
         raise OwnPuzzleError(f"{shown(path)}: it defines the puzzle '{puzzle.slug}'; call the file {puzzle.slug}.py")
@@ -109,13 +109,13 @@ def from_python(path: Path) -> OwnPuzzle:
 
 
 def _require_texts(puzzle: Puzzle, path: Path) -> None:
-    """Refuses a puzzle in Python with something else where a text belongs."""
+    """Refuses a puzzle in Python that has something else where a string belongs."""
     for name, wanted in Puzzle.__annotations__.items():
         given = getattr(puzzle, name)
         if wanted == "str" and not isinstance(given, str):
-            raise OwnPuzzleError(f"{shown(path)}: '{name}' is a text; got {given!r:.80}")
+            raise OwnPuzzleError(f"{shown(path)}: '{name}' must be a string; got {given!r:.80}")
         if wanted != "str" and not (isinstance(given, tuple) and all(isinstance(one, str | Paper) for one in given)):
-            raise OwnPuzzleError(f"{shown(path)}: '{name}' is a tuple of texts; got {given!r:.80}")
+            raise OwnPuzzleError(f"{shown(path)}: '{name}' must be a tuple of strings; got {given!r:.80}")
 
 
 def _require_puzzle(path: Path) -> None:
@@ -143,10 +143,10 @@ def track_named(puzzle: Puzzle) -> str:
 
 
 TRIALS = (
-    "the path of a Python file that defines TRIALS. TOML cannot say what a class is tried with: the right results come "
+    "the path of a Python file that defines TRIALS. TOML cannot state how a class is tested: the right results come "
     "from a function. 'puzzles new NAME --track engine' writes a file to begin with"
 )
-"""What the field is, where it is missing or something else."""
+"""What the message on a missing or wrong field says."""
 
 
 def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:

@@ -30,7 +30,7 @@ def can_be_written(own: OwnPuzzle) -> bool:
 
 def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
     if own.has_targets or not can_be_written(own):
-        raise OwnPuzzleError(f"{shown(own.file)}: it has targets already")
+        raise OwnPuzzleError(f"{shown(own.file)}: it already has targets")
     lines = "".join(f"{name} = {_toml(limit)}\n" for name, limit in targets.items())
     _write(own, f"{_read(own).rstrip()}\n\n[targets]\n{lines}")
 
@@ -46,8 +46,8 @@ def write_rows(own: OwnPuzzle, rows: Sequence[ReferenceRow]) -> None:
     after = f"{kept}\n\n{MARK}{block}"
     if not _says(own, before, after, rows):
         raise OwnPuzzleError(
-            f"{shown(own.file)}: what it says of the reference cannot be found, because it is not in tables of lines "
-            f"'name = value'; remove it, and write this at the end:\n\n{block}"
+            f"{shown(own.file)}: the figures of the reference cannot be found, because they are not in tables of lines "
+            f"'name = value'; remove them, and add this at the end:\n\n{block}"
         )
     _write(own, after)
 
@@ -96,7 +96,7 @@ def _is_on_reference(own: OwnPuzzle, table: str, row: Any) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """What a text says; nothing if it is no TOML."""
+    """What a text says; nothing if it is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:
@@ -144,7 +144,7 @@ def begin(name: str, track: str, folder: Path) -> list[Path]:
     try:
         for path in wanted:
             if path.exists():
-                raise OwnPuzzleError(f"{path} exists already; choose another name, or another folder with -o")
+                raise OwnPuzzleError(f"{path} already exists; choose another name, or another folder with -o")
         for path, draft in wanted.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             text = (drafts / draft).read_text(encoding="utf-8").replace("NAME", name)
@@ -165,7 +165,7 @@ def _require_name(name: str) -> None:
         plainer = re.sub(r"\W", "_", name, flags=re.ASCII).strip("_")
         example = plainer if plainer.isidentifier() and plainer != name else "relay"
         raise OwnPuzzleError(
-            f"'{name}' cannot be a puzzle; it has to be the name of a function or class, such as {example}"
+            f"'{name}' cannot be a puzzle's name; use the name of a function or class, such as {example}"
         )
     if name in ALL:
         raise OwnPuzzleError(f"there is already a puzzle '{name}'; choose another name")

@@ -114,13 +114,13 @@ def read_entry(path: Path) -> Entry:
     try:
         given: Any = json.loads(data)
     except (ValueError, RecursionError) as why:
-        raise EntryError(f"it is no JSON: {why}") from None
+        raise EntryError(f"it is not JSON: {why}") from None
     if not isinstance(given, dict) or "format" not in given or "puzzle" not in given:
         return judged(saved_puzzle(path.stem), re.sub(r"^\d{4}_", "", path.absolute().parent.name), data)
     if (given.get("format"), given.get("version")) != (FORMAT, VERSION) or set(given) != set(FIELDS):
         raise EntryError(f"an entry has the fields {', '.join(FIELDS)}, the format '{FORMAT}' and version {VERSION}")
     if not isinstance(given["puzzle"], str) or not isinstance(given["name"], str):
-        raise EntryError("the puzzle and the name of an entry are texts")
+        raise EntryError("the puzzle and the name of an entry must be strings")
     return judged(saved_puzzle(given["puzzle"]), given["name"], json.dumps(given["trace"]).encode())
 
 
@@ -157,9 +157,7 @@ def _from_git(folder: Path) -> dict[str, str]:
         said = (getattr(why, "stderr", "") or str(why)).strip().splitlines()[:1]
         raise EntryError(f"git has no history of {folder}: {' '.join(said)}") from None
     if is_shallow:
-        raise EntryError(
-            f"this clone of {folder} has only a part of the history; 'git fetch --unshallow' gets the rest"
-        )
+        raise EntryError(f"this clone of {folder} has only part of the history; 'git fetch --unshallow' gets the rest")
     found: dict[str, str] = {}
     day = ""
     for word in done.stdout.split("\0"):

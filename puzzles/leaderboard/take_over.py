@@ -45,7 +45,7 @@ def graded(path: Path, puzzle: Puzzle, name: str) -> Entry | SourceEntry:
     track = track_of(puzzle.slug)
     is_traced = bool(track.saved_as(puzzle))
     if path.suffix != ".py" and not is_traced:
-        raise EntryError(f"a record of {puzzle.slug} is filed as Python; copy the {track.noun} into a .py file")
+        raise EntryError(f"a record of {puzzle.slug} is stored as Python; copy the {track.noun} into a .py file")
     submission = Submission.read(path)
     (verdict,) = grade_file(
         str(path), [puzzle], tier=_sandbox(), strict=True, keep=True, submission=submission
@@ -86,7 +86,7 @@ def take_over(entry: Entry | SourceEntry) -> Path:
     folder = folder_for(entry.puzzle)
     file = folder / f"{slug}-{entry.file}"
     if file.exists():
-        raise EntryError(f"{file} exists already; remove it, or add its row to {INDEX}")
+        raise EntryError(f"{file} already exists; remove it, or add its row to {INDEX}")
     row = {"puzzle": slug, **track.record_row(verdict.figures, verdict.family), "name": entry.name, "file": file.name}
     rows = sorted([*_rows(folder), row], key=lambda one: (str(one["puzzle"]), str(one["file"])))
     folder.mkdir(parents=True, exist_ok=True)
@@ -101,8 +101,8 @@ def _require_reference(puzzle: Puzzle) -> None:
     track = track_of(puzzle.slug)
     if own and own.reference and track.reference_games(puzzle) and not track.stated_rows(puzzle, own.reference):
         raise EntryError(
-            f"a record has to beat the reference, and {shown(own.file)} does not say what that scores; "
-            f"'puzzles check {shown(own.file.parent)} --write' adds it"
+            f"a record must beat the reference, but {shown(own.file)} does not state its figures; "
+            f"'puzzles check {shown(own.file.parent)} --write' adds them"
         )
 
 

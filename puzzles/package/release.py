@@ -49,12 +49,12 @@ def main(version: str) -> None:
 def require_ready(version: str, root: Path) -> str:
     """Checks what a release needs, and returns the changelog with the release's heading."""
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        raise ReleaseError(f"VERSION={version or '(nothing)'} is no version; write three numbers: VERSION=1.2.3")
+        raise ReleaseError(f"VERSION={version or '(nothing)'} is not a version; write three numbers: VERSION=1.2.3")
     present = re.search(VERSIONED[0][1], (root / VERSIONED[0][0]).read_text(encoding="utf-8"))
     if present and tuple(map(int, version.split("."))) < tuple(map(int, present[0].split("."))):
         raise ReleaseError(f"{version} is older than the present version {present[0]}; name a newer one")
     if git("status", "--porcelain", root=root):
-        raise ReleaseError("the tree has changes that are not committed; commit or remove them ('git status')")
+        raise ReleaseError("the tree has uncommitted changes; commit or remove them ('git status')")
     if git("tag", "--list", f"v{version}", root=root):
         raise ReleaseError(f"the tag v{version} exists; name a newer version")
     text = (root / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -70,7 +70,7 @@ def write_version(version: str, changelog: str, root: Path) -> None:
         file = root / name
         text, count = re.subn(place, version, file.read_text(encoding="utf-8"), flags=re.MULTILINE)
         if not count:
-            raise ReleaseError(f"{name} does not name the version any more; correct VERSIONED in {Path(__file__).name}")
+            raise ReleaseError(f"{name} no longer names the version; correct VERSIONED in {Path(__file__).name}")
         file.write_text(text, encoding="utf-8")
 
 

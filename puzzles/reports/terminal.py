@@ -250,7 +250,7 @@ def _next(graded: Graded, why: bool = False) -> Iterator[str]:
 
 def _teachers() -> str:
     """What may be missing, if no folder of puzzles has been added."""
-    return "" if folders() else " Puzzles of a teacher need --puzzles FOLDER."
+    return "" if folders() else " A teacher's puzzles need --puzzles FOLDER."
 
 
 def _way_on(path: str, verdict: Verdict) -> str:

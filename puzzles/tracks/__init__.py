@@ -194,7 +194,7 @@ def _advice(wanted: str, slugs: Mapping[str, Track[Any]]) -> str:
         *others, last = map(repr, near)
         return f"did you mean {', '.join(others)} or {last}?" if others else f"did you mean {last}?"
     if len(slugs) > 10:
-        return "'puzzles list' names them all; for a teacher's, add --puzzles FOLDER"
+        return "'puzzles list' names them all; for your teacher's puzzles, add --puzzles FOLDER"
     return f"there are {', '.join(slugs)}"
 
 

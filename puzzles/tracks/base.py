@@ -134,7 +134,7 @@ class Track(OpenTrack[P], ABC):
         """The row of a run that another process has sent; a ValueError if the text is none."""
         row = json.loads(text)
         if not isinstance(row, dict):
-            raise ValueError("it is no run")
+            raise ValueError("it is not a run")
         return row
 
     def kept(self, row: Row) -> str:

@@ -150,7 +150,7 @@ FACTS = [
     (f"An update of {64 * 64 * 4:,} B fits into {measured('Subsample', 'sent')} B", True),
     (f"into {measured('LowRank', 'sent')} B by a low rank", True),
     (f"into {measured('Quantize', 'sent')} B with a bit for each number", True),
-    (f"into {measured('Compose', 'sent')} B with all of it composed", True),
+    (f"into {4096 // 16 * 2 // 8 + 8 + 8} B with all of it composed", True),
     ("2 bytes of weight, 2 of gradient, 12 of optimizer state. With 7.5e9 parameters on 64 devices", True),
     (f"| 16 P | {gigabytes(0)} |", True),
     (f"| 1, the state | 4 P + 12 P/N | {gigabytes(1)} |", True),

@@ -66,10 +66,10 @@ def test_a_rule_on_lateness_is_read(tmp_path: Path) -> None:
     ("text", "said"),
     [
         ("per-day=10%", "say when it is due: due=2026-11-20T18:00"),
-        ("due=soon", "'soon' is no date and time"),
-        ("due=2026-11-20,per-day=lots", "'lots' is no share; write 10% or 0.1"),
-        ("due=2026-11-20,per-day=120%", "'120%' is no share"),
-        ("due=2026-11-20,grace=15", "'15' is no time of grace; write 15m, 2h or 1d"),
+        ("due=soon", "'soon' is not a date and time"),
+        ("due=2026-11-20,per-day=lots", "'lots' is not a share; write 10% or 0.1"),
+        ("due=2026-11-20,per-day=120%", "'120%' is not a share"),
+        ("due=2026-11-20,grace=15", "'15' is not a grace period; write 15m, 2h or 1d"),
         ("due=2026-11-20,penalty=1", "there is no 'penalty'; there are due, per-day, grace, extensions"),
         ("due=2026-11-20,none.csv", "none.csv: No such file"),
     ],
@@ -85,7 +85,7 @@ def test_a_rule_that_cannot_be_understood_is_refused(text: str, said: str, tmp_p
 
 def test_an_extension_needs_a_due(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("id,due\nu1,\n")
-    with pytest.raises(CourseError, match=r"line 2: there is no due; write it into a column 'due'"):
+    with pytest.raises(CourseError, match=r"line 2: the due date is missing; add a column 'due'"):
         parse_late(f"due=2026-11-20,{tmp_path / 'e.csv'}")
 
 

@@ -182,6 +182,23 @@ def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Pa
         assert verdict.stars == 3
 
 
+def test_an_own_class_is_repeated_without_lower_bounds(week: Path) -> None:
+    """Its figures are counted again on other values; where its trial has none, a note says so."""
+    summed = (week / "solutions" / "relay_engine.py").read_text()
+    lied = week.parent / "lied.py"
+    lied.write_text(summed.replace("return ", "made = ") + "        self._port.meter.peak -= 8\n        return made\n")
+    with folder_added(week):
+        (verdict,) = grade_file(str(lied), [find("relay_engine")]).verdicts
+        assert "peak bytes: the class's own processes count 9,208, and the judge counts 9,216" in verdict.message
+        change(
+            week / "trials" / "relay_engine.py", "np.random.default_rng(i)", "np.random.Generator(np.random.PCG64(i))"
+        )
+    with folder_added(week):
+        (verdict,) = grade_file(str(week / "solutions" / "relay_engine.py"), [find("relay_engine")]).verdicts
+    assert verdict.stars == 3
+    assert verdict.notes[0].startswith("the third star rests on peak bytes ")
+
+
 def test_calls_can_be_forbidden_and_allowed(week: Path) -> None:
     sums = week.parent / "sums.py"
     sums.write_text((week / "solutions" / "relay_engine.py").read_text().replace(
@@ -246,7 +263,7 @@ def test_check_names_what_is_wrong(week: Path) -> None:
     checked = puzzles("check", week, "--only", "relay_schedule")
     assert checked.exit_code == 1
     for words in (
-        "should get 'deadlock', and gets 'rule'",
+        "should get 'deadlock', but gets 'rule'",
         "'# ----- end of your code -----' is missing",
         "hints: write at least 2",
         "reference: over target",
@@ -299,6 +316,11 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
     "unknown call": (_edited("relay_schedule.toml", '"pass_to"', '"pas_to"'), ("'pas_to'", "did you mean 'pass_to'")),
     "unknown costs": (
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
+    "outer without rounds": (
+        _edited("relay_schedule.toml", "[targets]", '[setting]\ntask = "outer"\n[targets]'), ("outer must be",)),
+    "folded": (
+        _edited("relay_schedule.toml", "[targets]", '[setting]\nfold = "dp"\n[targets]'),
+        ("no field 'fold'", "outer, late, mix, clip")),
     "both lists": (_edited("relay_schedule.toml", "forbidden", 'allowed = ["loss"]\nforbidden'), ("either",)),
     "unknown figure": (_edited("relay_engine.toml", "sent =", "sents ="), ("'sents'", "did you mean 'sent'")),
     **{
@@ -307,15 +329,15 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         for time in ("5.25", "0", "0.0", "-1", "true", '"5"', "nan", "inf", "1e300")
     },
     "no trials": (_edited("relay_engine.toml", "trials =", "# trials ="), ("'trials' is missing", "Python file that",
-                  "TOML cannot say", "puzzles new NAME --track engine")),
+                  "TOML cannot state", "puzzles new NAME --track engine")),
     "trials in TOML": (_edited("relay_engine.toml", 'trials = "trials/relay_engine.py"', "trials = [{ seed = 1 }]"),
-                       ("'trials' is the path of a Python file", "TOML cannot say", "got [{'seed': 1}]")),
+                       ("'trials' is the path of a Python file", "TOML cannot state", "got [{'seed': 1}]")),
     "taken": (lambda week: (week / "relay_layout.toml").rename(week / "ffn.toml"), ("'ffn'", "rename")),
     "no name": (lambda week: (week / "relay_layout.toml").rename(week / "a b.toml"), ("'a b'",)),
     "twice": (lambda week: (week / "relay_schedule.py").write_text(PYTHON_PUZZLE), ("'relay_schedule'", "twice")),
     "no puzzle": (lambda week: (week / "other.py").write_text("x = 1"), ("other.py", "no PUZZLE")),
     "solution": (lambda week: (week / "other.py").write_text("1 / 0"), ("no PUZZLE", "solutions in folders of their")),
-    "another PUZZLE": (lambda week: (week / "other.py").write_text("PUZZLE = 1"), ("other.py", "PUZZLE is no puzzle")),
+    "another PUZZLE": (lambda week: (week / "other.py").write_text("PUZZLE = 1"), ("other.py", "is not a puzzle")),
     "crash": (lambda week: (week / "other.py").write_text("PUZZLE = 1 / 0"), ("other.py", "ZeroDivisionError")),
     "order": (lambda week: (week / "chapter.toml").write_text('order = ["nobody"]'), ("chapter.toml", "'nobody'")),
 }  # fmt: skip
@@ -336,7 +358,7 @@ def test_a_folder_with_a_mistake_adds_nothing(name: str, week: Path) -> None:
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     for folder, words in (
-        (tmp_path / "no", "no such folder"),
+        (tmp_path / "no", "this folder does not exist"),
         (tmp_path, "no puzzle"),
         (Path(__file__).parents[2], "game"),
     ):
@@ -347,7 +369,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     assert puzzles("new", "mine", "-o", tmp_path).exit_code == 0
     again = puzzles("new", "mine", "-o", tmp_path)
     assert again.exit_code == 2
-    assert "exists already" in again.output
+    assert "already exists" in again.output
 
 
 def test_trials_that_cannot_be_loaded_are_named(week: Path) -> None:

@@ -105,10 +105,10 @@ def test_stale_figures_are_named_and_corrected_and_the_rest_of_the_file_stays(fi
     )
     stale = check(file.parent)
     assert stale.exit_code == 1
-    assert "records: it says 5 timesteps, 1,835,008 elements and 524,288 elements sent" in stale.output
+    assert "records: it states 5 timesteps, 1,835,008 elements and 524,288 elements sent" in stale.output
     assert "the reference takes 5.1 timesteps" in stale.output
     assert (
-        "it says 8 timesteps, 2,621,440 elements and 1,179,648 elements sent with 3 layers, 4 batches, 4 ranks, and "
+        "it states 8 timesteps, 2,621,440 elements and 1,179,648 elements sent with 3 layers, 4 batches, 4 ranks, but "
         "the reference takes 7.9 timesteps, 2,621,440 elements and 1,179,648 elements sent; --write corrects that"
     ) in stale.output
     written = check(file.parent, "--write")
@@ -134,7 +134,7 @@ def test_a_row_that_was_written_before_traffic_was_measured_still_holds_and_is_c
     assert file.read_text() == whole
     file.write_text(text.replace("peak_memory = 2_621_440", "peak_memory = 2_621_440\ntraffic = 3"))
     stale = check(file.parent)
-    assert "it says 7.9 timesteps, 2,621,440 elements and 3 elements sent with 3 layers" in stale.output
+    assert "it states 7.9 timesteps, 2,621,440 elements and 3 elements sent with 3 layers" in stale.output
 
 
 @pytest.mark.slow
@@ -146,7 +146,7 @@ def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
     found = check(file.parent)
     assert "reference_at: the reference takes 5.1 timesteps" in found.output, "a batch on each rank, as ever"
     assert "with 2 layers, 4 batches, 4 ranks; --write adds that" in found.output
-    assert "there is a row with 3 layers, 4 batches, 4 ranks, where the reference does not run" in found.output
+    assert "the reference does not run with 3 layers, 4 batches, 4 ranks, which has a row" in found.output
     assert check(file.parent, "--write").exit_code == 0
     (row,) = tomllib.loads(file.read_text())["reference_at"]
     assert row["size"] == {"layers": 2, "batches": 4, "ranks": 4}
@@ -158,7 +158,7 @@ def test_a_puzzle_of_one_size_is_ready_and_told_what_that_means(file: Path) -> N
     file.write_text(re.sub(r"(?m)^other_sizes.*\n", "", text))
     checked = check(file.parent)
     assert checked.exit_code == 0, checked.output
-    assert "other_sizes: none, so what works only at the shown size gets three stars" in checked.output
+    assert "other_sizes: none, so a solution that works only at the shown size gets three stars" in checked.output
 
 
 @pytest.mark.slow
@@ -222,7 +222,7 @@ def test_rows_in_another_form_are_left_alone_and_the_text_to_write_is_shown(file
     refused = check(file.parent, "--write")
     assert refused.exit_code == 2
     assert str(file) in refused.output
-    assert "write this at the end" in refused.output
+    assert "add this at the end" in refused.output
     assert "timesteps = 7.9\n" in refused.output
     assert file.read_text() == text
 

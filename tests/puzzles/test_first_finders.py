@@ -121,5 +121,5 @@ def test_a_shallow_clone_is_refused(tmp_path: Path) -> None:
         git(tmp_path / "a", "add", "-A")
         git(tmp_path / "a", "commit", "-m", name)
     git(tmp_path, "clone", "--depth", "1", (tmp_path / "a").as_uri(), "b")
-    with pytest.raises(EntryError, match="only a part of the history; 'git fetch --unshallow' gets the rest"):
+    with pytest.raises(EntryError, match="only part of the history; 'git fetch --unshallow' gets the rest"):
         dates_of(tmp_path / "b", "git")

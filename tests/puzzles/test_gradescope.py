@@ -145,7 +145,7 @@ def test_what_cannot_be_built_is_refused(tmp_path: Path) -> None:
         (("--puzzle", "fsdp", "--wheels", tmp_path), "has no wheels"),
         (("--puzzle", "fsdp", "--wheel", a_wheel(tmp_path), "-o", tmp_path / "no" / "a.zip"), "cannot write"),
         (("--puzzle", "fsdp", "--wheel", __file__), "test_gradescope.py is not a wheel of the game"),
-        (("--puzzle", "relay"), "for a teacher's, add --puzzles FOLDER"),
+        (("--puzzle", "relay"), "for your teacher's puzzles, add --puzzles FOLDER"),
         (("--puzzle", "fsdp", "--visibility", "later"), "after_due_date"),
     ):
         done = puzzles("gradescope", *words)

@@ -133,7 +133,7 @@ REFUSED = {
     "class": (lambda entry: {**entry, "puzzle": "DataParallel"}, "no traces of DataParallel"),
     "name": (lambda entry: {**entry, "name": "a\nb"}, "one line"),
     "long name": (lambda entry: {**entry, "name": "x" * 61}, "1 to 60 characters"),
-    "number": (lambda entry: {**entry, "name": 7}, "texts"),
+    "number": (lambda entry: {**entry, "name": 7}, "must be strings"),
     "version": (lambda entry: {**entry, "version": 2}, "version 1"),
     "field": (lambda entry: {**entry, "stars": 3}, "fields"),
     "trace": (lambda entry: {**entry, "trace": {}}, "cannot be judged"),
@@ -159,7 +159,7 @@ def test_other_files_are_left_out(entries: Path, tmp_path: Path) -> None:
     (entries / "text.json").write_text("{")
     (entries / "link.json").symlink_to(tmp_path / "reference.json")
     done = puzzles("leaderboard", entries, "-o", tmp_path / "board")
-    assert "text.json: it is no JSON" in done.output
+    assert "text.json: it is not JSON" in done.output
     assert "link.json: it is a link" in done.output
 
 
@@ -271,8 +271,8 @@ def test_the_reference_of_an_own_puzzle_is_no_new_record(own: Path, tmp_path: Pa
     file.write_text(file.read_text().replace(REFERENCE, ""))
     unknown = puzzles("record", entry, "--puzzles", own)
     assert unknown.exit_code == 1
-    assert f"{file} does not say what that scores" in unknown.output
-    assert f"'puzzles check {own} --write' adds it" in unknown.output
+    assert f"{file} does not state its figures" in unknown.output
+    assert f"'puzzles check {own} --write' adds them" in unknown.output
     assert not (own / "records").exists()
 
 

@@ -32,7 +32,7 @@ def test_the_most_specific_name_counts_in_any_order(tmp_path: Path) -> None:
 def test_contradictions_are_refused(pairs: str) -> None:
     first, *_, last = pairs.split(",")
     for text in (pairs, ",".join(reversed(pairs.split(",")))):
-        with pytest.raises(click.UsageError, match="says both") as refused:
+        with pytest.raises(click.UsageError, match="gives both") as refused:
             parse_points(text)
         assert first in str(refused.value)
         assert last in str(refused.value)

@@ -41,7 +41,7 @@ def test_the_version_is_written_everywhere_and_the_changelog_dated(repository: P
 
 @pytest.mark.parametrize("version", ["", "1.2", "v1.2.3", "1.2.3.dev1"])
 def test_what_is_no_version_is_refused(version: str, repository: Path) -> None:
-    with pytest.raises(ReleaseError, match=r"is no version; write three numbers: VERSION=1\.2\.3"):
+    with pytest.raises(ReleaseError, match=r"is not a version; write three numbers: VERSION=1\.2\.3"):
         require_ready(version, repository)
 
 
@@ -52,7 +52,7 @@ def test_an_older_version_is_refused(repository: Path) -> None:
 
 def test_a_changed_tree_is_refused(repository: Path) -> None:
     (repository / "README.md").write_text("x")
-    with pytest.raises(ReleaseError, match="changes that are not committed"):
+    with pytest.raises(ReleaseError, match="uncommitted changes"):
         require_ready("12.3.4", repository)
 
 

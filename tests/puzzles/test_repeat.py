@@ -21,7 +21,7 @@ from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.perform import asked
-from puzzles.tracks.engine.repeat import ROUTED, SEEDED, is_repeated, with_other_values
+from puzzles.tracks.engine.repeat import has_other_values, with_other_values
 from tests.support import hostile_hiding as hiding
 from tests.support.selection import TIERS, in_each_tier
 from tests.support.tiers import require_tier
@@ -81,6 +81,24 @@ def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
     assert verdict(source, here).stars == 3
 
 
+LIE = "\n\n    def forward(self, x):\n        made = self.honest(x)\n        self._port.meter.{}\n        return made\n"
+
+LIED = {"Rotate": ("peak -= 40_000 if self.size > 64 else 0", "131,072"), "AnnotatedMLP": ("flops -= 2_000", "65,536"),
+        "AnnotatedMoE": ("flops -= 2_000", "20,480")}  # fmt: skip
+
+
+@pytest.mark.parametrize("slug", LIED)
+def test_seeds_and_kernels_are_repeated(slug: str) -> None:
+    """The reference keeps its third star; it has none with a figure taken off the meter, above the lower bound."""
+    lie, counted = LIED[slug]
+    file = {"Rotate": "rotate", "AnnotatedMLP": "annotated_mlp", "AnnotatedMoE": "annotated_moe"}[slug]
+    source = (SOLUTIONS / f"{file}.py").read_text(encoding="utf-8")
+    assert verdict(source, require_tier("process"), slug).stars == 3
+    found = verdict(source.replace("def forward(", "def honest(") + LIE.format(lie), require_tier("process"), slug)
+    assert (found.status, found.stars) == ("failed", 0), found
+    assert f"and the judge counts {counted}; leave the meters" in found.message
+
+
 def test_a_class_may_do_more_than_can_be_recorded() -> None:
     """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
     draws = "rng = np.random.default_rng(self.device_id)\n        [rng.random(100_000) + 1 for _ in range(8)]"
@@ -107,9 +125,11 @@ def test_the_repeating_process_runs_no_line_of_the_file() -> None:
 # --- Other values ---
 
 
+ROUTED = ("VocabParallelLoss", "SwitchDispatch", "GShardTop2", "ExactDispatch", "FindTheRace")
+
+
 def drawn(slug: str, recordings: object) -> Any:
-    only_reals = slug in ROUTED
-    return with_other_values(trials_of(ENGINE_PUZZLES[slug])[0], recordings, only_reals)
+    return with_other_values(trials_of(ENGINE_PUZZLES[slug])[0], recordings)
 
 
 def test_other_values_follow_from_the_recording() -> None:
@@ -119,7 +139,7 @@ def test_other_values_follow_from_the_recording() -> None:
     assert np.random.default_rng(1).random() == np.random.Generator(np.random.PCG64(1)).random()
 
 
-@pytest.mark.parametrize("slug", sorted(ROUTED & ENGINE_PUZZLES.keys()))
+@pytest.mark.parametrize("slug", ROUTED)
 def test_routes_stay_the_same(slug: str) -> None:
     """Weights or logits change; what decides which device or word is not drawn as a real number."""
     usual, other = trials_of(ENGINE_PUZZLES[slug])[0](), drawn(slug, "a")
@@ -132,17 +152,19 @@ def test_routes_stay_the_same(slug: str) -> None:
                 assert one["logits"].tolist() != two["logits"].tolist()
 
 
-def test_which_puzzles_are_repeated() -> None:
-    taken = {slug for slug, puzzle in ENGINE_PUZZLES.items() if not is_repeated(puzzle)}
-    assert taken == SEEDED | {"AnnotatedMLP", "AnnotatedMoE"}
-    assert ENGINE_PUZZLES.keys() >= ROUTED
+def test_seeds_stay_the_same() -> None:
+    """Clients draw signs from them; the updates are others."""
+    usual, other = (
+        trial.calls[0].arguments[1:] for trial in (trials_of(ENGINE_PUZZLES["Rotate"])[0](), drawn("Rotate", 1))
+    )
+    assert [one["seed"] for one in usual] == [one["seed"] for one in other]
+    assert [np.array_equal(a["update"], b["update"]) for a, b in zip(usual, other)] == [False, True, True, False]
 
 
-@pytest.mark.parametrize("puzzle", [p for p in ENGINE_PUZZLES.values() if is_repeated(p)], ids=lambda p: p.slug)
-def test_every_repeated_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
+@pytest.mark.parametrize("puzzle", ENGINE_PUZZLES.values(), ids=lambda puzzle: puzzle.slug)
+def test_every_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
     """Except ZeROMemory, whose target is its lower bound."""
-    same = pack(asked(drawn(puzzle.slug, "a"))) == pack(asked(trials_of(puzzle)[0]()))
-    assert same == (puzzle.slug == "ZeROMemory")
+    assert has_other_values(trials_of(puzzle)[0]) == (puzzle.slug != "ZeROMemory")
 
 
 # --- Forged recordings ---

@@ -89,7 +89,7 @@ REFUSED = [
     ("def matmul(graph):\n    pass  # tried", "matmul", (), "matmul was not run: no operator is configured"),
     ("", "ffn", (), "mine.py has no function ffn; write 'def ffn(graph):'"),
     ("def ffn(graph:", "ffn", (), "ffn was not run: line 1: this is not valid Python"),
-    (FFN + "pass", "ffn", ("-n", "4"), "ffn is laid out on 8 devices; leave out -n, or say -n 8"),
+    (FFN + "pass", "ffn", ("-n", "4"), "ffn is laid out on 8 devices; leave out -n, or use -n 8"),
 ]
 
 

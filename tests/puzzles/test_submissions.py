@@ -140,7 +140,7 @@ def test_nobody_s_work_is_merged_with_another_s(tmp_path: Path) -> None:
     roll = roll_of(here, "name,id\nAnn Lee,u1\nBen Ito,u2\n")
     assert [len(one.files) for one in roll.submitted] == [0, 1, 1, 1]
     (warning,) = roll.warnings
-    assert warning.startswith("Ann Lee and Lee, Ann.py may all be by Ann Lee; put the id into their names")
+    assert warning.startswith("Ann Lee and Lee, Ann.py may all be from Ann Lee; put the id in their names")
     here = tree(tmp_path / "b" / "class", "Ann Lee.py")
     twins = roll_of(here, "name,id\nAnn Lee,u1\nAnn Lee,u2\n")
     assert [one.is_missing for one in twins.submitted] == [True, True, False], "it may be either's"
@@ -185,7 +185,7 @@ def test_names_in_any_order_are_one() -> None:
     [
         ("a,b\n1,2\n", "no column says who a row is about; name one 'name', 'id' or 'email'"),
         ("", "no column says who"),
-        ("name,id\nAnn,7\nBen,7\n", "the lines 2 and 3 both have '7'; give each its own"),
+        ("name,id\nAnn,7\nBen,7\n", "lines 2 and 3 both have '7'; give each its own"),
         ('name,id\n"Ann,7\n', "unexpected end of data"),
     ],
 )

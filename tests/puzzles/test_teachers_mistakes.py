@@ -52,13 +52,13 @@ def test_check_knows_its_puzzles_and_the_words_for_what_is_wrong(week: Path) -> 
     text = week.read_text()
     week.write_text(text.replace('"over_target"', '"over target"'))
     assert (
-        "week3/relay.toml, [wrong]: 'wrong/relay_twice.py' is to get 'over target'; did you mean 'over_target'?"
+        "week3/relay.toml, [wrong]: 'wrong/relay_twice.py' should get 'over target'; did you mean 'over_target'?"
         in said("check", "week3", code=2)
     )
     week.write_text(text.replace("wrong/relay_twice.py", "solutions/relay.py").replace("relay_alone.py", "no.py"))
     checked = said("check", "week3", code=1)
     assert (
-        "solutions/relay.py should get 'over_target', and gets 'passed'; make it worse, or the targets lower" in checked
+        "solutions/relay.py should get 'over_target', but gets 'passed'; make it worse or lower the targets" in checked
     )
     assert "wrong: there is no file week3/wrong/no.py" in checked
 
@@ -83,14 +83,14 @@ def test_students_in_place_of_puzzles_are_not_run(week: Path) -> None:
 
 @pytest.mark.slow
 def test_a_class_without_its_folder_of_puzzles(week: Path) -> None:
-    needs = "Puzzles of a teacher need --puzzles FOLDER."
+    needs = "A teacher's puzzles need --puzzles FOLDER."
     assert f"Nothing attempted in 2 files. {needs}" in said("grade", "class", "--trust", code=1)
     assert f"this file has no puzzle that is known here. {needs}" in said("grade", "class/ann.py", code=1)
     Path("class/ann.py").write_text("x = 1\n")
     Path("class/cleo.py").write_text("x = 1\n")
     assert needs not in said("grade", "class", "--trust", "--puzzles", "week3", code=1)
     assert "there is no puzzle 'relay'" in said("grade", "class", "--trust", "--puzzle", "relay", code=2)
-    assert "for a teacher's, add --puzzles FOLDER" in said("show", "relay", code=2)
+    assert "for your teacher's puzzles, add --puzzles FOLDER" in said("show", "relay", code=2)
 
 
 def test_export_takes_own_puzzles(week: Path) -> None:

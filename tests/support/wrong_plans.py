@@ -52,7 +52,7 @@ REFUSED = [
     ("llama_8b_16", Split(dp=2**31), "dp of a split is less than"),
     ("gpt3_384", Split(dp=3, tp=128), "tp 128 does not divide 96 heads; tp may be"),
     ("gpt3_384", Split(dp=4, tp=1, pp=96), "are played; take more replicas or microbatch 2"),
-    ("llama_8b_long", Split(cp=128), "cp 128 is more than the 64 ranks"),
+    ("llama_8b_long", Split(cp=128), "cp 128 is too many: the game plays rings of at most 64 ranks"),
     ("mixtral_64", Split(dp=64, ep=5), "ep 5 does not divide 8 experts; ep may be 1, 2, 4 or 8"),
     ("deepseek_2048", Split(dp=32, pp=64), "cannot fill 64 stages; pp x chunks may be at most 63"),
 ]

@@ -183,6 +183,10 @@ class Meter:
         self.numbers_out += count
         self.multiply(max(0, min(count, self.numbers_out - MAX_NUMBERS_OUT)))
 
+    def within_kernel(self) -> "Meter":
+        """A meter of what the device computes in a fused kernel, whose memory is not charged to it."""
+        return KernelMeter()
+
     def transfer(self, memory: str, nbytes: int) -> int:
         """Queues a transfer on the link to a slower memory; returns its number, for `wait_for`."""
         free_at = next((end for kind, end in reversed(self.ends) if kind == memory), 0)
@@ -214,6 +218,14 @@ class Meter:
             self.peak_line,
             *self.lives.at_peak(),
         )
+
+
+class KernelMeter(Meter):
+    """Counts matrix products only, as plans predict them: a compiler fuses other products into neighbouring
+    operations."""
+
+    def multiply(self, flops: int) -> None:
+        """Counts nothing."""
 
 
 class Current(threading.local):

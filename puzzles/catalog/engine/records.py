@@ -49,7 +49,6 @@ RECORDS: Mapping[str, tuple[Mapping[str, int], ...]] = MappingProxyType(
         "FedAvg": ({"uplink": 9_360},),
         "Quantize": ({"sent": 520},),
         "Rotate": ({"sent": 528, "collectives": 0, "peak": 131_072},),
-        "Compose": ({"sent": 80, "collectives": 0, "peak": 135_680},),
     }
 )
 """Records by slug: the best classes that are known. A class that no record dominates gets three stars."""

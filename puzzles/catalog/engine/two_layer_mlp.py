@@ -18,9 +18,15 @@ W0, W1 = "layer_0/weights", "layer_1/weights"
 B0, B1 = "layer_0/bias", "layer_1/bias"
 
 
-def integers(seed: int, *shape: int, most: int = 2) -> Any:
+fixed_rng = np.random.default_rng
+"""Numpy's function, for draws that a class may branch on or draw from, such as routes and seeds: the second run of a
+class replaces `np.random.default_rng`, so that other draws change, but not this name."""
+
+
+def integers(seed: int, *shape: int, most: int = 2, is_fixed: bool = False) -> Any:
     """Integers from -most to most, as float32."""
-    return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(np.float32)
+    rng = (fixed_rng if is_fixed else np.random.default_rng)(seed)
+    return rng.integers(-most, most + 1, shape).astype(np.float32)
 
 
 ROUNDING = 1e-5

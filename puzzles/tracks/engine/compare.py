@@ -72,9 +72,9 @@ def _operation(result: Any, right: Any, trial: Trial) -> str:
     if not isinstance(result, np.ndarray) or n == 1 or not isinstance(right, np.ndarray) or not right.any():
         return ""
     if result.dtype.kind in "fiuc" and _is(result * n, right, trial.tolerance * n):
-        return f"this is the average over the {n} devices, and should be the sum: is an op 'avg', or divided by {n}?"
+        return f"this is the average of {n} devices, and should be the sum: is an op 'avg', or a sum divided by {n}?"
     if result.dtype.kind in "fiuc" and _is(result, right * n, trial.tolerance):
-        return f"this is {n} times as much: is it summed on {n} devices of which each already has the sum?"
+        return f"this is {n} times too large: do {n} devices add up what is already the sum?"
     return ""
 
 

@@ -26,33 +26,18 @@ from .row import performed_of
 
 OTHER_VALUES = "its operations repeated on other values"
 
-ROUTED = frozenset(("VocabParallelLoss", "SwitchDispatch", "GShardTop2", "ExactDispatch", "FindTheRace"))
-"""Puzzles whose classes may branch on whole numbers, such as routes and targets: these stay the same."""
-
-SEEDED = frozenset(("Rotate", "Compose"))
-"""Puzzles whose classes draw numbers from a seed that is a value: their operations cannot be repeated on another."""
-
 ADVICE = (
     "so the judge cannot count its operations again, as the third star requires; compute with numpy's functions on "
     "arrays, not with numbers of Python that depend on their values"
 )
 
 
-def is_repeated(puzzle: EnginePuzzle) -> bool:
-    """False if the judge has only the class's word for flops and memory, as where kernels of a library compute."""
-    return puzzle.slug not in SEEDED and not puzzle.imports
-
-
-def repeat_requests(
+def repeat_request(
     puzzle: EnginePuzzle, make: Callable[[], Trial], row: Row, reported: Mapping[str, int]
-) -> Iterator[RunRequest]:
-    """The second run, which should count no more than was `reported`; none if nothing was, or if a trial has no other
-    values."""
+) -> RunRequest:
+    """The second run, which should count no more than was `reported`."""
     recordings = row["recordings"]
-    other = with_other_values(make, recordings, only_reals=puzzle.slug in ROUTED)
-    given = pack(asked(other))
-    if not reported or given == pack(asked(make())):
-        return
+    other = with_other_values(make, recordings)
 
     def score(row: Row) -> Score | Failure:
         why = row.get("unrepeatable")
@@ -70,36 +55,40 @@ def repeat_requests(
                 return Failure("rule", f"{words}: {counts}; leave the meters as they are")
         return Score({})
 
-    yield RunRequest(OTHER_VALUES, {"trial": given, "recordings": recordings}, score, hidden=False)
+    return RunRequest(OTHER_VALUES, {"trial": pack(asked(other)), "recordings": recordings}, score, hidden=False)
 
 
-def with_other_values(make: Callable[[], Trial], recordings: Any, only_reals: bool = False) -> Trial:
-    """A trial whose random numbers follow from its own seeds and the recordings. With `only_reals`, uniform and normal
-    ones do; all others stay the same."""
+FUSED = ("peak", "stored")
+"""Figures that leave out what a program of layouts holds within a kernel; the second run counts it."""
+
+
+def can_be_repeated(puzzle: EnginePuzzle, figure: str, make: Callable[[], Trial]) -> bool:
+    """True if the second run counts a figure as the first does, on values that are others."""
+    return has_other_values(make) and not (puzzle.imports and figure in FUSED)
+
+
+def has_other_values(make: Callable[[], Trial]) -> bool:
+    """True if a trial draws numbers by `np.random.default_rng`, which the second run changes."""
+    return bool(pack(asked(make())) != pack(asked(with_other_values(make, None))))
+
+
+def with_other_values(make: Callable[[], Trial], recordings: Any) -> Trial:
+    """A trial whose random numbers follow from its own seeds and the recordings; those of `fixed_rng` stay the same."""
     digest = hashlib.sha256(json.dumps(recordings).encode()).digest()
-    with _seeded(np.frombuffer(digest, np.uint32).tolist(), only_reals):
+    with _seeded(np.frombuffer(digest, np.uint32).tolist()):
         return make()
 
 
 @contextmanager
-def _seeded(more: list[int], only_reals: bool) -> Iterator[None]:
+def _seeded(more: list[int]) -> Iterator[None]:
     """A context in which seeds of numpy are longer by these numbers."""
     default_rng = np.random.default_rng
 
     def other(given: Any = None) -> np.random.Generator:
-        changed = default_rng([*np.atleast_1d(given or 0).tolist(), *more])
-        return _OtherReals(default_rng(given).bit_generator, changed) if only_reals else changed
+        return default_rng([*np.atleast_1d(given or 0).tolist(), *more])
 
     np.random.default_rng = other  # type: ignore[assignment]  # of the catalog's functions, which are called here only
     try:
         yield
     finally:
         np.random.default_rng = default_rng
-
-
-class _OtherReals(np.random.Generator):
-    """A generator with the whole numbers and choices of one, and the real numbers of another."""
-
-    def __init__(self, bits: Any, reals: np.random.Generator) -> None:
-        super().__init__(bits)
-        self.uniform, self.normal = reals.uniform, reals.normal  # type: ignore[method-assign]

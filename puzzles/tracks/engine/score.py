@@ -14,7 +14,7 @@ from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, capitalize
 
 from .compare import require_right
 from .perform import asked, size_of
-from .repeat import is_repeated, repeat_requests
+from .repeat import can_be_repeated, repeat_request
 from .row import performed_of
 
 TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
@@ -25,6 +25,10 @@ HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the cal
 PRODUCTS = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
 MAX_ROWS = 12
 """Lines of an explanation."""
+
+ALONE = (
+    "the third star rests on {} as the class's own processes count them: the judge cannot repeat this on other values"
+)
 
 ADVICE = dict.fromkeys(("flops", "clock", "elapsed"), PRODUCTS)
 """What to do about a figure that is too low."""
@@ -41,7 +45,7 @@ def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
             name = getattr(make, "__name__", repr(make))
             raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
         is_first, shown = shown is None, shown or trial
-        given = pack({**asked(trial), "recorded": is_first and is_repeated(puzzle)})
+        given = pack({**asked(trial), "recorded": is_first})
         score = _scorer(puzzle, trial, make, repeats if is_first else [])
         yield RunRequest(size_of(trial, shown), {"trial": given, "devices": trial.devices}, score, trial.hidden)
     yield from repeats
@@ -57,7 +61,12 @@ def _scorer(
             performed = performed_of(row, trial)
             found = score_trial(puzzle, trial, performed)
             if found.stars == 3 and "recordings" in row:
-                repeats.extend(repeat_requests(puzzle, make, row, _undecided(puzzle, trial, performed)))
+                reported = _undecided(puzzle, trial, performed)
+                taken = {name: value for name, value in reported.items() if can_be_repeated(puzzle, name, make)}
+                if taken:
+                    repeats.append(repeat_request(puzzle, make, row, taken))
+                if alone := [FIGURES[name].words for name in reported if name not in taken]:
+                    found = found._replace(notes=(*found.notes, ALONE.format(listed(alone))))
         except WrongResultError as why:
             return Failure("rule", sanitized(str(why)))
         except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
@@ -70,10 +79,10 @@ def _scorer(
 
 
 def _undecided(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> dict[str, int]:
-    """The self-reported figures that are above the lower bound for any class; none where a puzzle has no bounds."""
+    """The self-reported figures, without those at the lower bound for any class."""
     bounds = lower_bounds_of(puzzle, trial)
     figures = {name: FIGURES[name].of(performed) for name in puzzle.targets if FIGURES[name].is_self_reported}
-    return {name: value for name, value in figures.items() if name in bounds and value > bounds[name].value}
+    return {name: value for name, value in figures.items() if name not in bounds or value > bounds[name].value}
 
 
 def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
@@ -131,13 +140,11 @@ def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) ->
     """What a verdict cannot vouch for."""
     told = [FIGURES[name].words for name in puzzle.targets if FIGURES[name].is_self_reported]
     if told:
-        counted = (
-            "if they are too low for the third star to rest on them alone, the judge repeats the operations on other "
-            "values, in a process of its own, and counts them there"
-            if is_repeated(puzzle)
-            else "the judge refuses only what is below what any class needs"
+        yield (
+            f"{capitalized(listed(told))} are self-reported: the class's own processes count them. Where the third "
+            "star would rest on them, the judge repeats the operations on other values, in a process of its own, and "
+            "counts them there. A note says so where it cannot."
         )
-        yield f"{capitalized(listed(told))} are self-reported: the class's own processes count them; {counted}."
     if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
         yield (
             "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "

@@ -31,7 +31,7 @@ CALLS = (
     ("self.send(dest_id, arr)", "Sends an array of S bytes to one device; does not wait."),
     ("self.receive(src_id)", "Waits for the next array from one device and returns it."),
     ("self.all_reduce(arr, op='sum')", "The sum of all devices' arrays (or avg, max, min, prod); sends 2(n-1)/n S."),
-    ("self.reduce_scatter(arr, op='sum', axis=0)", "One n-th of that, for each device its own; sends (n-1)/n S."),
+    ("self.reduce_scatter(arr, op='sum', axis=0)", "Each device gets its own n-th of that sum; sends (n-1)/n S."),
     ("self.all_gather(arr, axis=0)", "All devices' arrays, concatenated in order; sends (n-1) S."),
     ("self.all_to_all(arr, axis=0)", "This device's n-th of every array, concatenated; sends (n-1)/n S."),
     ("help(ShardedEngine)", "More calls: groups, barriers, other devices' buffers, slower memories."),
@@ -41,7 +41,7 @@ CALLS = (
 JUDGED = (
     (
         "Results",
-        "They may differ from a single device's by 0.00001 of the largest number; data use all 24 bits of float32.",
+        "They may differ from a single device's by 0.00001 of the largest number; the data use all 24 bits of float32.",
     ),
     (
         "Bytes",
@@ -149,7 +149,7 @@ class Engine(Track[EnginePuzzle]):
         for the player's own code: only grading separates the devices."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
-            return bench.refuse(f"is tried on {needed} devices; leave out -n, or say -n {needed}")
+            return bench.refuse(f"is tried on {needed} devices; leave out -n, or use -n {needed}")
         if options.on != "mpi":
             return bench.grade(options.on, change=in_one_process)
         from .on_mpi import runner_on_mpi

@@ -50,7 +50,7 @@ def replay_plan(puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) 
     not matter here."""
     needed = puzzle.graph().devices
     if options.devices not in (None, needed):
-        return bench.refuse(f"is laid out on {needed} devices; leave out -n, or say -n {needed}")
+        return bench.refuse(f"is laid out on {needed} devices; leave out -n, or use -n {needed}")
     plan = plan_of_file(puzzle, bench)
     if isinstance(plan, Failure):
         return bench.refuse(f"was not run: {bench.message(plan)}")

@@ -107,7 +107,7 @@ def _name(name: Any) -> str:
 
 def _collection(value: Any) -> list[Any] | tuple[Any, ...]:
     if not isinstance(value, list | tuple):
-        raise ValueError("a strategy has, for each input, into how many parts each dimension is split")
+        raise ValueError("a strategy states, for each input, into how many parts each dimension is split")
     return value
 
 

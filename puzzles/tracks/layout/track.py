@@ -42,7 +42,7 @@ PEAK = (
 LEFT_OUT = (
     "stars",
     "Two stars: the fewest bytes if every sum is all-reduced. Three: the fewest bytes with reduce-scatters as well. "
-    "Both are for strategies that use all devices; after a pass you read whether any other plan would move less.",
+    "Both are for strategies that use all devices; after a pass, the game says whether another plan moves less.",
 )
 COUNTED = (
     BYTES,

@@ -105,7 +105,7 @@ def planned(job: Job, split: Split) -> Plan | Failure:
     for problem in problems(job, split):
         return Failure("split", sanitized(problem))
     if split.cp > MAX_RING:
-        return Failure("split", f"cp {split.cp} is more than the {MAX_RING} ranks of a ring that are played")
+        return Failure("split", f"cp {split.cp} is too many: the game plays rings of at most {MAX_RING} ranks")
     units, _ = units_of(job, split)
     played = split.batches(job) * sum(units)
     if played > MAX_PLAYED:

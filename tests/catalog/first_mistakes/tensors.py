@@ -20,13 +20,13 @@ CLASSES = [
             ("self.all_reduce(w0_grad)", "self.all_reduce(w0_grad) / self.num_devices"),
             ("self.all_reduce(w1_grad)", "self.all_reduce(w1_grad) / self.num_devices"),
         ),
-        ("this is the average over the 4 devices, and should be the sum",),
+        ("this is the average of 4 devices, and should be the sum",),
     ),
     Mistake(
         "DataParallel",
         "sums twice",
         (("self.all_reduce(w0_grad)", "self.all_reduce(self.all_reduce(w0_grad))"),),
-        ("this is 4 times as much: is it summed on 4 devices",),
+        ("this is 4 times too large: do 4 devices add up what is already the sum",),
     ),
     Mistake(
         "DataParallel",

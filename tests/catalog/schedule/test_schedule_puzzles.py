@@ -250,6 +250,12 @@ def test_the_reminder_has_the_prices_and_the_parameters_of_the_setting():
     assert "handle" in call("ddp_overlap", "allreduce")[1]
     assert "0.15 steps a hop" in call("ddp_overlap", "allreduce")[1]
     assert "handle" not in call("ddp", "allreduce")[1]
+    assert call("grad_accum", "update")[0] == "model.update(layer, weight_grad, weight, opt_state)"
+    assert call("host_update", "update")[0] == "model.update(layer, weight_grad, weight, opt_state, *, on=None)"
+    assert call("grad_accum", "get_activation")[0] == "model.get_activation(batches)"
+    assert "shares" in call("ulysses", "get_activation")[0]
+    assert "total" in call("vocab_parallel", "backward_weight")[0]
+    assert "total" not in call("zb_h1", "backward_weight")[0]
 
 
 def test_a_size_in_words():

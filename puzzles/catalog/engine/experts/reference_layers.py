@@ -19,7 +19,7 @@ Params = Mapping[str, Any]
 
 def expert_parameters(seed: int, model_dim: int, hidden_dim: int) -> dict[str, Any]:
     """A router, (model_dim, DEVICES), and two weights for each of DEVICES experts."""
-    params = {"router/weights": integers(seed, model_dim, DEVICES, most=16) / np.float32(64)}
+    params = {"router/weights": integers(seed, model_dim, DEVICES, most=16, is_fixed=True) / np.float32(64)}
     for e in range(DEVICES):
         params[f"expert_{e}/w0"] = numbers(seed + 10 + e, model_dim, hidden_dim)
         params[f"expert_{e}/w1"] = numbers(seed + 20 + e, hidden_dim, model_dim)
@@ -29,8 +29,8 @@ def expert_parameters(seed: int, model_dim: int, hidden_dim: int) -> dict[str, A
 def token_groups(seed: int, tokens: int, model_dim: int) -> list[Any]:
     """Each device's tokens, (tokens, model_dim): multiples of 2^-14, which float16 does not have."""
     return [
-        integers(seed + device, tokens, model_dim)
-        + integers(seed + device + 7, tokens, model_dim, most=127) / np.float32(1 << 14)
+        integers(seed + device, tokens, model_dim, is_fixed=True)
+        + integers(seed + device + 7, tokens, model_dim, most=127, is_fixed=True) / np.float32(1 << 14)
         for device in range(DEVICES)
     ]
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from lib.engine.call import WORD
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, HIDDEN, MODEL, integers
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, HIDDEN, MODEL, fixed_rng, integers
 
 from .reference_layers import (
     Params,
@@ -95,7 +95,7 @@ def gshard_top2(
     capacity: int = 4, seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
 ) -> Trial:
     params, xs = expert_parameters(seed, model, hidden), token_groups(seed + 50, tokens, model)
-    rnds = list(np.random.default_rng(seed).random((DEVICES, tokens), np.float32))
+    rnds = list(fixed_rng(seed).random((DEVICES, tokens), np.float32))
 
     def made(mistake: str = "") -> list[Any]:
         return [top2_layer(params, x, rnd, capacity, mistake) for x, rnd in zip(xs, rnds)]

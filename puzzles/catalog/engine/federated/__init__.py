@@ -13,6 +13,5 @@ CHAPTER = EngineChapter(
         "Subsample": "subsample",
         "Quantize": "quantize",
         "Rotate": "rotate",
-        "Compose": "compose",
     },
 )

@@ -47,5 +47,4 @@ LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "Subsample": lambda trial: compressed(trial, bits=BITS),
     "Quantize": compressed,
     "Rotate": compressed,
-    "Compose": compressed,
 }

@@ -77,10 +77,16 @@ class Rotate(ShardedEngine):
 A rotation preserves lengths, so errors have the same size before and after. But it turns any vector into one whose
 numbers are about equally large: each is a sum of all the old ones, with random signs. The range shrinks from the size
 of the largest number to a few times the average size, and the variance shrinks with it.
+
+Unbiased codes can be applied one after the other and stay unbiased. A client that rotates, keeps one in 16 of the
+rotated numbers as in Subsample, and sends each in 2 bits as in Quantize needs 64 B for them, 8 B for the extremes and
+8 B for the seed: 80 B instead of 16,384 B. The savings multiply, and each code adds variance. Rotation comes first: it
+makes the numbers similar, so it matters less which ones are kept and how coarsely they are rounded.
 """,
     in_practice="""\
 Suresh et al. (2017) show that the rotation lowers the expected squared error of a mean over n clients, for vectors of
-length 1, from the order of d / n to the order of log(d) / n. Konečný et al. (2016) use it with phones. The same trick
+length 1, from the order of d / n to the order of log(d) / n. Konečný et al. (2016) rotate, subsample and quantize the
+updates of phones, and report uplinks smaller by two orders of magnitude; a model then needs more rounds. The same trick
 against outliers is now used to quantize the activations of large models.
 """,
     sources=(FEDERATED_STRATEGIES, MEAN_ESTIMATION),

@@ -1,46 +1,79 @@
-"""Trials of Rotate and Compose: updates that are rotated before they are compressed.
+"""Trials of Rotate: updates that are rotated before they are compressed.
 
-Their statements fix all random draws, so there is one right answer for every seed, and it is compared exactly.
+Its statement fixes all random draws, so there is one right answer for every seed, and it is compared exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 
 from puzzles.catalog.engine.trial import Trial
+from puzzles.catalog.engine.two_layer_mlp import fixed_rng
 
-from .encodings import padded_vector, quantization_scale, random_signs, spiky_vector, walsh_hadamard
-from .server_result import CLIENTS, DEVICES, Targets
-from .sketched_trials import calls_with
+from .encodings import (
+    QuantizationScale,
+    padded_vector,
+    quantization_scale,
+    random_signs,
+    spiky_vector,
+    walsh_hadamard,
+)
+from .server_result import DEVICES, Targets
+from .sketched_trials import calls_with, client_seeds
 
 RIGHT = "right"
 Answers = Mapping[str, Any]
 """One client's update as the server rebuilds it: under RIGHT, and for known mistakes under the message for each."""
 
-STILL_SIGNED = "the signs are not undone; after H, the server has to multiply by the same signs again"
-STILL_ROTATED = "it is still rotated; the server has to apply H and then the signs"
+MARGIN = 5e-6
+"""Of each draw from the probability with which it is compared, so that no rounding decides."""
 
 
 def rotate(size: int = 4096, seed: int = 92, targets: Targets = None) -> Trial:
+    (seeds,) = client_seeds()
     updates = [
-        spiky_vector(seed, size),
+        _clear_vector(seed, size, seeds[0]),
         padded_vector(size, 1, -1),
         padded_vector(size, 1),
-        spiky_vector(seed + 1, size),
+        _clear_vector(seed + 1, size, seeds[3]),
     ]
-    return _trial({"size": size}, updates, _rotated, targets)
+    rows = [_rotated(h, client_seed) for h, client_seed in zip(updates, seeds)]
+    made = {words: [np.stack([row[words] for row in rows])] for words in rows[0]}
+    (call,) = calls_with(1, updates)
+    call = replace(call, wanted=made.pop(RIGHT), mistakes=made)
+    return Trial({"size": size}, {}, (call,), devices=DEVICES, tolerance=1e-5, targets=targets, packing=True)
 
 
-def _rotated(h: Any, seed: int) -> Answers:
-    rng = np.random.default_rng(seed)
-    signs, draws = random_signs(rng, h.size), rng.random(h.size)
+def _clear_vector(seed: int, size: int, client_seed: int) -> Any:
+    """A spiky vector; the first of several if a draw is too close in it."""
+    for more in count(step=100):
+        h = spiky_vector(seed + more, size)
+        signs, draws = _draws(client_seed, size)
+        if np.abs(draws - _scale(walsh_hadamard(signs * h)).fraction).min() > MARGIN:
+            return h
+    raise AssertionError("count has no end")
+
+
+def _draws(client_seed: int, size: int) -> tuple[Any, Any]:
+    """As the statement says: signs, then a number for each bit."""
+    rng = fixed_rng(client_seed)
+    return random_signs(rng, size), rng.random(size)
+
+
+def _scale(v: Any) -> QuantizationScale:
+    return quantization_scale(v, bits=1)
+
+
+def _rotated(h: Any, client_seed: int) -> Answers:
+    signs, draws = _draws(client_seed, h.size)
 
     def bit(v: Any) -> Any:
-        scale = quantization_scale(v, bits=1)
+        scale = _scale(v)
         return scale.values(draws < scale.fraction)
 
     sent, root = bit(walsh_hadamard(signs * h)), np.sqrt(h.size)
@@ -48,48 +81,10 @@ def _rotated(h: Any, seed: int) -> Answers:
     return {
         RIGHT: right,
         "it was quantized without rotation; rotate it first, and rotate back on the server": bit(h),
-        STILL_SIGNED: walsh_hadamard(sent),
-        STILL_ROTATED: sent,
+        "the signs are not undone; after H, the server has to multiply by the same signs again": walsh_hadamard(sent),
+        "it is still rotated; the server has to apply H and then the signs": sent,
         "H was applied without multiplying by the signs first": walsh_hadamard(bit(walsh_hadamard(h))),
         f"it is {root:g} times too large; H / sqrt(d) is its own inverse, so both sides divide by sqrt(d)": root
         * right,
         f"it is {h.size} times too large; H H is d, so both sides divide by sqrt(d)": h.size * right,
     }
-
-
-def compose(size: int = 4096, share: int = 16, bits: int = 2, seed: int = 94, targets: Targets = None) -> Trial:
-    updates = [spiky_vector(seed + i, size) for i in range(CLIENTS)]
-
-    def answers(h: Any, seed: int) -> Answers:
-        return _composed(h, seed, share, bits)
-
-    return _trial({"size": size, "share": share, "bits": bits}, updates, answers, targets)
-
-
-def _composed(h: Any, seed: int, share: int, bits: int) -> Answers:
-    rng = np.random.default_rng(seed)
-    signs, places = random_signs(rng, h.size), rng.choice(h.size, h.size // share, replace=False)
-    scale = quantization_scale(walsh_hadamard(signs * h)[places], bits)
-    sent = np.zeros(h.size)
-    sent[places] = scale.values(rng.random(places.size) < scale.fraction)
-    unscaled = signs * walsh_hadamard(sent)
-    return {
-        RIGHT: share * unscaled,
-        f"it is {share} times too small; only one in {share} was sent, so scale up what arrives": unscaled,
-        STILL_SIGNED: share * walsh_hadamard(sent),
-        STILL_ROTATED: share * sent,
-    }
-
-
-def _trial(
-    sizes: Mapping[str, int],
-    updates: Sequence[Any],
-    answers: Callable[[Any, int], Answers],
-    targets: Targets,
-) -> Trial:
-    """A trial that compares the result of the server, device 0; the clients may return anything."""
-    (call,), (seeds,) = calls_with(1, updates)
-    rows = [answers(h, int(seed)) for h, seed in zip(updates, seeds)]
-    made = {words: [np.stack([row[words] for row in rows])] for words in rows[0]}
-    call = replace(call, wanted=made.pop(RIGHT), mistakes=made)
-    return Trial(sizes, {}, (call,), devices=DEVICES, tolerance=1e-5, targets=targets, packing=True)

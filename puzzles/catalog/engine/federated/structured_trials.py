@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, fixed_rng, numbers
 
 from .encodings import random_signs
 from .server_result import CLIENTS, DEVICES, Targets
@@ -52,7 +52,7 @@ class LinearClients:
 
 def linear_clients(dim: int, seed: int) -> LinearClients:
     # Seeds are large, so that sending one takes four bytes.
-    seeds = np.random.default_rng(seed).integers(2**31, 2**32, CLIENTS)
+    seeds = fixed_rng(seed).integers(2**31, 2**32, CLIENTS)
     examples = [
         {
             "x": numbers(seed + n, ROWS, dim),
@@ -66,7 +66,7 @@ def linear_clients(dim: int, seed: int) -> LinearClients:
 
 def low_rank(dim: int = 64, rank: int = 4, steps: int = 2, seed: int = 70, targets: Targets = None) -> Trial:
     given = linear_clients(dim, seed)
-    bases = [random_signs(np.random.default_rng(s), (dim, rank)).astype(np.float32) for s in given.seeds]
+    bases = [random_signs(fixed_rng(s), (dim, rank)).astype(np.float32) for s in given.seeds]
     # Training only B moves the update along A A^T: the gradient by B is A^T grad, and A dB = -rate A A^T grad.
     within = [lambda grad, a=a: a @ (a.T @ grad) for a in bases]
     right, free = given.trained(steps, within), given.unrestricted(steps)

@@ -8,7 +8,7 @@ from functools import partial
 from puzzles.catalog.engine.trial import Trial
 
 from .averaging_trials import fed_avg, fed_sgd
-from .rotated_trials import compose, rotate
+from .rotated_trials import rotate
 from .sketched_trials import quantize, repeated_rounds, subsample
 from .structured_trials import low_rank
 
@@ -24,5 +24,4 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         repeated_rounds(quantize, rounds=61, sent=32, size=64, bits=2),
     ),
     "Rotate": (rotate, partial(rotate, size=64, seed=10, targets={"sent": 32})),
-    "Compose": (compose, partial(compose, size=1024, share=4, bits=1, seed=14, targets={"sent": 56})),
 }

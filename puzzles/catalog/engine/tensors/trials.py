@@ -21,6 +21,7 @@ from puzzles.catalog.engine.two_layer_mlp import (
     W0,
     W1,
     TwoLayerMLP,
+    fixed_rng,
     mlp_forward_backward,
     numbers,
 )
@@ -152,7 +153,7 @@ def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words:
     the row's maximum is subtracted first."""
     rng = np.random.default_rng(seed)
     token = np.arange(tokens)
-    targets, g = rng.integers(0, words, tokens), numbers(seed + 1, tokens)
+    targets, g = fixed_rng(seed).integers(0, words, tokens), numbers(seed + 1, tokens)
     logits = 3 * rng.normal(size=(tokens, words)) + np.where(token % 2, -150, 150)[:, None]
     logits[token, (targets + words // 2) % words] += np.where(token % 4 < 2, 100, 0)
     logits = logits.astype(np.float32)

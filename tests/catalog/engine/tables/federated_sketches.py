@@ -4,7 +4,6 @@ FIGURES = {
     "Subsample": {"sent": 1_032},
     "Quantize": {"sent": 520},
     "Rotate": {"sent": 528, "collectives": 0, "peak": 131_072},
-    "Compose": {"sent": 80, "collectives": 0, "peak": 135_680},
 }
 
 SUBSAMPLED = """\
@@ -183,64 +182,5 @@ WRONG = {
             "np.unpackbits(self.receive(client), count=self.size)", "self.receive(client)"
         ),
         "over_target: correct, but bytes sent 4,112, and the target is 536",
-    ),
-    ("Compose", "not scaled"): (
-        "rotated[places] = self.share * ",
-        "rotated[places] = ",
-        "failed: device 0, forward() differs ... ; it is 16 times too small",
-    ),
-    ("Compose", "signs left on"): (
-        "return signs * hadamard(rotated)",
-        "return hadamard(rotated)",
-        "failed: device 0, forward() differs ... ; the signs are not undone",
-    ),
-    ("Compose", "not rotated back"): (
-        "return signs * hadamard(rotated)",
-        "return rotated",
-        "failed: device 0, forward() differs ... ; it is still rotated",
-    ),
-    ("Compose", "signs not undone in the order of the steps"): (
-        "return signs * hadamard(rotated)",
-        "return hadamard(signs * rotated)",
-        "failed: device 0, forward() differs",
-    ),
-    ("Compose", "subsampled before it is rotated"): (
-        'hadamard(signs * x["update"])[places]',
-        '(signs * x["update"])[places]',
-        "failed: device 0, forward() differs",
-    ),
-    ("Compose", "levels of all rotated numbers"): (
-        """\
-        values = hadamard(signs * x["update"])[places]
-        low, high = values.min(), values.max()
-""",
-        """\
-        values = hadamard(signs * x["update"])
-        low, high = values.min(), values.max()
-        values = values[places]
-""",
-        "failed: device 0, forward() differs",
-    ),
-    ("Compose", "not quantized"): (
-        """\
-        self.send(0, np.packbits(levels[:, None] >> np.arange(self.bits) & 1))
-        return None
-
-    def rebuild(self, client):
-        signs, places = self.drawn(np.random.default_rng(int(self.receive(client))))
-        low, high = self.receive(client)
-        digits = np.unpackbits(self.receive(client), count=self.kept * self.bits).reshape(-1, self.bits)
-        levels = (digits << np.arange(self.bits)).sum(axis=1)
-""",
-        """\
-        self.send(0, np.float32(levels))
-        return None
-
-    def rebuild(self, client):
-        signs, places = self.drawn(np.random.default_rng(int(self.receive(client))))
-        low, high = self.receive(client)
-        levels = self.receive(client)
-""",
-        "over_target: correct, but bytes sent 1,040, and the target is 88",
     ),
 }
