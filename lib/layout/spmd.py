@@ -1,6 +1,6 @@
 """SPMD: a numpy function with a few annotations, traced, completed to a plan, and run by every device.
 
-The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`on_engine`), as
+The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`planned_device`), as
 GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
 Graphs"). The planning itself is not part of any device's work and is not metered.
 """
@@ -14,10 +14,9 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.mesh import mesh
 from lib.layout.layouts.pieces import Array
 from lib.layout.planning.completion import complete
+from lib.layout.planning.planned_device import run_operator
 from lib.layout.program.tracing import follow, mesh_split, replicate, split
 from lib.masked_arrays import refuse_masked
-
-from .on_engine import run_instruction
 
 
 class Spmd:
@@ -42,7 +41,7 @@ class Spmd:
             self.program = follow(function, inputs, parameters, device_mesh)
             completion = complete(self.program.graph, self.program.annotations)
             self.plan = completion.plan
-            self.plan.device_program.prepare()
+            self.plan.prepare()
         self.conflicts = [c for c in completion.conflicts if c.place not in self.program.copies]
         """Claims of annotations that contradict each other."""
         self.parameters: dict[str, Array] = {}
@@ -57,8 +56,8 @@ class Spmd:
         """Maps this device's pieces of the inputs, by name, to its piece of the result."""
         pieces = self._sources(inputs)
         copies: dict[int, Array] = {}
-        for each in self.plan.device_program.instructions:
-            run_instruction(self.device, each, pieces, copies)
+        for name in self.plan.operators:
+            run_operator(self.device, self.plan, name, pieces, copies)
         return pieces[self.program.output]
 
     def _sources(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -30,8 +30,9 @@ from lib.layout import (
     redistribute,
 )
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
-from lib.layout.on_engine import MovingDevice, PlannedDevice
+from lib.layout.on_engine import MovingDevice
 from lib.layout.planning.peak import ends
+from lib.layout.planning.planned_device import PlannedDevice
 from lib.layout.redistribution.steps import REDUCING
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.support import layout_strategies
@@ -246,7 +247,7 @@ def test_what_is_missing_is_refused_before_a_device_starts():
     with pytest.raises(LayoutError, match="got pieces for \\[0\\]"):
         redistribute(on("x", -1), on(-1, "x")).on_engine({0: np.zeros((8, 16))})
     with (
-        launch(PlannedDevice, 8, propagate(configured_ffn()).device_program) as run,
+        launch(PlannedDevice, 8, propagate(configured_ffn())) as run,
         pytest.raises(LayoutError, match="only runs forward"),
     ):
         run.backward({})

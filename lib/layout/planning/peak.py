@@ -12,13 +12,26 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lib.layout.instructions import OperandFetch
 from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.steps import SUM_EXCHANGE, Step
 from lib.layout.redistribution.sum_exchange import SumExchange
+
+
+class OperandFetch(NamedTuple):
+    """How an input comes to the layout that an operator needs: by its own steps, or as an earlier one left it."""
+
+    steps: tuple[Step, ...]
+    copy: int | None = None
+    """The number of a moved copy that several operators use: the first one moves it, the others find it."""
+    last: bool = True
+    """True if nobody uses the copy afterwards."""
+    source: int | None = None
+    """The number of the copy from which it moves, if it does not move from where the tensor lives."""
+    source_ends: bool = False
+    """True if nobody uses that copy afterwards."""
 
 
 def ends(graph: Graph) -> dict[str, tuple[str, ...]]:

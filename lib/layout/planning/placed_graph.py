@@ -1,16 +1,16 @@
-"""A graph with every tensor placed: traffic on each edge, memory per device, and the program of each device."""
+"""A graph with every tensor placed: traffic on each edge, memory per device, and how each input is fetched."""
 
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
+from itertools import chain
 from math import prod
 from typing import NamedTuple
 
 import numpy as np
 
-from lib.layout.instructions import DeviceProgram, Instruction, OperandFetch
 from lib.layout.layouts.device_matrix import Ints
-from lib.layout.layouts.tensor_layout import Placement, TensorLayout, placement, same_placement
+from lib.layout.layouts.tensor_layout import Placement, TensorLayout, parts, placement, same_placement
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.links import Links, require_links
@@ -18,7 +18,7 @@ from lib.layout.redistribution.redistribution import Redistribution, can_become,
 from lib.layout.redistribution.steps import Step
 
 from .decisions import CONFIGURED, Decision
-from .peak import MemoryTimeline, Moment, ends
+from .peak import MemoryTimeline, Moment, OperandFetch, ends
 
 
 class Edge(NamedTuple):
@@ -245,27 +245,18 @@ class PlacedGraph:
         return moves + [step for op in self.operators.values() for step in op.reduction]
 
     @cached_property
-    def device_program(self) -> DeviceProgram:
-        """The plan lowered to instructions for its devices."""
-        sources = self.graph.sources
-        inputs, parameters = (
-            {name: self.storage_layouts[name] for name in sources if (sources[name] == "input") == given}
-            for given in (True, False)
-        )
-        freed = ends(self.graph)
-        instructions = tuple(
-            Instruction(
-                name,
-                op.operator.inputs,
-                self.fetches[name],
-                op.inputs,
-                op.compute,
-                op.reduction,
-                freed[name],
-            )
-            for name, op in self.operators.items()
-        )
-        return DeviceProgram(self.graph.devices, inputs, parameters, instructions)
+    def freed(self) -> dict[str, tuple[str, ...]]:
+        """By operator: the tensors that are freed once it has computed, before its output is reduced."""
+        return ends(self.graph)
+
+    def prepare(self) -> None:
+        """Computes the tables that devices look up. Otherwise the first device to look would be charged for them."""
+        _ = self.freed
+        for layout in (*self.storage_layouts.values(), *(x for op in self.operators.values() for x in op.inputs)):
+            parts(layout)
+        taken = (fetch.steps for each in self.fetches.values() for fetch in each)
+        for step in chain(*taken, *(op.reduction for op in self.operators.values())):
+            step.prepare()
 
     @cached_property
     def fetches(self) -> dict[str, tuple[OperandFetch, ...]]:

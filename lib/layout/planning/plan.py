@@ -51,10 +51,10 @@ class GraphPlan(PlacedGraph):
         Raises:
             LayoutError: the value of a source is missing or has another shape.
         """
-        from lib.layout.on_engine import execute  # imported here, because planning does not need the engine
+        from .planned_device import execute  # imported here, because planning does not need the engine
 
         self.graph.check_values(values)
-        return execute(self.device_program, {name: self.layout(name) for name in self.graph.shapes}, values, on)
+        return execute(self, values, on)
 
     def values(self, values: Mapping[str, Array]) -> dict[str, Array]:
         """The same run, with every tensor joined from its pieces."""

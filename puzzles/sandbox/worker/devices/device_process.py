@@ -40,7 +40,7 @@ MODULE_NAME = "submission"
 
 hooks.install()
 
-LATE_MODULES = ("numpy.fft", "numpy.ma", "lib.layout.on_engine")
+LATE_MODULES = ("numpy.fft", "numpy.ma", "lib.layout.planning.planned_device")
 """What numpy and the game import when it is first used."""
 
 
