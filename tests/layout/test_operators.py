@@ -238,9 +238,12 @@ REFUSED = [
     ),
     (
         lambda g: g.shard(g.softmax("s", "x"), ((1, 2),)),
-        "of size 8, must stay whole in a softmax; the strategy splits it",
+        "of size 8, cannot be split in a softmax; the strategy splits it",
     ),
-    (lambda g: g.shard(g.reshape("r", "x", (3, 16)), ((2, 1),)), "cannot be split into 2: that has to divide (6, 3)"),
+    (
+        lambda g: g.shard(g.reshape("r", "x", (3, 16)), ((2, 1),)),
+        "cannot be split into 2 parts: the number has to divide (6, 3)",
+    ),
 ]
 
 

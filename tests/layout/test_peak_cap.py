@@ -235,7 +235,7 @@ def test_a_cap_on_the_peak_needs_the_solver(monkeypatch):
     monkeypatch.setattr(exact, "is_solver_here", lambda: False)
     free = plan(feed_forward())
     assert plan(feed_forward(), peak=free.peak).bytes == free.bytes
-    with pytest.raises(LayoutError, match="a cap on the peak takes an integer program: pip install"):
+    with pytest.raises(LayoutError, match="a cap on the peak needs an integer program: pip install"):
         plan(feed_forward(), peak=free.peak - 1)
 
 

@@ -295,7 +295,7 @@ REFUSED = {
     "a place": (
         lambda x, i: lax.dynamic_slice(x, (i, 0), (2, 8)),
         [X, jax.ShapeDtypeStruct((), INTS)],
-        ["jax's 'dynamic_slice'", "the place of the part is computed"],
+        ["jax's 'dynamic_slice'", "the start of the part is computed"],
     ),
     "sums of rows": (
         lambda x, i: x.at[i].add(1),

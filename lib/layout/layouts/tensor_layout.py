@@ -26,7 +26,7 @@ class TensorLayout:
     """A tensor of `shape` over a Device Matrix.
 
     `tensor_map` has an entry for each dimension: the axes of the matrix that split it, coarsest first. A single axis
-    may be given as a number; -1, None or () means that every device holds the whole dimension.
+    may be given as a number; -1, None or () means that the dimension is not split.
     A dimension of size s in n parts has pieces of ceil(s / n), as in GSPMD (Xu et al. 2021): where n does
     not divide s, the tensor is padded at the end to n * ceil(s / n). What padding holds is never read.
     Axes in `partial` hold summands: the tensor is the sum of the pieces along them. Along every other axis

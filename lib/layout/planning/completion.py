@@ -2,7 +2,7 @@
 
 Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never changed; operators that preserve
 dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict. Of the
-claims, the one with which the plan moves the fewest bytes is propagated further, or none.
+claims, it propagates the one whose plan moves the fewest bytes, or none.
 """
 
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,8 @@ class Completion:
 
 
 def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = None) -> Completion:
-    """Propagates annotations over a graph. An annotated tensor keeps its layout; undecided dimensions stay whole.
+    """Propagates annotations over a graph. An annotated tensor keeps its layout; undecided dimensions stay
+    unsplit.
 
     Annotations leave nothing to search, so `peak` only refuses: a completed plan that holds more bytes on a device at
     some time, as `GraphPlan.peak` counts them. `plan(graph, peak=...)` looks for one that does not.

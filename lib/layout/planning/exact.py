@@ -106,7 +106,7 @@ def plan(
             f"no plan fits into {memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
         )
     found: GraphPlan | None = None
-    why = "a cap on the peak takes an integer program"
+    why = "a cap on the peak needs an integer program"
     try:
         found = _eliminated(problem, memory_cap)
     except TooEntangledError as entangled:

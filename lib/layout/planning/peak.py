@@ -50,7 +50,7 @@ def ends(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 
 def most_elements(steps: Sequence[Step], freed: bool = False) -> Ints:
-    """The most elements that steps take at the same time, by device, beside the piece that the first one starts from.
+    """The most elements that steps take at the same time, by device, in addition to the first step's source.
 
     A step's source is freed when the next piece is complete. The first one's belongs to whoever has it, unless it is
     `freed` as well, as an operator's own piece is.

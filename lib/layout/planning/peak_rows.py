@@ -166,7 +166,7 @@ class PeakRows:
 
 @lru_cache(maxsize=262144)
 def _buffers(given: TensorLayout, wanted: TensorLayout, links: Links | None) -> int:
-    """The most elements that a move takes on a device beside what it starts from."""
+    """The most elements that a move takes on a device in addition to the piece that it starts from."""
     if same_placement(given, wanted):
         return 0
     return int(most_elements(move_between(given, wanted, links).named_steps).max())

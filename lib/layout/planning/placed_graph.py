@@ -240,7 +240,7 @@ class PlacedGraph:
 
     @property
     def _steps(self) -> list[Step]:
-        """The steps that take place, those of moves once for all edges that share one."""
+        """Every step that takes place; the steps of a shared move once."""
         moves = [step for edge in self.edges if not edge.moved_for for step in self.redistribution(edge).steps]
         return moves + [step for op in self.operators.values() for step in op.reduction]
 

@@ -124,7 +124,7 @@ class ProgramBuilder:
     erf = _of_each("erf", "The error function of x.")
 
     def softmax(self, name: str, x: str, axis: int = -1) -> str:
-        """Softmax along one axis, which stays whole."""
+        """Softmax along one axis, which is not split."""
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
         letters = in_order(len(shape))

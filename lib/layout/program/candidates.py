@@ -23,7 +23,7 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
     small for that, the strategies that use the most. On a mesh: every assignment of mesh axes to letters, or to none.
     With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy,
     and with an out-strategy only the cheapest way to that. If the graph is `uneven`, dimensions may be split into parts
-    with padding, as long as none is padding only. If the output is pinned, each of them brings it there.
+    with padding, as long as none is padding only. If the output is pinned, each way ends in that layout.
     """
     configured, out = graph.strategies.get(operator.name), graph.outs.get(operator.name)
     uneven = graph.uneven is True

@@ -89,8 +89,8 @@ def distribute(operator: Operator, strategy: tuple[tuple[int, ...], ...], device
     inputs, and an axis of copies at the end if devices are left: MatMul ((2, 1), (1, 4)) is on 2x4.
 
     Raises:
-        LayoutError: the strategy is malformed, does not divide the devices, splits what must stay whole, or splits one
-            letter differently in two inputs.
+        LayoutError: the strategy is malformed, does not divide the devices, splits a dimension that cannot be split, or
+            splits one letter differently in two inputs.
     """
     devices = require_int(devices, "devices are counted in whole numbers")
     parts = letters_of(operator, strategy_of(operator.name, strategy))
@@ -111,7 +111,7 @@ def arrange(
     """The distributed operators with these letters split over these axes: one for each way to reduce.
 
     The last one reduces everything everywhere (all-reduce); without summands it is the only one. Only if `uneven`, sums
-    are scattered over whole dimensions that they do not divide.
+    are scattered over unsplit dimensions whose sizes they do not divide.
     """
     inputs = tuple(
         TensorLayout(shape, matrix, tuple(split.get(letter, ()) for letter in letters))
@@ -172,7 +172,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             if n < 1:
                 raise LayoutError(f"{where} cannot be split into {n} parts")
             if n > 1 and (letter == "1" or letter not in operator.free):
-                raise LayoutError(f"{where} must stay whole in a {operator.kind}; the strategy splits it into {n}")
+                raise LayoutError(f"{where} cannot be split in a {operator.kind}; the strategy splits it into {n}")
             if letter != "1" and parts.setdefault(letter, n) != n:
                 other, place = first[letter]
                 raise LayoutError(
@@ -182,7 +182,9 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             first.setdefault(letter, (operator.inputs[i], dim))
             if not operator.splits(letter, n):
                 sizes = operator.sizes(letter)
-                raise LayoutError(f"{where} cannot be split into {n}: that has to divide {sizes}, or pieces differ")
+                raise LayoutError(
+                    f"{where} cannot be split into {n} parts: the number has to divide {sizes}, so that all pieces are equal"
+                )
     return parts
 
 

@@ -23,7 +23,7 @@ class ImportedGraph(Graph):
         self.arguments: tuple[str, ...] = ()
         """Names of the function's arguments, those within containers each on its own, in the order of JAX."""
         self.constants: dict[str, Array] = {}
-        """Arrays that the function brings along, such as a mask or a scale. They are inputs of the graph."""
+        """Arrays that the function contains, such as a mask or a scale. They are inputs of the graph."""
 
     def values(self, *arguments: Any) -> dict[str, Array]:
         """The values of all sources, given the function's arguments: what `run` and `on_engine` take.

@@ -38,7 +38,7 @@ def binary(kind: str, **settings: Any) -> Handler:
 
 
 def combined(importer: Importer, kind: str, a: Value, b: Value, **settings: Any) -> Value:
-    """An operator of two tensors; the one that is not broadcast comes first."""
+    """An operator of two tensors, of which the unbroadcast tensor comes first."""
     shape = np.broadcast_shapes(a.shape, b.shape)
     for one, two, swaps in ((a, b, False), (b, a, kind not in ("subtract", "divide"))):
         is_identity = isinstance(two, Known) and two.scalar == IDENTITY.get(kind, np.nan)

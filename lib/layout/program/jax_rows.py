@@ -105,7 +105,7 @@ def sliced(importer: Importer, settings: dict[str, Any], inputs: list[Value]) ->
     """A part whose place is known when the function is imported."""
     x, *starts = inputs
     if not all(isinstance(start, Known) and start.scalar is not None for start in starts):
-        raise LayoutError("the place of the part is computed; take the part outside, or by a constant")
+        raise LayoutError("the start of the part is computed; take the part outside, or start it at a constant")
     known = [int(start.scalar or 0) for start in starts if isinstance(start, Known)]
     return _part(importer, x, known, settings["slice_sizes"])
 

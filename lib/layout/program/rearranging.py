@@ -53,7 +53,7 @@ class RearrangingBuilder(ProgramBuilder):
         return self.add_labelled(name, "repeat", (x,), wider, (letters,), out, settings={"axis": dim, "scale": scale})
 
     def concat(self, name: str, *inputs: str, axis: int) -> str:
-        """Tensors one after the other along an axis, which stays whole."""
+        """Tensors one after the other along an axis, which is not split."""
         shapes = [self._shape(x) for x in inputs]
         if not shapes:
             raise LayoutError(f"{name}: a concat takes one tensor or more")
@@ -67,7 +67,7 @@ class RearrangingBuilder(ProgramBuilder):
         return self._along(name, "concat", inputs, whole, rows, letters, dim)
 
     def slice(self, name: str, x: str, axis: int, start: int, stop: int) -> str:
-        """The part of x from `start` to `stop` along an axis, which stays whole."""
+        """The part of x from `start` to `stop` along an axis, which is not split."""
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
         start, stop = require_ints((start, stop), f"{name}: a slice starts and stops at whole numbers")
@@ -76,7 +76,7 @@ class RearrangingBuilder(ProgramBuilder):
         return self._resized(name, "slice", x, dim, stop - start, {"start": start, "stop": stop})
 
     def pad(self, name: str, x: str, axis: int, before: int = 0, after: int = 0) -> str:
-        """x with zeros before and after it along an axis, which stays whole; a padded dimension can be split evenly."""
+        """x with zeros before and after it along an axis, which is not split; readers can split it evenly."""
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
         before, after = require_ints((before, after), f"{name}: padding is a whole number of zeros on each side")
@@ -86,7 +86,7 @@ class RearrangingBuilder(ProgramBuilder):
         return self._resized(name, "pad", x, dim, before + shape[dim] + after, settings)
 
     def top_k(self, name: str, x: str, k: int) -> str:
-        """The k largest elements of the last axis, which stays whole, in their places; zeros elsewhere."""
+        """The k largest elements of the last axis, in their places, with zeros elsewhere; the axis is not split."""
         shape = self._shape(x)
         if not shape or not 1 <= require_int(k, f"{name}: k is a whole number") <= shape[-1]:
             raise LayoutError(f"{name}: there are no {k!r} largest elements in the last axis of shape {shape}")
@@ -94,7 +94,7 @@ class RearrangingBuilder(ProgramBuilder):
         return self.add_labelled(name, "top_k", (x,), shape, (letters,), letters, letters[:-1], {"k": k})
 
     def largest(self, name: str, x: str, k: int, numbers: bool = False) -> str:
-        """The k largest elements of the last axis in descending order, or their numbers; that axis stays whole."""
+        """The k largest elements of the last axis in descending order, or their numbers; the axis is not split."""
         shape = self._shape(x)
         if not shape or not 1 <= require_int(k, f"{name}: k is a whole number") <= shape[-1]:
             raise LayoutError(f"{name}: there are no {k!r} largest elements in the last axis of shape {shape}")
@@ -107,7 +107,7 @@ class RearrangingBuilder(ProgramBuilder):
         """The dispatch table (..., tokens, experts, capacity) of gates (..., tokens, experts), as in GShard.
 
         Each token goes to its best expert until that has `capacity` tokens, with its gate as the value, or 1 if `ones`.
-        Tokens and experts stay whole; leading dimensions (groups of tokens) may be split.
+        Tokens and experts are not split; leading dimensions (groups of tokens) may be split.
         """
         shape = self._shape(gates)
         if len(shape) < 2 or require_int(capacity, f"{name}: a capacity is a whole number of tokens") < 1:

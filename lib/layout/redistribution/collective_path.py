@@ -15,7 +15,7 @@ through portable collective communication".
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, count, pairwise, permutations
@@ -95,7 +95,26 @@ def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> Col
 
 
 def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> CheapestPath:
-    """A* from `start` to `goal`, through nothing that leads to more than `ceiling` elements."""
+    """The path of the fewest elements, through nothing that leads to more than `ceiling`."""
+
+    # A goal that is a partial sum is of the same summands, so nothing may be added up on the way.
+    def near(here: TensorLayout) -> list[Neighbour]:
+        return [each for each in neighbours(here, goal) if each[1].partial == goal.partial or not goal.partial]
+
+    return shortest_path(start, goal, near, lambda layouts: _left(layouts, goal), ceiling)
+
+
+def shortest_path(
+    start: TensorLayout,
+    goal: TensorLayout,
+    near: Callable[[TensorLayout], Iterable[Neighbour]],
+    left: Callable[[list[TensorLayout]], list[int]],
+    ceiling: int | None,
+) -> CheapestPath:
+    """A* by the cost of the steps to layouts that are `near`, then by their number, up to a cost of `ceiling`.
+
+    `left` is what the rest of the way costs at least.
+    """
     best: dict[TensorLayout, tuple[int, int]] = {start: (0, 0)}
     arrivals: dict[TensorLayout, tuple[str, TensorLayout]] = {}
     ticket = count()
@@ -111,25 +130,22 @@ def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Che
             return CheapestPath(None, True)
         done.add(here)
         cost, steps = best[here]
-        # A goal that is a partial sum is of the same summands, so nothing may be added up on the way.
-        near = [
-            (name, there, more)
-            for name, there, more in neighbours(here, goal)
-            if (ceiling is None or cost + more <= ceiling)
-            and there not in done
-            and (there.partial == goal.partial or not goal.partial)
+        offers = [
+            (name, there, cost + more)
+            for name, there, more in near(here)
+            if there not in done and (ceiling is None or cost + more <= ceiling)
         ]
-        for (name, there, more), left in zip(near, _left([there for _, there, _ in near], goal)):
+        for (name, there, price), rest in zip(offers, left([there for _, there, _ in offers])):
             merged = name == RESPELLED or (name in MERGEABLE and here in arrivals and arrivals[here][0] == name)
-            offer = (cost + more, steps + (0 if merged else 1))
-            if (there not in best or offer < best[there]) and (ceiling is None or offer[0] + left <= ceiling):
+            offer = price, steps + (0 if merged else 1)
+            if (there not in best or offer < best[there]) and (ceiling is None or price + rest <= ceiling):
                 best[there], arrivals[there] = offer, (name, here)
-                heapq.heappush(queue, (offer[0] + left, offer[1], next(ticket), there))
+                heapq.heappush(queue, (price + rest, offer[1], next(ticket), there))
     return CheapestPath(None, False)
 
 
 def _left(layouts: Sequence[TensorLayout], goal: TensorLayout) -> list[int]:
-    """The bound from each of these layouts to the goal, without padding: steps in between may cut that off."""
+    """The bound from each of these layouts to the goal, without padding, which steps in between may cut off."""
     if goal.partial:
         return [least_elements(lifted(each), lifted(goal), real=True) for each in layouts]
     if goal.uneven or any(layout.partial or layout.uneven for layout in layouts):

@@ -6,9 +6,9 @@ the busiest sender" separates into one problem per piece: the copies of a piece 
 it, to the element.
 
 In uneven splits, padding is moved like elements where both layouts have it, so that all pieces are equal and an
-all-gather or all-to-all is a regular one. A dimension that a layout keeps whole has room for the padding of the other
-one (`sides`): that is cut off on arrival and filled in before it is sent. Padding that only one of two splits has is
-not moved.
+all-gather or all-to-all is a regular one. A dimension that one layout does not split has room for the padding of the
+other one (`sides`): it is cut off on arrival and filled in before it is sent. Padding that only one of two splits has
+is not moved.
 """
 
 from collections.abc import Sequence
@@ -171,8 +171,8 @@ def sides(
 ) -> tuple[Ints, Ints, Ints]:
     """For each dimension in `mine` and in `yours` parts: the lengths of a piece in each, and where both end.
 
-    These are the padded pieces, and a whole dimension ends where the other layout does. With `real`, all end where the
-    tensor does.
+    These are the padded pieces, and an unsplit dimension ends where the other layout does. With `real`, all end where
+    the tensor does.
     """
     found = []
     for size, n, m in zip(shape, mine, yours):

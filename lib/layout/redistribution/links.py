@@ -6,11 +6,9 @@ time. Two devices are connected by the first axis in which they differ, the oute
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from heapq import heappop, heappush
-from itertools import count
 
 import numpy as np
 
@@ -19,7 +17,7 @@ from lib.layout.layouts.checks import require_int
 from lib.layout.layouts.device_matrix import DeviceMatrix, Ints, coordinates
 from lib.layout.layouts.tensor_layout import TensorLayout
 
-from .collective_path import neighbours
+from .collective_path import Neighbour, neighbours, shortest_path
 from .redistribution import redistribute
 from .steps import Step
 
@@ -83,32 +81,18 @@ def _time_of(links: Links, name: str, source: TensorLayout, target: TensorLayout
 
 @lru_cache(maxsize=1 << 16)
 def _quickest(links: Links, given: TensorLayout, wanted: TensorLayout, itemsize: int) -> tuple[Step, ...]:
-    """Dijkstra's search over the layouts between the two, ended by the direct move."""
     direct = redistribute(given, wanted, itemsize).named_steps
     limit = links.time(direct, itemsize)
     if given.matrix != wanted.matrix or given.matrix != links.mesh or limit == 0:
         return direct
-    best: dict[TensorLayout, int] = {given: 0}
-    arrivals: dict[TensorLayout, Step] = {}
-    ticket = count()
-    queue = [(0, next(ticket), given)]
-    while queue:
-        time, _, here = heappop(queue)
-        if here == wanted:
-            break
-        if time > best[here]:
-            continue
+
+    def near(here: TensorLayout) -> Iterator[Neighbour]:
         for name, there, _ in neighbours(here, wanted):
-            offer = time + _time_of(links, name or "exchange", here, there, itemsize)
-            if offer < min(limit, best.get(there, limit)) and set(wanted.partial) <= set(there.partial):
-                best[there], arrivals[there] = offer, Step(name or "exchange", here, there)
-                heappush(queue, (offer, next(ticket), there))
-    if wanted not in arrivals:
-        return direct
-    steps = [arrivals[wanted]]
-    while steps[0].source != given:
-        steps.insert(0, arrivals[steps[0].source])
-    return tuple(steps)
+            if set(wanted.partial) <= set(there.partial):
+                yield name or "exchange", there, _time_of(links, name or "exchange", here, there, itemsize)
+
+    found = shortest_path(given, wanted, near, lambda layouts: [0] * len(layouts), limit - 1).steps
+    return direct if found is None else tuple(Step(*each) for each in reversed(found))
 
 
 @lru_cache(maxsize=64)

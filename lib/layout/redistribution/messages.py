@@ -65,7 +65,7 @@ class TensorTransfer:
 
     @property
     def rounds(self) -> tuple[Messages, ...]:
-        """The messages; those of a later round can be sent when those of the earlier ones have arrived."""
+        """The messages, round by round: a round is sent once the earlier rounds have arrived."""
         raise NotImplementedError
 
     @property

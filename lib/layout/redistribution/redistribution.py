@@ -83,7 +83,7 @@ class Redistribution:
         if len(named) == 1:
             named = (Step(named[0].name, self.source, self.target),)
             if self.steps[0].name == "exchange" and len(self.steps) == 1:
-                return named  # its messages are those of the exchange
+                return named  # it has the messages of the exchange
         as_named = Redistribution(self.source, self.target, named, self.itemsize)
         same = (as_named.sent == self.sent).all() and (as_named.received == self.received).all()
         return named if same else self.steps

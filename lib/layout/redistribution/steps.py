@@ -171,7 +171,7 @@ def reductions(source: TensorLayout, axes: Axes, uneven: bool = False) -> list[t
     """Every way to add up summands along `axes`: each axis is scattered over a dimension or reduced everywhere.
 
     Scattered axes split their dimension further, at its fine end; all-reduces come last, when pieces are small. Only if
-    `uneven`, a whole dimension is scattered in parts with padding.
+    `uneven`, an unsplit dimension is scattered in parts with padding.
     """
     ways = []
     dims = len(source.shape)
@@ -241,7 +241,7 @@ def _to_whole(here: TensorLayout, goal: TensorLayout, dim: int) -> Iterator[tupl
 
 
 def _to_parts(here: TensorLayout, goal: TensorLayout, dim: int) -> Iterator[tuple[str, TensorLayout]]:
-    """A whole dimension cut as the goal has it, unevenly: from copies, or from summands."""
+    """An unsplit dimension split as in the goal, unevenly: from copies, or from summands."""
     axes = _wanted(here, goal)[dim]
     if here.tensor_map[dim] or not axes or goal.padded_shape[dim] == goal.shape[dim]:
         return

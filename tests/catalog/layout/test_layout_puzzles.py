@@ -277,7 +277,7 @@ TRAINING_MISTAKES = [
     ("train_layer", "def train_layer(graph):\n    graph.shard('matmul1', ((8, 1), (1, 1)))", "over_target", None,
      ("1,835,008 bytes move, the target is 1,769,472", "each device holds 884,736 bytes")),
     ("train_layer", "def train_layer(graph):\n    graph.shard('up.state.new', ((2, 4, 1), (4, 1)))", "failed", "layout",
-     ("dimension 0 of 'up.state', of size 2,", "must stay whole")),
+     ("dimension 0 of 'up.state', of size 2,", "cannot be split")),
     ("zero_or_tensor", zero(*TOKENS), "over_target", None,
      ("each device holds 1,966,080 bytes, the cap is 1,600,000",)),
     ("zero_or_tensor", zero(*TOKENS, *SCATTERED, "'up.update', ((1, 8), (1, 1, 8))",
@@ -328,7 +328,7 @@ MOVES = [
      ("20,480 bytes move", "d -> p pays 12,288 bytes (all-to-all)", "p -> result pays 8,192 bytes (all-to-all)")),
     ("graph.shard('p', ((2, 1, 1),))", "over_target", None,
      ("57,344 bytes move", "d -> p pays 49,152 bytes (all-gather)")),
-    ("graph.shard('p', ((2, 1, 4),))", "failed", "layout", ("dimension 2 of 'd', of size 16, must stay whole",)),
+    ("graph.shard('p', ((2, 1, 4),))", "failed", "layout", ("dimension 2 of 'd', of size 16, cannot be split",)),
     ("graph.shard('d', ((1, 8, 1), (1, 8, 1)))", "failed", "annotations", ("'d' is given as", "configure other")),
 ]  # fmt: skip
 
