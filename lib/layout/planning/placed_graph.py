@@ -1,6 +1,6 @@
 """A graph with every tensor placed: traffic on each edge, memory per device, and how each input is fetched."""
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from itertools import chain
@@ -228,15 +228,15 @@ class PlacedGraph:
     @cached_property
     def sent(self) -> Ints:
         """Bytes that each device sends."""
-        return (
-            sum((step.sent for step in self._steps), np.zeros(self.graph.devices, dtype=np.int64)) * self.graph.itemsize
-        )
+        return self._in_bytes(step.sent for step in self._steps)
 
     @cached_property
     def received(self) -> Ints:
         """Bytes that each device receives."""
-        zeros = np.zeros(self.graph.devices, dtype=np.int64)
-        return sum((step.received for step in self._steps), zeros) * self.graph.itemsize
+        return self._in_bytes(step.received for step in self._steps)
+
+    def _in_bytes(self, elements: Iterable[Ints]) -> Ints:
+        return sum(elements, np.zeros(self.graph.devices, dtype=np.int64)) * self.graph.itemsize
 
     @property
     def _steps(self) -> list[Step]:

@@ -182,9 +182,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             first.setdefault(letter, (operator.inputs[i], dim))
             if not operator.splits(letter, n):
                 sizes = operator.sizes(letter)
-                raise LayoutError(
-                    f"{where} cannot be split into {n} parts: the number has to divide {sizes}, so that all pieces are equal"
-                )
+                raise LayoutError(f"{where} cannot be split into {n} parts: the number has to divide {sizes}")
     return parts
 
 

@@ -8,7 +8,6 @@ a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and t
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
 from math import prod
 
 import numpy as np
@@ -87,12 +86,12 @@ class Step:
     @cached_property
     def sent(self) -> Ints:
         """Elements that each device sends."""
-        return self._reduction_traffic() if self.name in REDUCING else self.messages.sent
+        return self.traffic().sum(axis=1) if self.name in REDUCING else self.messages.sent
 
     @cached_property
     def received(self) -> Ints:
         """Elements that each device receives."""
-        return self._reduction_traffic() if self.name in REDUCING else self.messages.received
+        return self.traffic().sum(axis=0) if self.name in REDUCING else self.messages.received
 
     @property
     def total(self) -> int:
@@ -112,11 +111,12 @@ class Step:
         table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
         if self.name not in REDUCING:
             return sum((each.table for each in self.messages.rounds), table)
-        for group, shares in self._shares():
-            for place, here in enumerate(group):
-                for other, there in enumerate(group):
-                    if here != there:
-                        table[here, there] += shares[other] + (shares[place] if self.name == "all-reduce" else 0)
+        size = self.source.elements
+        for group in groups(self.source, self.reduced):
+            n = len(group)
+            shares = np.diff((size if self.name == "all-reduce" else self.target.elements * n) * np.arange(n + 1) // n)
+            pairs = shares[None, :] + (shares[:, None] if self.name == "all-reduce" else 0)
+            table[np.ix_(group, group)] = pairs * ~np.eye(n, dtype=bool)
         return table
 
     def run(self, pieces: Pieces) -> Pieces:
@@ -130,22 +130,6 @@ class Step:
             return self.exchange.run(pieces)
         moved = self.exchange.run({device: piece[None] for device, piece in pieces.items()})
         return {device: piece[0] for device, piece in moved.items()}
-
-    def _reduction_traffic(self) -> Ints:
-        traffic = np.zeros(self.source.devices, dtype=np.int64)
-        for group, shares in self._shares():
-            for device, share in zip(group, shares):
-                gathered = self.source.elements - share if self.name == "all-reduce" else 0
-                traffic[device] = (len(group) - 1) * share + gathered
-        return traffic
-
-    def _shares(self) -> list[tuple[list[int], list[int]]]:
-        found = []
-        for group in groups(self.source, self.reduced):
-            size = self.source.elements if self.name == "all-reduce" else self.target.elements * len(group)
-            cuts = [size * place // len(group) for place in range(len(group) + 1)]
-            found.append((group, [stop - start for start, stop in pairwise(cuts)]))
-        return found
 
     def _reduce(self, pieces: Pieces) -> Pieces:
         result: Pieces = {}
