@@ -135,6 +135,8 @@ class IntegerProgram:
         """Adds the moves of a reader. It has one of them, and only from where the tensor is then."""
         copies: Layouts = {}
         for before in earlier:
+            if not before.made:
+                self._add_made(before)
             for key, terms in before.made.items():
                 copies[key] = before.wanted[key][0], added(copies[key][1] if key in copies else {}, terms)
         if self.peak is None and self._flow(reader, homes, copies, earlier):
@@ -176,23 +178,26 @@ class IntegerProgram:
         if arcs is None:
             return False
         leaving = {key: added(homes[key][1], times=-1) if key in homes else {} for key in keys}
-        arriving: dict[Hashable, Terms] = {key: {} for key in keys}
         for key, terms in self._followed(earlier, leaving).items():
             self.program.row(added(terms, added(copies[key][1], times=-1) if key in copies else {}), -inf, 0)
         for i, j, cost in arcs:
             v = self.program.variable(cost, is_whole=False)
             leaving[keys[i]][v], leaving[keys[j]][v] = 1.0, -1.0
-            arriving[keys[j]][v] = -1.0
             reader.moves[v] = Move(keys[i], layouts[i], keys[j], layouts[j], False, cost)
         for key, (_, terms) in reader.wanted.items():
             leaving[key] = added(leaving[key], terms)
-            made = self.program.variable(is_whole=False)
-            reader.made[key] = {made: 1.0}
-            self.program.row({made: 1.0, **arriving[key]}, -inf, 0)
-            self.program.row({made: 1.0, **added(terms, times=-1)}, -inf, 0)
         for row in leaving.values():
             self.program.row(row, 0, 0)
         return True
+
+    def _add_made(self, reader: ReaderMoves) -> None:
+        """Adds the copies of a reader from which later ones may take: where its flow arrives, and where it ends."""
+        for key, (_, terms) in reader.wanted.items():
+            made = self.program.variable(is_whole=False)
+            arriving = {v: -1.0 for v, move in reader.moves.items() if move.target == key}
+            reader.made[key] = {made: 1.0}
+            self.program.row({made: 1.0, **arriving}, -inf, 0)
+            self.program.row({made: 1.0, **added(terms, times=-1)}, -inf, 0)
 
     def _followed(self, earlier: Sequence[ReaderMoves], leaving: Mapping[Hashable, Terms]) -> dict[Hashable, Terms]:
         """Adds the part of a flow that follows earlier readers' moves; by layout, what of it ends there."""
