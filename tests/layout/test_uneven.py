@@ -219,7 +219,7 @@ def test_a_reshape_is_split_only_where_its_pieces_are_the_same_elements():
     graph.input("x", (6, 4))
     graph.reshape("merged", "x", (24,))
     with pytest.raises(
-        LayoutError, match=r"merged: dimension 0 of 'x', of size 6, cannot be split into 4: that has to"
+        LayoutError, match=r"merged: dimension 0 of 'x', of size 6, cannot be split into 4 parts: the number has to"
     ):
         graph.shard("merged", ((4, 1),))
     seven = Graph(4)

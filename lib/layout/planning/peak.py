@@ -66,21 +66,27 @@ def most_elements(steps: Sequence[Step], freed: bool = False) -> Ints:
 def buffer_elements(step: Step) -> Ints:
     """The elements of a step's buffers and of the new piece, by device, when they are most."""
     old, new = step.source.elements, step.target.elements
+    is_even = not (step.source.uneven or step.target.uneven)
     if step.name == "all-reduce":
         most = new
     elif step.name == "reduce-scatter":  # the parts, and the sum of this device's
         most = len(step.group(0)) * new + new
     elif step.name == "all-gather":  # everyone's piece, and the new one in which they are put in place
-        most = len(step.group(0)) * old + new
+        most = (new if is_even else len(step.group(0)) * old) + new
     elif step.name == "all-to-all":  # the parts, as many that arrive, and then the new piece
-        group = step.group(0)
-        packed = len(group) * prod(side.stop - side.start for side in step.meeting(0, group[0]))
+        packed = old if is_even else _packed(step)
         most = packed + max(packed, new)
     elif step.name == SUM_EXCHANGE:
         return new + _of_sums(step.sum_exchange)
     else:
         return new + _largest(step.exchange.moves.table)
     return np.full(step.source.devices, most, dtype=np.int64)
+
+
+def _packed(step: Step) -> int:
+    group = step.group(0)
+    part: int = prod(side.stop - side.start for side in step.meeting(0, group[0]))
+    return len(group) * part
 
 
 def _of_sums(exchange: SumExchange) -> Ints:
