@@ -31,6 +31,10 @@ MAX_UNCHARGED = 1 << 13
 """Bytes of numbers that are charged to no device: those of numpy, and those within the steps."""
 
 
+NUMBER = 8
+"""Bytes that a number of Python counts as."""
+
+
 class Repeated(ShardedEngine):
     """An engine whose methods are the commands of a recording."""
 
@@ -89,7 +93,7 @@ class Repeated(ShardedEngine):
     def _results(self, steps: Any, is_lent: bool) -> Any:
         result = None
         for step in steps:
-            if self._arrived and step[0] not in ("hold", "release"):
+            if self._arrived and step[0] != "hold":
                 raise UnrepeatableError("an array arrives in memory that is not charged")
             if self._waiting and step[0] not in ("hold", "release", "given"):
                 raise UnrepeatableError("an argument waits in memory that is not charged")
@@ -153,19 +157,21 @@ class Repeated(ShardedEngine):
     def _use(self, uncharged: int) -> None:
         self._uncharged += uncharged
         if self._uncharged > MAX_UNCHARGED:
-            raise UnrepeatableError(f"it computes with more than {MAX_UNCHARGED:,} B of single numbers")
+            raise UnrepeatableError(f"it computes with more than {MAX_UNCHARGED:,} B of numbers outside of arrays")
 
     # --- Operations ---
 
     def _do(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any], keys: list[Any]) -> None:
-        given = self._read(args)
+        index = 1 if name in ("__getitem__", "__setitem__") else -1
+        given = [self._index(one) if i == index else self._read(one) for i, one in enumerate(args)]
         named = self._read(kwargs)
         is_call = kind in ("communication", "host", "disk", "wait")
         results = (self._communicated if is_call else self._computed)(kind, name, given, named)
-        if len(results) < len(keys):
-            raise UnrepeatableError("an operation has fewer results on other values")
-        if results and isinstance(results[0], Fetch):
-            self._in_transfer[keys[1]] = keys[0]  # a recording without the second key ends here
+        in_transfer = bool(results) and isinstance(results[0], Fetch)
+        if len(results) < len(keys) or (in_transfer and len(keys) < 2):
+            raise UnrepeatableError("an operation has other results on other values")
+        if in_transfer:
+            self._in_transfer[keys[1]] = keys[0]
         for key, result in zip(keys, results):
             if key is not None:
                 self._keep(key, result, is_call and kind != "wait")
@@ -211,25 +217,35 @@ class Repeated(ShardedEngine):
             result = root_of(plain_view(result)) if name == "symmetric" else np.array(plain_view(result))
         return [result]
 
-    def _read(self, one: Any) -> Any:
-        """Recorded data as an argument."""
+    def _index(self, one: Any) -> Any:
+        """Where an array is read or written: numbers there are no data."""
+        return tuple(map(self._read, one[1:])) if isinstance(one, tuple) and one[:1] == ("tuple",) else self._read(one)
+
+    def _read(self, one: Any, is_data: bool = False) -> Any:
+        """Recorded data as an argument. Numbers in its lists and tuples are data that no device is charged for."""
         match one:
             case ("view", int(key), int(offset), list(shape), list(strides), str(kind)):
                 return self._view(key, offset, shape, strides, np.dtype(kind))
-            case ("known", int(key)):
+            case ("known", int(key)) if key in self._contents:
                 return self._contents[key]
+            case ("known", _):
+                raise UnrepeatableError("it reads numbers that it does not have")
             case ("slice", start, stop, step):
                 return slice(self._read(start), self._read(stop), self._read(step))
             case ("tuple", *parts):
-                return tuple(map(self._read, parts))
+                return tuple([self._read(part, True) for part in parts])
             case ("ellipsis",):
                 return Ellipsis
             case ("dtype", str(kind)):
                 return np.dtype(kind)
             case list():
-                return [self._read(part) for part in one]
+                return [self._read(part, True) for part in one]
+            case int() | float() if is_data:
+                self._use(NUMBER)
             case dict():
                 return {key: self._read(value) for key, value in one.items()}
+            case np.ndarray() | np.generic():
+                self._use(one.nbytes)
         return one
 
     def _view(self, key: int, offset: int, shape: list[int], strides: list[int], dtype: Any) -> Any:
