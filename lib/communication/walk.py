@@ -104,7 +104,7 @@ class Walk(Lanes, Generic[C]):
         """The call that an `await` names."""
         call = cursor.calls.get(op.args[0])
         if call is None:
-            raise TraceError(f"rank {cursor.rank} awaits operation {op.args[0]}, which is no pending call")
+            raise TraceError(f"rank {cursor.rank} awaits operation {op.args[0]}, which is not a pending call")
         return call
 
     # --- The walk ---

@@ -190,7 +190,7 @@ class Costs:
         many as there are; none: all are alike.
 
         Raises:
-            RuleError: the layers do not fit together, or a size is no whole number.
+            RuleError: the layers do not fit together, or a size is not a whole number.
         """
         if not (kinds or lengths or self.slow or self.unequal):
             return self

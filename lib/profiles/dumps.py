@@ -23,15 +23,15 @@ def read_dump(data: Any, file: str, config: Mapping[str, Any]) -> RankProfile:
     """What a dump says about its rank."""
     named = NAME.fullmatch(file)
     if named is None:
-        raise RuleError(f"{file} is no event dump: next to config.json they are called pp_rank_0.json")
+        raise RuleError(f"{file} is not an event dump: next to config.json they are called pp_rank_0.json")
     ranks = whole_number(config.get("pp_size")) or 0
     chunks = whole_number(config.get("vp_size") or 1) or 0
     if not 0 < ranks <= 10_000 or not 0 < chunks <= 1000:
-        raise RuleError("config.json has a pp_size or a vp_size that is no number of ranks or chunks")
+        raise RuleError("config.json has a pp_size or a vp_size that is not a number of ranks or chunks")
     steps: dict[int, RankStep] = {}
     for key, step in mapping(data).items():
         if not key.isdecimal() or len(key) > 9:
-            raise RuleError(f"{file} has the step '{clipped(key)}', which is no number")
+            raise RuleError(f"{file} has the step '{clipped(key)}', which is not a number")
         spans = sorted(_spans(mapping(step), f"{file}, step {key}", ranks, chunks), key=lambda span: span.start)
         if spans:
             total = mapping(step).get("total")
@@ -69,11 +69,11 @@ def _entry(given: Any, place: int, otherwise: int, where: str) -> int:
 
 def _times(value: Any, where: str) -> list[float]:
     if not isinstance(value, list) or len(value) > MOST_CELLS:
-        raise RuleError(f"{where} is no list of times in ms")
+        raise RuleError(f"{where} is not a list of times in ms")
     return [_time(one, where) for one in value]
 
 
 def _time(value: Any, where: str) -> float:
     if not is_time(value):
-        raise RuleError(f"{where} has {clipped(repr(value))}, which is no time in ms")
+        raise RuleError(f"{where} has {clipped(repr(value))}, which is not a time in ms")
     return float(value)

@@ -67,7 +67,7 @@ def read_profiles(
             profiles.append(read_dump(data, source.name, config))
         else:
             more = ", and there is no config.json next to it" if DUMP_NAME.fullmatch(source.name) else ""
-            raise RuleError(f"{source.name} is no profiler trace: it has no traceEvents{more}")
+            raise RuleError(f"{source.name} is not a profiler trace: it has no traceEvents{more}")
         del data
     profiles = sorted(
         (one for one in profiles if only is None or one.rank in only), key=lambda one: (one.rank, one.file)
@@ -217,7 +217,7 @@ def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> Pipeli
     try:
         order = Order(Timetable.of([span.cells for span in spans] for _, spans in rows))
     except PuzzleError as why:
-        raise RuleError(f"step {number} is no pipeline's: {why}") from None
+        raise RuleError(f"step {number} is not a step of a pipeline: {why}") from None
     if not any(span.length for _, spans in rows for span in spans):
         raise RuleError(f"step {number} has no cell that takes time; record activities of the CPU, or of the GPU too")
     base = min(one.base for one, _ in rows)

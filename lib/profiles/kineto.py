@@ -131,14 +131,14 @@ def _event(event: Mapping[str, Any], where: str) -> TraceEvent:
     start: Any = event.get("ts")
     length: Any = event.get("dur", 0)
     if not isinstance(name, str):
-        raise RuleError(f"{where} has a name that is no text: {clipped(repr(name))}")
+        raise RuleError(f"{where} has a name that is not a string: {clipped(repr(name))}")
     for field, value in (("ts", start), ("dur", length)):
         if not is_time(value):
-            raise RuleError(f"{where}, '{clipped(name)}', has a {field} that is no time: {clipped(repr(value))}")
+            raise RuleError(f"{where}, '{clipped(name)}', has a {field} that is not a time: {clipped(repr(value))}")
     if length < 0:
         raise RuleError(f"{where}, '{clipped(name)}', lasts less than no time: {length:g} µs")
     if not isinstance(args, dict):
-        raise RuleError(f"{where}, '{clipped(name)}', has args that are no object: {clipped(repr(args))}")
+        raise RuleError(f"{where}, '{clipped(name)}', has args that are not an object: {clipped(repr(args))}")
     thread = _identity(event.get("pid"), where), _identity(event.get("tid"), where)
     return TraceEvent(name, thread, start / 1e3, (start + length) / 1e3, args)
 

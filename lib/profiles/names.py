@@ -66,7 +66,7 @@ def read_rules(text: str, file: str) -> list[NameRule]:
     try:
         cells = tomllib.loads(text).get("cell")
     except (tomllib.TOMLDecodeError, RecursionError) as why:
-        raise RuleError(f"{file} is no TOML: {clipped(str(why))}") from None
+        raise RuleError(f"{file} is not TOML: {clipped(str(why))}") from None
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         raise RuleError(f"{file} has no [[cell]]; each has match = '...' and op = \"F\"")
     found = []
@@ -77,7 +77,7 @@ def read_rules(text: str, file: str) -> list[NameRule]:
         try:
             pattern = re.compile(match)
         except (re.error, RecursionError, OverflowError) as why:
-            raise RuleError(f"{file}, cell {number}: '{clipped(match)}' is no regular expression: {why}") from None
+            raise RuleError(f"{file}, cell {number}: '{clipped(match)}' is not a regular expression: {why}") from None
         if unknown := [group for group in pattern.groupindex if group not in GROUPS]:
             raise RuleError(f"{file}, cell {number} has the group {unknown[0]}; groups are {', '.join(GROUPS)}")
         if op not in OPERATIONS and "op" not in pattern.groupindex:

@@ -182,9 +182,9 @@ def json_of(source: Source, limit: int = LIMIT) -> Any:
                 f"{source.name} ends at character {len(why.doc)}, within the trace; the profiler was stopped while it "
                 "wrote"
             ) from None
-        raise RuleError(f"{source.name} is no JSON: {why.msg.lower()} at character {why.pos}; {GIVE}") from None
+        raise RuleError(f"{source.name} is not JSON: {why.msg.lower()} at character {why.pos}; {GIVE}") from None
     except UnicodeDecodeError:
-        raise RuleError(f"{source.name} is no text, and no JSON packed with gzip; {GIVE}") from None
+        raise RuleError(f"{source.name} is neither text nor JSON packed with gzip; {GIVE}") from None
     except (RecursionError, ValueError, MemoryError) as why:
         raise RuleError(f"{source.name} cannot be read as JSON: {clipped(str(why)) or type(why).__name__}") from None
 

@@ -23,7 +23,7 @@ def sum_parts(values: Sequence[Value], who: Who) -> Batched:
     first, of = _alike(values, ALIKE_PARTS, who, "sum")
     if first.of == 1:
         raise RuleError(
-            f"this is the {first}, which is complete already; only parts of a sum are added. Reduce a value once, and "
+            f"this is the {first}, which is already complete; only parts of a sum are added. Reduce a value once, and "
             "load a shard of the weight on each rank"
         )
     union = algebra.disjoint_union([v.parts for v in of], "part", who, "sum each part once")

@@ -36,10 +36,10 @@ class Draft:
         for cell in (cell for row in self.rows for cell in row):
             if cell not in self.wanted:
                 raise RuleError(
-                    f"{cell} is no cell of a step with {self.stages} stages and {self.batches} microbatches"
+                    f"{cell} is not a cell of a step with {self.stages} stages and {self.batches} microbatches"
                 )
             if cell in seen:
-                raise RuleError(f"{cell} is there twice")
+                raise RuleError(f"{cell} occurs twice")
             seen.add(cell)
 
     @cached_property

@@ -116,7 +116,7 @@ def _slot(word: str, number: int) -> Slot:
     names = word[1:-1].split(";") if word.startswith("(") and word.endswith(")") else [word]
     matches = [CELL.fullmatch(name) for name in names]
     if None in matches:
-        raise RuleError(f"line {number} has {word[:40]!r}, which is no cell; a cell is written as 2F5 or (0F4;7B1)")
+        raise RuleError(f"line {number} has {word[:40]!r}, which is not a cell; a cell is written as 2F5 or (0F4;7B1)")
     return tuple(Cell(int(m[1]), m[2], int(m[3])) for m in matches if m)
 
 

@@ -26,7 +26,7 @@ def read_csv(text: str) -> Timetable:
     that are empty or `None` are bubbles.
 
     Raises:
-        RuleError: naming the row, the column and what is no action; or the actions are not one training step.
+        RuleError: naming the row, the column and what is not an action; or the actions are not one training step.
         DeadlockError: cells wait for each other.
     """
     lines = text.removeprefix("\ufeff").splitlines()
@@ -37,7 +37,7 @@ def read_csv(text: str) -> Timetable:
     try:
         rows = list(csv.reader(lines))
     except csv.Error as why:
-        raise RuleError(f"this file is no CSV: {why}") from None
+        raise RuleError(f"this file is not CSV: {why}") from None
     return Timetable.of(
         [slot for column, word in enumerate(row, 1) if (slot := _slot(word.strip(), number, column))]
         for number, row in enumerate(rows, 1)
@@ -51,7 +51,7 @@ def _slot(word: str, row: int, column: int) -> Slot | None:
     slot = slot_of(word)
     if slot is None:
         raise RuleError(
-            f"row {row}, column {column} has {word[:40]!r}, which is no action of PyTorch's pipelines; a cell is "
+            f"row {row}, column {column} has {word[:40]!r}, which is not an action of PyTorch's pipelines; a cell is "
             "written as 2F5, with F, I, W or B, and a message as 2SEND_F5"
         )
     return slot

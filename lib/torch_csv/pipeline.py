@@ -88,7 +88,7 @@ class Pipeline:
             _require_cells(work)
         grid = _grid(works)
         if len(grid.stages) == 1 and len(grid.replicas) > 1:
-            raise RuleError("each rank has all layers, so this is no pipeline; in PyTorch DDP and FSDP do that")
+            raise RuleError("each rank has all layers, so this is not a pipeline; in PyTorch, DDP and FSDP do that")
         stage_of = placement_of(grid).stage_of
         found = [_replica(grid, number, stage_of) for number in range(len(grid.replicas))]
         first = found[0]

@@ -35,12 +35,12 @@ def add_parts(values: Sequence[Value], who: Who = operand) -> Batched:
     first = values[0]
     assert isinstance(first, Batched)
     if isinstance(first, KeyValue):
-        raise RuleError(f"this is the {first}; keys and values are no parts of a sum")
+        raise RuleError(f"this is the {first}; keys and values are not parts of a sum")
     for i, value in enumerate(values):
         require_kind(value, type(first), "each value in this sum")
         require_alike(first, value, ALIKE_PARTS, who, i, "sum")
     if first.of == 1:
-        raise RuleError(f"this is the {first}, which is complete already; only parts of a sum are added")
+        raise RuleError(f"this is the {first}, which is already complete; only parts of a sum are added")
     union: set[int] = set()
     for value in values:
         parts = value.parts  # type: ignore[attr-defined]  # all are of one kind by now

@@ -190,7 +190,7 @@ def _index(units: Sequence[Student], words: Callable[[Student], Iterable[str]]) 
 
 
 def _by_id(who: Student, index: Index) -> Iterator[Mapping[Unit, Student]]:
-    """The units that a student's identifiers match. A number alone matches nobody of another name, because systems number
+    """The units that the identifiers of a student match. A number alone matches nobody of another name: systems number
     people in different ways."""
     for word in who.identifiers:
         rows = index.get(folded(word), {})

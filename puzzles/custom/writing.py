@@ -96,7 +96,7 @@ def _is_on_reference(own: OwnPuzzle, table: str, row: Any) -> bool:
 
 
 def _parsed(text: str) -> dict[str, Any]:
-    """What a text says; nothing if it is no TOML."""
+    """What a text says; nothing if it is not TOML."""
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError:

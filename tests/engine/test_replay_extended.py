@@ -290,7 +290,7 @@ def test_what_costs_count_otherwise_is_said() -> None:
 def test_a_layer_that_is_no_whole_number_of_matrices_is_refused() -> None:
     costs = changed(COSTS["classic"], name="odd", parameters=512 * 512 + 512)
     trace = run(GAMES["ddp_overlap"].schedule, *GAMES["ddp_overlap"].size, setting=Setting(costs)).trace
-    with pytest.raises(TraceError, match="layer 262,656 parameters, which is no whole number of matrices"):
+    with pytest.raises(TraceError, match="layer 262,656 parameters, which is not a whole number of matrices"):
         replay(trace, small=True)
 
 

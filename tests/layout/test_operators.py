@@ -202,7 +202,7 @@ REFUSED = [
     (lambda g: g.einsum("a", "x", spec="ij->ik"), "a: 'k' in the output of 'ij->ik'"),
     (lambda g: g.add("a", "x", "w"), "a: the shapes (6, 8) and (8, 4) do not fit"),
     (lambda g: g.softmax("a", "x", axis=2), "a: there is no axis 2 in shape (6, 8)"),
-    (lambda g: g.transpose("a", "x", (0, 0)), "a: (0, 0) is no order of the 2 dimensions of shape (6, 8)"),
+    (lambda g: g.transpose("a", "x", (0, 0)), "a: (0, 0) is not an order of the 2 dimensions of shape (6, 8)"),
     (lambda g: g.reshape("a", "x", (7, 7)), "a: shape (6, 8) has 48 elements, shape (7, 7) has 49"),
     (lambda g: g.gather("a", g.input("t", (8,)), "x"), "two-dimensional table; got (8,)"),
     (lambda g: g.input("a", (0,)), "a tensor is at least 1; got (0,)"),

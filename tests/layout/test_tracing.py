@@ -78,11 +78,11 @@ REFUSED: dict[str, tuple[Callable[..., Any], str]] = {
     "shapes that do not fit": (lambda x, w, b: x @ x, "matmul1: the shapes (4, 8) and (4, 8) do not fit: 8 columns"),
     "nothing returned": (
         lambda x, w, b: None,
-        "the program has to return one tensor that it has computed; it returned",
+        "the program must return one tensor that it has computed; it returned",
     ),
     "an input returned": (
         lambda x, w, b: x,
-        "the program has to return one tensor that it has computed; it returned tensor 'x' of",
+        "the program must return one tensor that it has computed; it returned tensor 'x' of",
     ),
     "another mesh": (
         lambda x, w, b: mesh_split(x, mesh(data=4), ("data", None)),

@@ -45,12 +45,12 @@ def test_what_is_packed_is_told_by_the_bytes_and_counted_while_unpacking() -> No
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        (b"{]", "is no JSON: expecting property name"),
+        (b"{]", "is not JSON: expecting property name"),
         (b"[" * 100_000, "cannot be read as JSON"),
-        (b"\xff\xfe\x00", "is no text"),
+        (b"\xff\xfe\x00", "is neither text"),
         (b"", "ends at character 0"),
-        (b'{"traceEvents": 5}', "x.json is no profiler trace: it has no traceEvents"),
-        (b"[1, 2]", "x.json is no profiler trace: it has no traceEvents"),
+        (b'{"traceEvents": 5}', "x.json is not a profiler trace: it has no traceEvents"),
+        (b"[1, 2]", "x.json is not a profiler trace: it has no traceEvents"),
         (b'{"traceEvents": []}', "x.json does not say its rank; name it rank0.json"),
     ],
 )
@@ -175,13 +175,13 @@ def test_clocks_of_one_host_that_contradict_each_other_are_said() -> None:
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("ts", "soon", "has a ts that is no time: 'soon'"),
-        ("ts", True, "has a ts that is no time: True"),
-        ("ts", float("nan"), "has a ts that is no time: nan"),
-        ("dur", [1], "has a dur that is no time: [1]"),
+        ("ts", "soon", "has a ts that is not a time: 'soon'"),
+        ("ts", True, "has a ts that is not a time: True"),
+        ("ts", float("nan"), "has a ts that is not a time: nan"),
+        ("dur", [1], "has a dur that is not a time: [1]"),
         ("dur", -2.5, "lasts less than no time: -2.5 µs"),
-        ("name", 5, "has a name that is no text: 5"),
-        ("args", [], "has args that are no object: []"),
+        ("name", 5, "has a name that is not a string: 5"),
+        ("args", [], "has args that are not an object: []"),
         ("pid", {}, "has a process or thread that is neither a number nor text: {}"),
     ],
 )
@@ -195,9 +195,9 @@ def test_events_that_are_not_as_the_profiler_writes_them(field: str, value: Any,
 
 RULES = [
     ("cell = 5", "has no [[cell]]"),
-    ("[[cell]", "is no TOML"),
+    ("[[cell]", "is not TOML"),
     ("[[cell]]\nop = 'F'", "cell 1 has no match"),
-    ("[[cell]]\nmatch = '('\nop = 'F'", "'(' is no regular expression"),
+    ("[[cell]]\nmatch = '('\nop = 'F'", "'(' is not a regular expression"),
     ("[[cell]]\nmatch = 'x'", "has no operation: op is F, B, I or W"),
     ("[[cell]]\nmatch = '(?P<rank>x)'\nop = 'F'", "has the group rank; groups are stage, batch, chunk, op"),
 ]

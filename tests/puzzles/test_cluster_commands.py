@@ -104,7 +104,7 @@ def test_cells_that_overlap_survive_an_import_and_an_export() -> None:
 
 def test_a_schedule_that_cannot_be_said_is_refused_with_the_reason() -> None:
     for name, size, why in (
-        ("ddp", (), "this is no pipeline"),
+        ("ddp", (), "this is not a pipeline"),
         ("zb_h1", ("--steps", "2"), "2 steps"),
         ("checkpoint", (), "a second time"),
         ("tensor_parallel", (), "part of a weight"),

@@ -52,7 +52,7 @@ BODIES = [
     ("from lib.planning.plans import plan; return Split(dp=16)", "a graded plan cannot use the planner"),
     ("import lib.planning; return lib.planning.search(job).best[0].split", "a graded plan cannot use the planner"),
     ("from lib import schedules; return Split(dp=16)", "a graded schedule cannot use lib.schedules"),
-    ("yield Split(dp=16)", "has to be a plain function, which returns a Split"),
+    ("yield Split(dp=16)", "must be a plain function, which returns a Split"),
 ]
 
 

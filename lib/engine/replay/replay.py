@@ -54,7 +54,7 @@ def require_playable(trace: Trace) -> None:
     if trace.costs.weight % trace.costs.hidden**2:
         raise TraceError(
             f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
-            f"{trace.costs.weight:,} parameters, which is no whole number of matrices; leave it out of the costs"
+            f"{trace.costs.weight:,} parameters, which is not a whole number of matrices; leave it out of the costs"
         )
     if trace.setting.fold:
         raise TraceError(f"a replay plays every rank, and this run is folded along {trace.setting.fold!r}: do not fold")

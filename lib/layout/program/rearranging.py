@@ -18,7 +18,7 @@ class RearrangingBuilder(ProgramBuilder):
         """Dimensions in another order."""
         shape, order = self._shape(x), require_ints(order, f"{name}: an order is a tuple of dimensions")
         if sorted(order) != list(range(len(shape))):
-            raise LayoutError(f"{name}: {order} is no order of the {len(shape)} dimensions of shape {shape}")
+            raise LayoutError(f"{name}: {order} is not an order of the {len(shape)} dimensions of shape {shape}")
         letters = in_order(len(shape))
         out = tuple(letters[i] for i in order)
         return self.add_labelled(

@@ -142,7 +142,7 @@ def follow(
         recorder.graph.parameter(name, shape)
     result = function(**{name: Tensor(recorder, name) for name in (*inputs, *parameters)})
     if not isinstance(result, Tensor) or result.name not in recorder.graph.operators:
-        raise LayoutError(f"the program has to return one tensor that it has computed; it returned {result!r}")
+        raise LayoutError(f"the program must return one tensor that it has computed; it returned {result!r}")
     recorder.graph.results = (result.name,)
     return TracedProgram(recorder.graph, recorder.annotations, frozenset(recorder.copies), result.name)
 

@@ -150,5 +150,5 @@ def draft_of(puzzle: SchedulePuzzle, rows: Rows) -> Draft:
 def cell_of(word: str) -> Cell:
     found = CELL.fullmatch(word)
     if found is None:
-        raise RuleError(f"{word[:40]!r} is no cell; a cell is written as 2F5")
+        raise RuleError(f"{word[:40]!r} is not a cell; a cell is written as 2F5")
     return Cell(int(found[1]), found[2], int(found[3]))

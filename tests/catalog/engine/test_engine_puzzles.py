@@ -233,7 +233,7 @@ def test_a_class_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
     path.write_text("FSDP = 3\n")
     assert verdict_on("FSDP", path).message == "line 1: FSDP is not a class; write 'class FSDP(ShardedEngine):'"
     path.write_text("class FSDP:\n    pass\n")
-    assert verdict_on("FSDP", path).message == "line 1: FSDP has to be an engine; write 'class FSDP(ShardedEngine):'"
+    assert verdict_on("FSDP", path).message == "line 1: FSDP must be an engine; write 'class FSDP(ShardedEngine):'"
     path.write_text("class FSDP(:\n")
     assert verdict_on("FSDP", path).reason == "syntax"
 

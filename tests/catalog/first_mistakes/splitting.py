@@ -110,7 +110,7 @@ SPLITTING = [
         "tensor_parallel",
         "every rank has all of each weight",
         (("layer, model.rank, model.RANKS)", "layer)"),),
-        ("allreduce(layer=1)", "complete already", "load a shard of the weight on each rank"),
+        ("allreduce(layer=1)", "already complete", "load a shard of the weight on each rank"),
     ),
     Mistake(
         "tensor_parallel",

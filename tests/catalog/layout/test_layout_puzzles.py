@@ -153,7 +153,7 @@ VERDICTS = [
     ("ffn", FFN + "1 / 0", "failed", "crash", "line 2: ZeroDivisionError: division by zero"),
     ("ffn", FFN + "exit()", "failed", "crash", "this called exit"),
     ("ffn", "def ffn():\n    pass", "failed", "crash", "ffn is called with one argument, the graph"),
-    ("ffn", "async def ffn(graph):\n    pass", "failed", "crash", "ffn has to be a plain function"),
+    ("ffn", "async def ffn(graph):\n    pass", "failed", "crash", "ffn must be a plain function"),
     ("ffn", "ffn = 3", "failed", "crash", "ffn is of type int, not a function"),
     ("ffn", "def ffn(graph):\n    return {'matmul2': ((8, 1), (1, 1))}", "failed", "crash",
      "ffn returns a dict, which is not used; configure operators of the graph"),

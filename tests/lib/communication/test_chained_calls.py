@@ -147,7 +147,7 @@ async def what_does_not_fit(model: Model) -> None:
     await gathered
 
 
-@refused("complete already", "Reduce a value once", setting=Setting(FORMER["overlap"], layer="block"))
+@refused("already complete", "Reduce a value once", setting=Setting(FORMER["overlap"], layer="block"))
 async def a_sum_of_a_sum(model: Model) -> None:
     weight = model.load_weights(0, model.rank, 4)[0]
     summed = model.allreduce(model.forward(0, model.get_activation([0]), weight), 1)

@@ -225,8 +225,8 @@ REFUSED: dict[Callable[[Start], None], str] = {
     into_other_tokens: "the activation has the tokens {3}",
     other_batch: "these keys are of layer 1 and batch 0 of 2; the queries are of layer 1 and batch 1 of 2",
     added_twice: "the keys of {2, 3} are in both; add each once",
-    added_whole: "which is complete already; only parts of a sum are added",
-    added_keys: "keys and values are no parts of a sum",
+    added_whole: "which is already complete; only parts of a sum are added",
+    added_keys: "keys and values are not parts of a sum",
     first_before_last: "the keys of {0, 1} are used by the queries of {0-3}; the queries of {2, 3} are missing: "
     "backward goes from the last tokens to the first",
     through_some: "this gradient has come through the keys of {2, 3} only; the keys of {0, 1} are missing",

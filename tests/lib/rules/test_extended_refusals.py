@@ -260,7 +260,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     ),
     (parts_twice, BLOCK, ("part 1", "rank 0 and rank 1", "once")),
     (a_part_missing, BLOCK, ("missing parts 2, 3 of 4", "every rank that has a shard")),
-    (whole_again, BLOCK, ("complete already", "Reduce a value once")),
+    (whole_again, BLOCK, ("already complete", "Reduce a value once")),
     (tokens_twice, BLOCK, ("share 1", "rank 0 and rank 1")),
     (wrong_expert, EXPERTS, ("tokens are for expert 0 of 2", "weight is expert 1 of 2", "dispatch")),
     (dispatch_the_same, BLOCK, ("dispatch is for layers of experts", "'block'")),

@@ -117,7 +117,7 @@ def test_a_cell_moves_within_its_row() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "facts"),
-    [(("0F0 0F0",), "twice"), (("0F2",), "2 microbatches"), (("3F0",), "3 stages"), (("0I0",), "no cell")],
+    [(("0F0 0F0",), "twice"), (("0F2",), "2 microbatches"), (("3F0",), "3 stages"), (("0I0",), "not a cell")],
 )
 def test_a_draft_of_other_cells_is_refused(rows: tuple[str, ...], facts: str) -> None:
     with pytest.raises(RuleError, match=facts):

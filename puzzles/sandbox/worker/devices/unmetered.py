@@ -37,7 +37,7 @@ def is_loading() -> bool:
 def launch(*args: Any, **kwargs: Any) -> Any:
     """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it."""
     if meter.current.meter is not None and not is_loading():
-        raise RuleError("a device cannot launch devices of its own; it has to compute everything itself")
+        raise RuleError("a device cannot launch devices of its own; it must compute everything itself")
     return _launch(*args, **kwargs)
 
 

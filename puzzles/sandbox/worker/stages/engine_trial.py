@@ -51,7 +51,7 @@ def require_engine(slug: str, cls: Any) -> None:
     if not isinstance(cls, type):
         raise UnplayableError(f"{slug} is not a class; write 'class {slug}(ShardedEngine):'")
     if not issubclass(cls, ShardedEngine):
-        raise UnplayableError(f"{slug} has to be an engine; write 'class {slug}(ShardedEngine):'")
+        raise UnplayableError(f"{slug} must be an engine; write 'class {slug}(ShardedEngine):'")
 
 
 def packed(results: list[Any], outputs: list[Any], meters: list[Any]) -> dict[str, Any]:

@@ -46,4 +46,4 @@ def require_function(slug: str, definition: Any, argument: str, what: str) -> No
 def require_plain(slug: str, definition: Any, argument: str, why: str) -> None:
     """Refuses what can wait."""
     if inspect.iscoroutinefunction(definition) or inspect.isgeneratorfunction(definition):
-        raise UnplayableError(f"{slug} has to be a plain function, {why}; write 'def {slug}({argument}):'")
+        raise UnplayableError(f"{slug} must be a plain function, {why}; write 'def {slug}({argument}):'")
