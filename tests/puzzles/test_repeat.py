@@ -105,6 +105,13 @@ def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
     assert verdict(source, here).stars == 3
 
 
+def test_products_of_numbers_of_numpy_count() -> None:
+    """Two flops of 20,482, as the second run counts them."""
+    source = hiding.with_statement(DATA_PARALLEL, "top = grads[0, 0] * grads[0, 1]")
+    found = verdict(source, require_tier("process"))
+    assert (found.stars, found.figures["flops"]) == (1, 20_482), found
+
+
 LIE = "\n\n    def forward(self, x):\n        made = self.honest(x)\n        self._port.meter.{}\n        return made\n"
 
 LIED = {"Rotate": ("peak -= 40_000 if self.size > 64 else 0", "131,072"), "AnnotatedMLP": ("flops -= 2_000", "65,536"),
@@ -273,6 +280,14 @@ def test_a_forged_recording_gets_nothing_for_free(name: str) -> None:
     given = np.ones(2) if "argument" in name else None
     with pytest.raises(UnrepeatableError, match=words), launch(Repeated, 1, recordings=[[[], steps]]) as run:
         run.forward(given)
+
+
+def test_products_of_numbers_count_in_a_recording() -> None:
+    numbers = ["do", "ufunc", "multiply.__call__", [("known", 2), ("known", 3)], {}, [4]]
+    taken = [["do", "method", "__getitem__", [("view", 1, 0, [2], [8], "<f8"), i], {}, [2 + i]] for i in (0, 1)]
+    with launch(Repeated, 1, recordings=[[[], [HOLD, FILL, *taken, numbers]]]) as run:
+        run.forward(None)
+        assert run.meters[0].flops == 2
 
 
 def test_a_recording_is_counted_as_what_it_does() -> None:

@@ -131,6 +131,12 @@ def factorize(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> in
     return 2 * prod(shape) * min(shape[-2:])
 
 
+def norm(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """The square of each element. Norms by singular values cost as much as a factorization, and count like the others:
+    they make no products of two arrays."""
+    return 2 * int(np.size(args[0]))
+
+
 def fourier(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     """5 n log2(n) for n numbers."""
     n = int(np.size(result))
@@ -149,6 +155,7 @@ FLOPS_OF_NAMED: dict[Any, Rule] = {
     np.convolve: convolve,
     np.correlate: convolve,
     np.interp: outer,
+    np.vander: outer,
     np.cov: covariance,
     np.corrcoef: covariance,
 }
@@ -160,6 +167,7 @@ FLOPS_OF_FUNCTION: dict[Any, Rule] = {
         getattr(np.linalg, name): factorize
         for name in "inv solve det slogdet cholesky qr svd eig eigh eigvals eigvalsh lstsq pinv".split()
     },
+    **{getattr(np.linalg, name): norm for name in ("norm", "vector_norm", "matrix_norm") if hasattr(np.linalg, name)},
     **{getattr(np.fft, name): fourier for name in np.fft.__all__ if "freq" not in name and "shift" not in name},
 }
 """`FLOPS_OF_NAMED`, and the products of `numpy.linalg` and `numpy.fft`, which are counted if an argument is metered."""
@@ -168,6 +176,12 @@ FLOPS_OF_MATMUL: dict[Any, Rule] = {np.matmul: matmul}
 for _name in ("vecdot", "matvec", "vecmat"):  # of numpy 2
     if hasattr(np, _name):
         FLOPS_OF_MATMUL[getattr(np, _name)] = matmul
+
+
+def real_products(result: Any) -> int:
+    """How many products of real numbers make one product of the result's type: a complex product consists of four."""
+    return 4 if isinstance(result, np.ndarray | np.generic) and result.dtype.kind == "c" else 1
+
 
 SCALING = frozenset((np.multiply, np.divide, np.floor_divide))
 ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot}

@@ -26,6 +26,7 @@ from .functions import (
     memory_of,
     root_of,
 )
+from .traced_numbers import count_numbers
 
 MAX_UNCHARGED = 1 << 13
 """Bytes of numbers that are charged to no device: those of numpy, and those within the steps."""
@@ -180,8 +181,11 @@ class Repeated(ShardedEngine):
         function = self._function(kind, name, args)
         before, current.meter = self._scratch.flops, self._scratch
         try:
-            found = _parts(function(*map(_metered, args), **{key: _metered(value) for key, value in kwargs.items()}))
-            return [plain_view(part) for part in found]
+            result = function(*map(_metered, args), **{key: _metered(value) for key, value in kwargs.items()})
+            if kind == "ufunc":
+                ufunc, _, method = name.rpartition(".")
+                count_numbers(UFUNCS[ufunc], method, args, kwargs, result)
+            return [plain_view(part) for part in _parts(result)]
         except (TypeError, ValueError, IndexError) as why:
             raise UnrepeatableError(f"{name} fails on other values ({why})") from None
         finally:
