@@ -12,8 +12,12 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import Costs, Model, Report, Setting, Trace, inflight
+from lib.judging.recompute import Recomputation
+from lib.judging.traffic import sent_by
 from lib.schedules import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
 from lib.schedules.player import Order
+from puzzles.catalog.schedule import PUZZLES
+from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.ulysses import ulysses
 from tests.support.mistakes import altered
@@ -202,6 +206,23 @@ def dearest_link(p: int, rounds: int, fragments: int) -> int:
     return next(price for price in count(1) if waits(price + 1))
 
 
+def share_of_bandwidth(p: int, fragments: int) -> Fraction:
+    """The most that a rank sends in the time of a step, over what DiLoCo's ranks send; a link takes 1 for a layer."""
+    streamed, at_once = (apart(p, 4, parts, 1)[1].wire(12) for parts in (fragments, 1))
+    return Fraction(streamed) / Fraction(at_once)
+
+
+def copied(m: int, n: int) -> Fraction:
+    """What goes to the host and comes from it for a layer in each of n steps, in weights."""
+    layers, setting = 2, replace(PUZZLES["host_update"].goal.setting, steps=n)
+    trace, _ = judged(host_update, (layers, m, 1), setting)
+    recomputation = Recomputation(trace, strict=True)
+    recomputation.run()
+    (rank,) = recomputation.ranks
+    elements = sum(one.elements for one in sent_by(recomputation, rank))
+    return Fraction(elements, layers * n * setting.costs.hidden**2)
+
+
 EVEN = [(2, 4), (4, 8), (4, 10), (6, 14), (8, 16)]
 V_SIZES = [(p, 2 * p) for p in (3, 4, 6)]
 SHARES = [(2, 2, 2), (4, 2, 4), (3, 4, 2), (4, 3, 8), (3, 1, 8)]
@@ -255,4 +276,8 @@ FRONTIER = [
           [(2, 2)], [(2, 2), (4, 4), (4, 8)]),
     Claim("Streaming DiLoCo: longest free all-reduce of a layer, m fragments of four", "m (F + B)",
           lambda p, m: 3 * m, lambda p, m: dearest_link(p, 4, m), (4, 4), [(4, 2)], [(2, 1), (2, 2), (4, 4)]),
+    Claim("Streaming DiLoCo: most sent in the time of a step, over DiLoCo; m fragments of four", "1/m",
+          lambda p, m: Fraction(1, m), share_of_bandwidth, (4, 4), [(4, 2)], [(2, 1), (2, 2), (4, 4)]),
+    Claim("ZeRO-Offload: copied for a layer in each of n steps, in weights", "2", lambda m, n: 2, copied, (2, 3),
+          [(2, 4)], [(1, 2), (2, 3), (3, 4)], "mn"),
 ]  # fmt: skip
