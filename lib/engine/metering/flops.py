@@ -131,6 +131,11 @@ def factorize(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> in
     return 2 * prod(shape) * min(shape[-2:])
 
 
+def factorize_all(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """A factorization of all elements as one square matrix."""
+    return 2 * int(np.size(args[0])) * isqrt(int(np.size(args[0])))
+
+
 def norm(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     """The square of each element. Norms by singular values cost as much as a factorization, and count like the others:
     they make no products of two arrays."""
@@ -164,10 +169,15 @@ FLOPS_OF_NAMED: dict[Any, Rule] = {
 FLOPS_OF_FUNCTION: dict[Any, Rule] = {
     **FLOPS_OF_NAMED,
     **{
-        getattr(np.linalg, name): factorize
-        for name in "inv solve det slogdet cholesky qr svd eig eigh eigvals eigvalsh lstsq pinv".split()
+        getattr(np.linalg, name): rule
+        for names, rule in {
+            "inv solve det slogdet cholesky qr svd svdvals eig eigh eigvals eigvalsh lstsq pinv cond": factorize,
+            "tensorsolve tensorinv": factorize_all,
+            "norm vector_norm matrix_norm": norm,
+        }.items()
+        for name in names.split()
+        if hasattr(np.linalg, name)
     },
-    **{getattr(np.linalg, name): norm for name in ("norm", "vector_norm", "matrix_norm") if hasattr(np.linalg, name)},
     **{getattr(np.fft, name): fourier for name in np.fft.__all__ if "freq" not in name and "shift" not in name},
 }
 """`FLOPS_OF_NAMED`, and the products of `numpy.linalg` and `numpy.fft`, which are counted if an argument is metered."""
@@ -183,8 +193,8 @@ def real_products(result: Any) -> int:
     return 4 if isinstance(result, np.ndarray | np.generic) and result.dtype.kind == "c" else 1
 
 
-SCALING = frozenset((np.multiply, np.divide, np.floor_divide))
-ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot}
+SCALING = frozenset((np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod, np.divmod))
+ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot, np.lcm}
 """Ufuncs that make a product of each pair of elements."""
 
 OTHER_UFUNCS = frozenset(
