@@ -54,6 +54,30 @@ def test_flops_that_were_taken_off_the_meter_are_counted_again(here: IsolationTi
     )
 
 
+ADDED = {
+    "a_collective": (
+        "'communication', 'all_reduce', [np.ones(4)], {}, []",
+        ("failed", "the first run has 12,288, and the judge counts 12,384"),
+    ),
+    "the_host": (
+        "'host', 'put', ['a', np.ones(4)], {}, []",
+        ("passed", "wrote 32 B to its host, which no target of DataParallel counts"),
+    ),
+}
+"""By name: a step that is added to a recording, and the verdict's status and words."""
+
+
+@pytest.mark.parametrize("name", ADDED)
+def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
+    """One that has fewer flops because it sends more, say, or keeps its arrays elsewhere."""
+    step, (status, words) = ADDED[name]
+    recorder = "next((one for one in gc.get_objects() if type(one).__name__ == 'DeviceRecorder'), None)"
+    source = hiding.with_statement(DATA_PARALLEL, f"getattr({recorder}, '_steps', []).append(['do', {step}])")
+    found = verdict(source, require_tier("process"))
+    assert (found.status, found.stars) == (status, 0 if status == "failed" else 2), found
+    assert words in found.message + "".join(found.notes)
+
+
 @in_each_tier()
 def test_products_of_python_numbers_make_no_third_star(here: IsolationTier) -> None:
     """One of five products, so the others are above the lower bound."""
@@ -79,6 +103,13 @@ def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
     )
     assert source != DATA_PARALLEL
     assert verdict(source, here).stars == 3
+
+
+def test_products_of_numbers_of_numpy_count() -> None:
+    """Two flops of 20,482, as the second run counts them."""
+    source = hiding.with_statement(DATA_PARALLEL, "top = grads[0, 0] * grads[0, 1]")
+    found = verdict(source, require_tier("process"))
+    assert (found.stars, found.figures["flops"]) == (1, 20_482), found
 
 
 LIE = "\n\n    def forward(self, x):\n        made = self.honest(x)\n        self._port.meter.{}\n        return made\n"
@@ -177,6 +208,10 @@ def seen(nbytes: int, offset: int = 0, key: int = 1, kind: str = "|u1") -> Any:
     return ("view", key, offset, [nbytes], [1], kind)
 
 
+PARK = ["do", "host", "put", ["a", seen(16)], {}, []]
+FETCH = ["do", "host", "fetch_async", ["a"], {}, [2, 3]]
+WAIT = ["do", "wait", "wait", [("known", 2)], {}, [3]]
+
 FORGED: dict[str, tuple[list[Any], str]] = {
     "no_memory": ([["literal", 1, np.ones(16, np.uint8)]], "larger than the memory that is charged"),
     "too_little_memory": ([["hold", 1, 8], FILL], "larger than the memory that is charged"),
@@ -191,7 +226,7 @@ FORGED: dict[str, tuple[list[Any], str]] = {
     "a_method_of_the_engine": ([["do", "communication", "_repeat", [], {}, []]], "calls _repeat"),
     "results_without_memory": (
         [HOLD, FILL, ["do", "ufunc", "add.__call__", [seen(16), 1], {}, [2]], ["return", seen(16, key=2)]],
-        "arrives in memory that is not charged",
+        "larger than the memory that is charged",
     ),
     "numbers_instead_of_memory": (
         [HOLD, FILL]
@@ -199,7 +234,37 @@ FORGED: dict[str, tuple[list[Any], str]] = {
             ["do", "method", "__getitem__", [("view", 1, 0, [2], [8], "<f8"), 0], {}, [i]]
             for i in range(2, MAX_UNCHARGED // 8 + 4)
         ],
-        "B of single numbers",
+        "B of numbers outside of arrays",
+    ),
+    "constants_instead_of_memory": (
+        [HOLD, FILL, ["do", "numpy", "multiply", [seen(16), np.ones(MAX_UNCHARGED + 1, np.uint8)], {}, []]],
+        "B of numbers outside of arrays",
+    ),
+    "lists_instead_of_memory": (
+        [HOLD, FILL, ["do", "numpy", "array", [[1.5] * (MAX_UNCHARGED // 8), [("tuple", 1, 1)]], {}, []]],
+        "B of numbers outside of arrays",
+    ),
+    "an_argument_that_waits": ([HOLD, FILL, ["given", 1]], "an argument waits in memory that is not charged"),
+    "an_argument_again": ([HOLD, ["given", 1], ["given", 1]], "a step that does not exist"),
+    "memory_after_the_operation": (
+        [HOLD, FILL, ["do", "ufunc", "add.__call__", [seen(16), 1], {}, [2]], ["release", 1], ["hold", 2, 16]],
+        "larger than the memory that is charged",
+    ),
+    "memory_after_the_message": (
+        [HOLD, FILL, ["do", "communication", "all_reduce", [seen(16)], {}, [2]], ["release", 1], ["hold", 2, 16]],
+        "arrives in memory that is not charged",
+    ),
+    "a_transfer_without_memory": (
+        [HOLD, FILL, PARK, ["do", "host", "fetch_async", ["a"], {}, [2]], ["hold", 3, 16]],
+        "other results",
+    ),
+    "a_transfer_whose_memory_is_freed": (
+        [HOLD, FILL, PARK, FETCH, ["hold", 3, 16], ["release", 3], ["hold", 3, 16], WAIT],
+        "numbers that it does not have",
+    ),
+    "an_array_before_it_has_arrived_is_zeros": (
+        [HOLD, FILL, PARK, FETCH, ["hold", 3, 8]],
+        "larger than the memory that is charged",
     ),
     "a_step_of_its_own": ([["count", 0]], "a step that does not exist"),
     "a_wrong_shape": (
@@ -212,8 +277,17 @@ FORGED: dict[str, tuple[list[Any], str]] = {
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_recording_gets_nothing_for_free(name: str) -> None:
     steps, words = FORGED[name]
+    given = np.ones(2) if "argument" in name else None
     with pytest.raises(UnrepeatableError, match=words), launch(Repeated, 1, recordings=[[[], steps]]) as run:
-        run.forward(np.ones(1))
+        run.forward(given)
+
+
+def test_products_of_numbers_count_in_a_recording() -> None:
+    numbers = ["do", "ufunc", "multiply.__call__", [("known", 2), ("known", 3)], {}, [4]]
+    taken = [["do", "method", "__getitem__", [("view", 1, 0, [2], [8], "<f8"), i], {}, [2 + i]] for i in (0, 1)]
+    with launch(Repeated, 1, recordings=[[[], [HOLD, FILL, *taken, numbers]]]) as run:
+        run.forward(None)
+        assert run.meters[0].flops == 2
 
 
 def test_a_recording_is_counted_as_what_it_does() -> None:
@@ -222,7 +296,7 @@ def test_a_recording_is_counted_as_what_it_does() -> None:
     made = ["do", "ufunc", "matmul.__call__", [a, b], {}, [3]]
     steps = [
         ["hold", 1, 16],
-        ["given", 1, 0],
+        ["given", 1],
         ["hold", 2, 16],
         ["literal", 2, np.ones(4, np.float32).view(np.uint8)],
         ["hold", 3, 16],

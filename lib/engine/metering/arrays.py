@@ -89,12 +89,7 @@ class MeteredArray(ndarray[Any, Any]):
         result = getattr(ufunc, method)(*bare, **kwargs)
         meter = current.meter
         if meter is not None:
-            if ufunc in flops.FLOPS_OF_MATMUL:
-                meter.compute(flops.FLOPS_OF_MATMUL[ufunc](bare, kwargs, result))
-            elif ufunc in flops.ELEMENTWISE:
-                meter.multiply(flops.elementwise(ufunc, method, bare, result, meter.scales))
-            elif ufunc not in flops.OTHER_UFUNCS:  # a function of Python, by np.vectorize or np.frompyfunc
-                meter.multiply(flops.outer(bare, kwargs, result))
+            count_ufunc(meter, ufunc, method, bare, kwargs, result)
         if out is not None:
             return out[0] if len(out) == 1 else out
         if type(result) is ndarray:
@@ -169,13 +164,25 @@ UNCOUNTED = "a device computes with plain arrays, because no meter counts produc
 DOT = next(function for function in flops.FLOPS_OF_FUNCTION if function.__name__ == "dot")
 
 
+def count_ufunc(meter: Meter, ufunc: Any, method: str, operands: Any, kwargs: Any, result: Any) -> None:
+    """Counts the flops of a call of a ufunc with plain arrays and numbers."""
+    each = flops.real_products(operands[0] if result is None else result)
+    if ufunc in flops.FLOPS_OF_MATMUL:
+        meter.compute(each * flops.FLOPS_OF_MATMUL[ufunc](operands, kwargs, result))
+    elif ufunc in flops.ELEMENTWISE:
+        meter.multiply(each * flops.elementwise(ufunc, method, operands, result, meter.scales))
+    elif ufunc not in flops.OTHER_UFUNCS:  # a function of Python, by np.vectorize or np.frompyfunc
+        meter.multiply(flops.outer(operands, kwargs, result))
+
+
 def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
     """Calls a numpy function that multiplies matrices, and counts its flops with the rule `count`."""
     out = kwargs.get("out")
     bare = [plain_view(array) for array in args]
     result = function(*bare, **{name: plain_view(value) for name, value in kwargs.items()})
     if current.meter is not None:
-        current.meter.compute(count(bare, kwargs, result))
+        each = 1 if count is flops.fourier else flops.real_products(result)
+        current.meter.compute(each * count(bare, kwargs, result))
     if out is None and args and any(result is array for array in bare):
         return next(array for array, plain in zip(args, bare) if result is plain)  # `out` as the third argument
     return charge_results(result) if out is None else out

@@ -131,6 +131,17 @@ def factorize(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> in
     return 2 * prod(shape) * min(shape[-2:])
 
 
+def factorize_all(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """A factorization of all elements as one square matrix."""
+    return 2 * int(np.size(args[0])) * isqrt(int(np.size(args[0])))
+
+
+def norm(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """The square of each element. Norms by singular values cost as much as a factorization, and count like the others:
+    they make no products of two arrays."""
+    return 2 * int(np.size(args[0]))
+
+
 def fourier(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     """5 n log2(n) for n numbers."""
     n = int(np.size(result))
@@ -149,6 +160,7 @@ FLOPS_OF_NAMED: dict[Any, Rule] = {
     np.convolve: convolve,
     np.correlate: convolve,
     np.interp: outer,
+    np.vander: outer,
     np.cov: covariance,
     np.corrcoef: covariance,
 }
@@ -157,8 +169,14 @@ FLOPS_OF_NAMED: dict[Any, Rule] = {
 FLOPS_OF_FUNCTION: dict[Any, Rule] = {
     **FLOPS_OF_NAMED,
     **{
-        getattr(np.linalg, name): factorize
-        for name in "inv solve det slogdet cholesky qr svd eig eigh eigvals eigvalsh lstsq pinv".split()
+        getattr(np.linalg, name): rule
+        for names, rule in {
+            "inv solve det slogdet cholesky qr svd svdvals eig eigh eigvals eigvalsh lstsq pinv cond": factorize,
+            "tensorsolve tensorinv": factorize_all,
+            "norm vector_norm matrix_norm": norm,
+        }.items()
+        for name in names.split()
+        if hasattr(np.linalg, name)
     },
     **{getattr(np.fft, name): fourier for name in np.fft.__all__ if "freq" not in name and "shift" not in name},
 }
@@ -169,8 +187,14 @@ for _name in ("vecdot", "matvec", "vecmat"):  # of numpy 2
     if hasattr(np, _name):
         FLOPS_OF_MATMUL[getattr(np, _name)] = matmul
 
-SCALING = frozenset((np.multiply, np.divide, np.floor_divide))
-ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot}
+
+def real_products(result: Any) -> int:
+    """How many products of real numbers make one product of the result's type: a complex product consists of four."""
+    return 4 if isinstance(result, np.ndarray | np.generic) and result.dtype.kind == "c" else 1
+
+
+SCALING = frozenset((np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod, np.divmod))
+ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot, np.lcm}
 """Ufuncs that make a product of each pair of elements."""
 
 OTHER_UFUNCS = frozenset(

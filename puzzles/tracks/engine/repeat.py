@@ -15,12 +15,11 @@ import numpy as np
 
 from puzzles.catalog.engine import EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.trial import Trial, WrongResultError
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 
-from .compare import require_right
 from .perform import asked
 from .row import performed_of
 
@@ -32,10 +31,14 @@ ADVICE = (
 )
 
 
+FiguresOf = Callable[[Trial, Performed], Mapping[str, int]]
+"""The figures of a run; raises WrongResultError if a result is wrong, or if the run does what the puzzle refuses."""
+
+
 def repeat_request(
-    puzzle: EnginePuzzle, make: Callable[[], Trial], row: Row, reported: Mapping[str, int]
+    puzzle: EnginePuzzle, make: Callable[[], Trial], row: Row, first: Mapping[str, int], figures_of: FiguresOf
 ) -> RunRequest:
-    """The second run, which should count no more than was `reported`."""
+    """The second run. No figure may be larger than in the `first`, so that one program has all of them."""
     recordings = row["recordings"]
     other = with_other_values(make, recordings)
 
@@ -44,27 +47,27 @@ def repeat_request(
         try:
             if isinstance(why, str):
                 raise WrongResultError(why)
-            performed = performed_of(row, other)
-            require_right(other, performed)
+            figures = figures_of(other, performed_of(row, other))
         except Exception as wrong:  # a trial's check may choke on what it does not expect
             return Score({}, remark=f"{sanitized(str(wrong))[:300]}; {ADVICE}")
-        for name, figure in reported.items():
-            counted, words = FIGURES[name].of(performed), FIGURES[name].words
-            if counted > figure:
-                counts = f"the class's own processes count {figure:,}, and the judge counts {counted:,}"
-                return Failure("rule", f"{words}: {counts}; leave the meters as they are")
+        for name, figure in first.items():
+            if figures[name] > figure and not leaves_out_kernels(puzzle, name):
+                who = "the class's own processes count" if FIGURES[name].is_self_reported else "the first run has"
+                counts = f"{who} {figure:,}, and the judge counts {figures[name]:,}"
+                return Failure("rule", f"{FIGURES[name].words}: {counts}; leave the meters as they are")
         return Score({})
 
     return RunRequest(OTHER_VALUES, {"trial": pack(asked(other)), "recordings": recordings}, score, hidden=False)
 
 
-FUSED = ("peak", "stored")
-"""Figures that leave out what a program of layouts holds within a kernel; the second run counts it."""
+def leaves_out_kernels(puzzle: EnginePuzzle, figure: str) -> bool:
+    """True if a figure leaves out what a program of layouts holds within a kernel, which the second run counts."""
+    return bool(puzzle.imports) and figure in ("peak", "stored")
 
 
 def can_be_repeated(puzzle: EnginePuzzle, figure: str, make: Callable[[], Trial]) -> bool:
     """True if the second run counts a figure as the first does, on values that are others."""
-    return has_other_values(make) and not (puzzle.imports and figure in FUSED)
+    return has_other_values(make) and not leaves_out_kernels(puzzle, figure)
 
 
 def has_other_values(make: Callable[[], Trial]) -> bool:

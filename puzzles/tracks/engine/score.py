@@ -1,6 +1,7 @@
 """Scores a class: the trials that it is run with, the figures of each against their limits, and the stars."""
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
@@ -62,9 +63,10 @@ def _scorer(
             found = score_trial(puzzle, trial, performed)
             if found.stars == 3 and "recordings" in row:
                 reported = _undecided(puzzle, trial, performed)
-                taken = {name: value for name, value in reported.items() if can_be_repeated(puzzle, name, make)}
+                taken = {name for name in reported if can_be_repeated(puzzle, name, make)}
                 if taken:
-                    repeats.append(repeat_request(puzzle, make, row, taken))
+                    first = {name: FIGURES[name].of(performed) for name in puzzle.targets}
+                    repeats.append(repeat_request(puzzle, make, row, first, partial(_measured, puzzle)))
                 if alone := [FIGURES[name].words for name in reported if name not in taken]:
                     found = found._replace(notes=(*found.notes, ALONE.format(listed(alone))))
         except WrongResultError as why:
@@ -89,12 +91,9 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     """The figures of one trial, the targets that it misses, and its stars: three if no record is better in one figure
     and as good in all.
     """
-    require_right(trial, performed)
-    _require_allowed(puzzle, performed)
     targets = puzzle.targets if trial.targets is None else trial.targets
-    measured = {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *targets)}
+    measured = _measured(puzzle, trial, performed)
     _require_counted(puzzle, trial, measured, targets)
-    _require_named_memories(puzzle, trial, performed)
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
@@ -102,6 +101,14 @@ def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Sco
     advice = _advice(measured, targets, performed) if missed else ""
     too_high = bool(why) and measured["peak"] > targets["peak"]
     return Score(figures, missed, stars, advice=advice, why=why, why_matters=too_high)
+
+
+def _measured(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> dict[str, int]:
+    """The figures of a run with right results and allowed calls."""
+    require_right(trial, performed)
+    _require_allowed(puzzle, performed)
+    _require_named_memories(puzzle, trial, performed)
+    return {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *(trial.targets or ()))}
 
 
 def _require_counted(

@@ -65,13 +65,13 @@ class DeviceRecorder:
 
     def given(self, tree: Any, lent: bool) -> None:
         """The arrays of an argument, in order."""
-        for i, array in enumerate(arrays_in(tree)):
+        for array in arrays_in(tree):
             block = block_of(array)
             assert block is not None
             if lent:
                 self._lent[block] = self._key()
             self._filled.add(key := self._key_of(block))
-            self._add(["given", key, i])
+            self._add(["given", key])
 
     def returned(self, tree: Any, how: str = "return") -> None:
         """The result of a command; or what a loop writes."""
@@ -155,6 +155,9 @@ class DeviceRecorder:
         elif isinstance(result, np.generic | Fetch):
             made.append(key := self._key())
             self._numbers[id(result)] = key, result
+            block = block_of(result._array) if isinstance(result, Fetch) else None
+            if block is not None:
+                made.append(self._key_of(block))  # what is charged for the array until it has arrived
         elif isinstance(result, list | tuple):
             for part in result:
                 self._collect(part, made)

@@ -26,9 +26,14 @@ from .functions import (
     memory_of,
     root_of,
 )
+from .traced_numbers import count_numbers
 
 MAX_UNCHARGED = 1 << 13
-"""Bytes of numpy's numbers, which are charged to no device."""
+"""Bytes of numbers that are charged to no device: those of numpy, and those within the steps."""
+
+
+NUMBER = 8
+"""Bytes that a number of Python counts as."""
 
 
 class Repeated(ShardedEngine):
@@ -43,6 +48,10 @@ class Repeated(ShardedEngine):
         """Of blocks: their bytes. Of numbers and transfers: themselves."""
         self._arrived: dict[int, Any] = {}
         """Content that waits for the block that is charged for it."""
+        self._in_transfer: dict[int, int] = {}
+        """By the block that is charged for an array: the transfer that brings it."""
+        self._waiting: list[Any] = []
+        """Arrays of an argument that are not in their blocks yet, the last one first."""
         self._lent: set[int] = set()
         self._uncharged = 0
         self._repeat()
@@ -53,11 +62,12 @@ class Repeated(ShardedEngine):
         before, current.meter = current.meter, None
         given = [plain_view(array) for tree in argument for array in arrays_in(tree)]
         is_lent = bool(given) and not given[0].flags.writeable
-        given = given if is_lent else [array.copy() for array in given]
-        del argument
+        self._waiting = (given if is_lent else [array.copy() for array in given])[::-1]
+        del argument, given
         try:
-            return self._results(next(self._segments, ()), given, is_lent)
+            return self._results(next(self._segments, ()), is_lent)
         finally:
+            self._waiting.clear()
             for key in self._lent:
                 self._contents.pop(key, None)
             self._lent.clear()
@@ -73,7 +83,7 @@ class Repeated(ShardedEngine):
         current.meter = self._meter
         given = next(self._reader, None)
         current.meter = None
-        return [plain_view(array).copy() for array in arrays_in(given)]
+        return [plain_view(array).copy() for array in arrays_in(given)][::-1]
 
     def __getattr__(self, name: str) -> Any:
         """The puzzle's other methods."""
@@ -81,11 +91,13 @@ class Repeated(ShardedEngine):
             raise AttributeError(name)
         return self._repeat
 
-    def _results(self, steps: Any, given: list[Any], is_lent: bool) -> Any:
+    def _results(self, steps: Any, is_lent: bool) -> Any:
         result = None
         for step in steps:
-            if self._arrived and step[0] not in ("hold", "release"):
+            if self._arrived and step[0] != "hold":
                 raise UnrepeatableError("an array arrives in memory that is not charged")
+            if self._waiting and step[0] not in ("hold", "release", "given"):
+                raise UnrepeatableError("an argument waits in memory that is not charged")
             match step:
                 case ["hold", int(key), int(nbytes)] if key not in self._charged:
                     self._charged[key] = self._meter.hold(nbytes)
@@ -94,11 +106,12 @@ class Repeated(ShardedEngine):
                 case ["release", int(key)]:
                     self._meter.release(self._charged.pop(key))
                     self._contents.pop(key, None)
-                case ["given", int(key), int(i)] if is_lent:
+                    self._contents.pop(self._in_transfer.pop(key, 0), None)
+                case ["given", int(key)] if self._waiting and is_lent:
                     self._lent.add(key)
-                    self._contents[key] = memory_of(root_of(given[i]))
-                case ["given", int(key), int(i)]:
-                    self._fill(key, memory_of(root_of(given[i])))
+                    self._contents[key] = memory_of(root_of(self._waiting.pop()))
+                case ["given", int(key)] if self._waiting:
+                    self._fill(key, memory_of(root_of(self._waiting.pop())))
                 case ["keep", int(key), int(lent)] if lent in self._lent:
                     self._fill(key, self._contents[lent].copy())
                 case ["literal", int(key), int(nbytes)]:
@@ -109,7 +122,7 @@ class Repeated(ShardedEngine):
                 case ["do", str(kind), str(name), list(args), dict(kwargs), list(keys)]:
                     self._do(kind, name, args, kwargs, keys)
                 case ["read"]:
-                    given = self._next_input()
+                    self._waiting = self._next_input()
                 case ["write", tree]:
                     self._writer.write(self._read(tree))
                     current.meter = None
@@ -129,41 +142,50 @@ class Repeated(ShardedEngine):
         if key not in self._charged or nbytes > self._charged[key].nbytes:
             raise UnrepeatableError("an array is larger than the memory that is charged for it")
 
-    def _keep(self, key: int, result: Any) -> None:
+    def _keep(self, key: int, result: Any, may_wait: bool) -> None:
+        """Keeps a result. An array is in a block that is charged for it, or, if it `may_wait`, in the next one."""
         if isinstance(result, np.ndarray):
             content = memory_of(root_of(result))
-            if key in self._charged:
-                self._fill(key, content)
-            else:
+            if may_wait and key not in self._charged:
                 self._arrived[key] = content
+            else:
+                self._fill(key, content)
             return
         if isinstance(result, np.generic):
-            self._uncharged += result.nbytes
-            if self._uncharged > MAX_UNCHARGED:
-                raise UnrepeatableError(f"it computes with more than {MAX_UNCHARGED:,} B of single numbers")
+            self._use(result.nbytes)
         self._contents[key] = result
+
+    def _use(self, uncharged: int) -> None:
+        self._uncharged += uncharged
+        if self._uncharged > MAX_UNCHARGED:
+            raise UnrepeatableError(f"it computes with more than {MAX_UNCHARGED:,} B of numbers outside of arrays")
 
     # --- Operations ---
 
     def _do(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any], keys: list[Any]) -> None:
-        given = self._read(args)
+        index = 1 if name in ("__getitem__", "__setitem__") else -1
+        given = [self._index(one) if i == index else self._read(one) for i, one in enumerate(args)]
         named = self._read(kwargs)
-        if kind in ("communication", "host", "disk", "wait"):
-            results = [self._communicated(kind, name, given, named)]
-        else:
-            results = self._computed(kind, name, given, named)
-        if len(results) < len(keys):
-            raise UnrepeatableError("an operation has fewer results on other values")
+        is_call = kind in ("communication", "host", "disk", "wait")
+        results = (self._communicated if is_call else self._computed)(kind, name, given, named)
+        in_transfer = bool(results) and isinstance(results[0], Fetch)
+        if len(results) < len(keys) or (in_transfer and len(keys) < 2):
+            raise UnrepeatableError("an operation has other results on other values")
+        if in_transfer:
+            self._in_transfer[keys[1]] = keys[0]
         for key, result in zip(keys, results):
             if key is not None:
-                self._keep(key, result)
+                self._keep(key, result, is_call and kind != "wait")
 
     def _computed(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
         function = self._function(kind, name, args)
         before, current.meter = self._scratch.flops, self._scratch
         try:
-            found = _parts(function(*map(_metered, args), **{key: _metered(value) for key, value in kwargs.items()}))
-            return [plain_view(part) for part in found]
+            result = function(*map(_metered, args), **{key: _metered(value) for key, value in kwargs.items()})
+            if kind == "ufunc":
+                ufunc, _, method = name.rpartition(".")
+                count_numbers(UFUNCS[ufunc], method, args, kwargs, result)
+            return [plain_view(part) for part in _parts(result)]
         except (TypeError, ValueError, IndexError) as why:
             raise UnrepeatableError(f"{name} fails on other values ({why})") from None
         finally:
@@ -180,8 +202,9 @@ class Repeated(ShardedEngine):
             return getattr(MeteredArray, name)
         raise UnrepeatableError(f"it calls {name}, which the judge does not repeat")
 
-    def _communicated(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> Any:
-        """The result of a call of the engine. Its memory is the device's from the step that holds it."""
+    def _communicated(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+        """The result of a call of the engine. Its memory is the device's from the step that holds it; an array in
+        transfer has memory, too, but no content yet."""
         if kind == "wait" and len(args) == 1 and isinstance(args[0], Fetch):
             result = args[0].wait()
         elif kind == "communication" and name in COMMUNICATION:
@@ -193,29 +216,40 @@ class Repeated(ShardedEngine):
         current.meter = None
         if isinstance(result, Fetch):
             result._array = np.array(plain_view(result._array))
-        elif isinstance(result, np.ndarray):
+            return [result, np.zeros(result._array.nbytes, np.uint8)]
+        if isinstance(result, np.ndarray):
             result = root_of(plain_view(result)) if name == "symmetric" else np.array(plain_view(result))
-        return result
+        return [result]
 
-    def _read(self, one: Any) -> Any:
-        """Recorded data as an argument."""
+    def _index(self, one: Any) -> Any:
+        """Where an array is read or written: numbers there are no data."""
+        return tuple(map(self._read, one[1:])) if isinstance(one, tuple) and one[:1] == ("tuple",) else self._read(one)
+
+    def _read(self, one: Any, is_data: bool = False) -> Any:
+        """Recorded data as an argument. Numbers in its lists and tuples are data that no device is charged for."""
         match one:
             case ("view", int(key), int(offset), list(shape), list(strides), str(kind)):
                 return self._view(key, offset, shape, strides, np.dtype(kind))
-            case ("known", int(key)):
+            case ("known", int(key)) if key in self._contents:
                 return self._contents[key]
+            case ("known", _):
+                raise UnrepeatableError("it reads numbers that it does not have")
             case ("slice", start, stop, step):
                 return slice(self._read(start), self._read(stop), self._read(step))
             case ("tuple", *parts):
-                return tuple(map(self._read, parts))
+                return tuple([self._read(part, True) for part in parts])
             case ("ellipsis",):
                 return Ellipsis
             case ("dtype", str(kind)):
                 return np.dtype(kind)
             case list():
-                return [self._read(part) for part in one]
+                return [self._read(part, True) for part in one]
+            case int() | float() if is_data:
+                self._use(NUMBER)
             case dict():
                 return {key: self._read(value) for key, value in one.items()}
+            case np.ndarray() | np.generic():
+                self._use(one.nbytes)
         return one
 
     def _view(self, key: int, offset: int, shape: list[int], strides: list[int], dtype: Any) -> Any:

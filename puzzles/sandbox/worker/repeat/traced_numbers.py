@@ -5,6 +5,9 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from lib.engine.metering.arrays import count_ufunc
+from lib.engine.metering.meter import current
+
 
 class Recording:
     """The `DeviceRecorder` of this process, or None."""
@@ -16,11 +19,20 @@ def _traced_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: An
     """What numpy makes of a traced number is recorded, too."""
 
     def call(*inputs: Any, **kwargs: Any) -> Any:
-        return getattr(ufunc, method)(*map(_untraced, inputs), **kwargs)
+        bare = [_untraced(one) for one in inputs]
+        result = getattr(ufunc, method)(*bare, **kwargs)
+        count_numbers(ufunc, method, bare, kwargs, result)
+        return result
 
     if Recording.recorder is None:
         return call(*inputs, **kwargs)
     return Recording.recorder.perform("ufunc", f"{ufunc.__name__}.{method}", call, (), inputs, kwargs)
+
+
+def count_numbers(ufunc: Any, method: str, operands: Any, kwargs: Any, result: Any) -> None:
+    """Counts products of numbers, as those of arrays count themselves."""
+    if current.meter is not None and not any(isinstance(one, np.ndarray) for one in operands):
+        count_ufunc(current.meter, ufunc, method, operands, kwargs, result)
 
 
 def _traced_type(kind: Any) -> Any:
