@@ -12,11 +12,14 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import Costs, Model, Report, Setting, Trace, inflight
+from lib.judging.recompute import executed
 from lib.schedules import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
 from lib.schedules.player import Order
+from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.ulysses import ulysses
 from tests.support.mistakes import altered
+from tests.support.schedules.rooted import COSTS_WITH_ROOTS, data_parallel, owned
 from tests.support.truth_runs import Claim, costs_of, judged
 
 
@@ -189,6 +192,21 @@ def share_of_traffic(p: int, rounds: int) -> Fraction:
     return Fraction(local, every)
 
 
+def copied_in_steps(steps: int, layers: int) -> Fraction:
+    """What an update on the host copies down and up, in weights."""
+    trace, _ = judged(host_update, (layers, 2, 1), Setting("host_updates", steps=steps, lag=1))
+    ops = [op for op in trace.ranks[0] if op.name in ("offload", "fetch")]
+    values = executed(trace)[0].values
+    moved = [values[number] for op in ops for number in (op.outputs if op.name == "fetch" else op.inputs)]
+    return Fraction(sum(value.memory(trace.costs) for value in moved), trace.costs.weight)
+
+
+def sent_by_all(schedule: Callable[[Model], Awaitable[None]], p: int) -> Fraction:
+    """What p ranks send to update one layer with the sum of their gradients, in weights."""
+    _, report = judged(schedule, (1, p, p), Setting(COSTS_WITH_ROOTS))
+    return Fraction(sum(rank.bytes_sent for rank in report.ranks), 4 * COSTS_WITH_ROOTS.weight)
+
+
 def dearest_link(p: int, rounds: int, fragments: int) -> int:
     """The longest all-reduce of a layer for which no rank waits, but at the end."""
 
@@ -255,4 +273,10 @@ FRONTIER = [
           [(2, 2)], [(2, 2), (4, 4), (4, 8)]),
     Claim("Streaming DiLoCo: longest free all-reduce of a layer, m fragments of four", "m (F + B)",
           lambda p, m: 3 * m, lambda p, m: dearest_link(p, 4, m), (4, 4), [(4, 2)], [(2, 1), (2, 2), (4, 4)]),
+    Claim("ZeRO-Offload, m layers: copied in p steps", "2W a layer and step", lambda p, m: 2 * p * m, copied_in_steps,
+          (3, 4), [(2, 2)], [(2, 1), (2, 3), (4, 2)]),
+    Claim("a reduce and a broadcast: sent by all ranks", "2(p - 1)W", lambda p: 2 * (p - 1),
+          partial(sent_by_all, owned), (4,), [(3,)], [(2,), (3,), (5,), (8,)]),
+    Claim("all-reduce: sent by all ranks", "2(p - 1)W", lambda p: 2 * (p - 1), partial(sent_by_all, data_parallel),
+          (4,), [(2,)], [(2,), (4,), (8,)]),
 ]  # fmt: skip
