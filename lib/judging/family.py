@@ -60,7 +60,7 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     if _bring(ranks, {"pass_to", *COLLECTIVES}, KeyValue) or _bring(ranks, HEADS, Batched):
         return CONTEXT_PARALLEL
     tensor_parallel = _bring(ranks, COLLECTIVES - ALL_TO_ALL - MESSAGES, Batched)
-    if any(map(_receives_activations, ranks)):
+    if any(_receives_activations(rank, tensor_parallel) for rank in ranks):
         if not _has_stages(ranks, COMPUTING):
             return REPEATED if _has_stages(ranks, BACKWARD) else MIXED
         if any(_shares_head(rank, op) for rank in ranks for op in rank.all({"loss"})):
@@ -103,10 +103,12 @@ def _kinds(rank: RankState, names: Set[str]) -> set[type[Value]]:
     return {type(values[number]) for name in names & named.keys() for i in named[name] for number in ops[i].inputs}
 
 
-def _receives_activations(rank: RankState) -> bool:
-    """True if the rank computes with an activation, or its gradient, that it received in a message or a broadcast."""
+def _receives_activations(rank: RankState, in_messages: bool) -> bool:
+    """True if the rank computes with an activation, or its gradient, that it received in a message, or also in a
+    broadcast."""
     values = rank.values
-    came = {n for op in rank.all({"receive", "broadcast"}) if not op.inputs for n in op.outputs}
+    names = {"receive"} if in_messages else {"receive", "broadcast"}
+    came = {n for op in rank.all(names) if not op.inputs for n in op.outputs}
     came = {n for n in came if isinstance(values[n], Batched)}
     return bool(came) and any(not came.isdisjoint(op.inputs) for op in rank.all(COMPUTING | {"loss"}))
 

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import drawing
-from lib import Model, Setting, referee, run, trace_from_json, trace_to_json
+from lib import Model, Setting, Size, referee, run, trace_from_json, trace_to_json
+from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
 from lib.game.costs import CLASSIC
 from tests.support.mutants import zeroed
@@ -243,3 +244,36 @@ def test_a_picture_shows_both() -> None:
     text = str(drawing.svg(drawing.draw(played("owned"))))
     assert "BC" in text
     assert "RD" in text
+
+
+# --- Lower bounds ---
+
+
+async def summed_in_two(model: Model) -> None:
+    """Tensor parallelism in which a reduce and a broadcast stand for each all-reduce."""
+
+    async def total(part: Any, layer: int) -> Any:
+        return await model.broadcast(await model.reduce(part, layer), layer)
+
+    inputs = [model.get_activation([0])]
+    held = [model.load_weights(layer, model.rank, model.RANKS) for layer in range(model.LAYERS)]
+    for layer, (weight, _) in enumerate(held):
+        inputs.append(await total(model.forward(layer, inputs[-1], weight), layer + 1))
+    grad = model.loss(inputs.pop())
+    for layer in reversed(range(model.LAYERS)):
+        own, part = model.backward(layer, inputs.pop(), grad, held[layer][0])
+        if layer:
+            grad = await total(part, layer - 1)
+        model.set_final_weight(layer, model.update(layer, own, *held[layer])[0])
+
+
+def test_the_bound_knows_that_a_reduce_and_a_broadcast_sum() -> None:
+    dear = {**COSTS_WITH_ROOTS.ticks, "allreduce": 90, "scatterreduce": 90, "allgather": 90, "pass_to": 90}
+    setting = Setting(replace(COSTS_WITH_ROOTS, ticks=dear), layer="block")
+    trace = run(summed_in_two, 4, 1, 4, setting=setting).trace
+    report = referee(trace)
+    assert report.error is None, report.error
+    assert report.family == "tensor parallelism"
+    assert replay(trace, small=True).passed
+    # a quarter of 4 forwards and 4 backwards, and 7 sums of 0.3; one sum of 9 would take longer
+    assert time_bound(Size(4, 1, 4), setting).least <= report.timesteps < 6
