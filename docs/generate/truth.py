@@ -72,7 +72,8 @@ A schedule in two directions has each stage on two ranks. In 2BW weights are one
 step begins while the one before goes on. A share is one of k equal parts of a sequence, whose cost is equal because
 attending is free in these rows. A is an activation, kv the keys and values of a microbatch. In DiLoCo p replicas train
 alone for H steps, which the column of sizes calls m. In Streaming DiLoCo m fragments of four layers take turns, and an
-average comes one step late.
+average comes one step late. In ZeRO-Offload's row, n steps train m microbatches; a step copies a gradient down and a
+weight up.
 
 Sources: DeepSeek-AI, github.com/deepseek-ai/DualPipe, README and code (DualPipe: bubble, activations, parameters and
 order). Qi et al. 2024, Controllable Memory: the table that its authors publish with their code (V-Half, V-Min). Li and
@@ -81,8 +82,7 @@ D/2 + 1 to D, which give these rows; we have not compared the paper itself. Jaco
 quote 4Nh/P for the forward of a layer. Our row is twice that with kv = 2A, less the share (P - 1)/P that stays; the
 paper itself is not compared. Not compared either: Sun et al. 2024 (Seq1F1B), Narayanan et al. 2021 (2BW), Liu et al.
 2023 (ring attention), Brandon et al. 2023 (zigzag), Douillard et al. 2023 and 2025 (DiLoCo, Streaming DiLoCo), Ren et
-al. 2021 (ZeRO-Offload: gradients to the host, weights back), Thakur et al. 2005 (broadcast and reduce). These formulas
-follow from their definitions.
+al. 2021 (ZeRO-Offload), Thakur et al. 2005 (broadcast and reduce). These formulas follow from their definitions.
 
 The step of V-Half and V-Min is the best that a search finds under a cap of k chunks; it is no formula of the paper. The
 weight of 2BW is for more microbatches than ranks; with as many, rank 0 holds two. Yeung et al. 2024 state p + 1 for a

@@ -2,12 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from math import inf
 from typing import NamedTuple
 
-from lib.errors import PuzzleError
+from lib.errors import PuzzleError, RuleError
 from lib.game.costs import CLASSIC, Costs
 from lib.game.goal import Goal
 
+from .bandwidth import most_in_window
 from .notes import Note
 from .peak import PeakContents
 from .traffic import Calls, Traffic
@@ -97,6 +100,17 @@ class Report:
     def traffic_by_call(self) -> tuple[Calls, ...]:
         """The calls of the busiest rank by operation and line, most elements first."""
         return self.sent.by_call
+
+    def wire(self, window: float) -> float:
+        """The peak bandwidth: the most elements that a rank sends in any window of so many steps, where the elements of
+        a call are spread evenly over its time.
+
+        Raises: RuleError: the window is not a number more than 0.
+        """
+        if type(window) not in (int, float, Fraction) or not 0 < window < inf:
+            raise RuleError(f"window must be a number of steps, more than 0; got {window!r:.60}")
+        ticks = Fraction(str(window)) * self.costs.unit
+        return float(max((most_in_window(spans, ticks) for spans in self.sent.spans), default=0))
 
     @property
     def is_steady(self) -> bool:

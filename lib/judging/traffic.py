@@ -10,6 +10,7 @@ from lib.rules.collectives import COLLECTIVES
 from lib.trace.ops import UPDATES, Op, group_of, sent_values
 from lib.values.kinds import Parked, Weight, WeightGrad
 
+from .bandwidth import Span
 from .rank_state import RankState
 from .recompute import Recomputation
 
@@ -17,14 +18,15 @@ SENDING = {*COLLECTIVES, *COPYING, "pass_to"}
 
 
 class Sent(NamedTuple):
-    """Elements that a rank sends in one operation, or copies to or from a tier, and the tick at which it starts.
+    """Elements that a rank sends in one operation, or copies to or from a tier, and the ticks of its start and end.
     `is_between` is true for a group in several machines."""
 
     operation: str
     start: int
+    end: int
     elements: int
     line: int
-    is_between: bool = False
+    is_between: bool
 
 
 class Calls(NamedTuple):
@@ -40,13 +42,15 @@ class Traffic(NamedTuple):
     """Elements sent in a run by ring accounting (`lib.game.costs.elements_sent`), without copies to or from a tier.
 
     `busiest` is the most that a rank sends, `total` the sum of all ranks, `between` the most that a rank sends in
-    groups of several machines, `by_rank` the calls of each rank, most elements first.
+    groups of several machines, `by_rank` the calls of each rank, most elements first, `spans` when each rank sends how
+    much.
     """
 
     busiest: int
     total: int
     between: int
     by_rank: tuple[tuple[Calls, ...], ...]
+    spans: tuple[tuple[Span, ...], ...]
 
     @property
     def rank(self) -> int:
@@ -66,7 +70,7 @@ def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
     """What a rank sends to other ranks, or copies to and from a tier, in program order."""
     for op in rank.all(SENDING):
         between = op.name not in COPYING and recomputation.costs.crosses(_members(recomputation, rank, op))
-        yield Sent(op.name, op.start, elements_of(recomputation, rank, op), op.line, between)
+        yield Sent(op.name, op.start, op.end, elements_of(recomputation, rank, op), op.line, between)
 
 
 def elements_of(recomputation: Recomputation, rank: RankState, op: Op) -> int:
@@ -99,6 +103,7 @@ def traffic(recomputation: Recomputation) -> Traffic:
         total=sum(totals) * recomputation.trace.setting.replicas,
         between=max((sum(one.elements for one in sent if one.is_between) for sent in ranks), default=0),
         by_rank=tuple(map(_by_call, ranks)),
+        spans=tuple(tuple((one.start, one.end, one.elements) for one in sent) for sent in ranks),
     )
 
 

@@ -117,8 +117,10 @@ def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Rec
     stages = tuple(grid.shares(setting.replicas)) if grid is not None and len(grid.stages) > 1 else ()
     if grid is not None:
         axes = list(_axes(grid, setting))
-    elif family in (families.PIPELINE, families.SHARDED_PIPELINE, families.MIXED) and (ways := two_ways(ranks)):
-        axes = [_ordered([Pipeline([*enumerate(ways.ranks)], ways.placement, ways.up)])]
+    elif family in (families.PIPELINE, families.SHARDED_PIPELINE, families.MIXED) and (both := two_ways(ranks)):
+        axes = [_ordered([Pipeline([*enumerate(ways.ranks)], ways.placement, ways.up) for ways in both])]
+        if len(both) * setting.replicas > 1:
+            axes.append(Match(*data_parallel(ranks)))
         stages = tuple(Counter(work.layers for work in ranks).items())
     else:
         axes = [Match(_of_family(ranks, family, setting.task))]

@@ -104,8 +104,18 @@ class Ways(NamedTuple):
     """The microbatches in the opposite direction."""
 
 
-def two_ways(ranks: Sequence[RankWork]) -> Ways | None:
-    """How microbatches travel in two opposite directions; None if they do not."""
+def two_ways(ranks: Sequence[RankWork]) -> list[Ways] | None:
+    """How microbatches travel in two opposite directions in each replica; None if they do not. Each rank of a replica
+    computes all of its microbatches."""
+    replicas: dict[frozenset[Microbatch], list[RankWork]] = {}
+    for work in ranks:
+        replicas.setdefault(frozenset((part.step, part.batches) for part in work.parts), []).append(work)
+    ways = [_two_ways(replica) for replica in replicas.values()]
+    placements = {(one.placement.p, tuple(one.placement.stage_of)) for one in ways if one is not None}
+    return [one for one in ways if one is not None] if None not in ways and len(placements) == 1 else None
+
+
+def _two_ways(ranks: Sequence[RankWork]) -> Ways | None:
     routes: dict[Microbatch, dict[int, int]] = {}
     for work in ranks:
         for part in work.parts:

@@ -70,8 +70,9 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     "[default: all that a file attempts]",
 )
 @click.option(
-    "--size", "--costs", "--mesh", "--steps", "--layer", "--task", hidden=True, expose_value=False, callback=_no_size
-)
+    "--size", "--costs", "--mesh", "--steps", "--layer", "--task", "--set", hidden=True, expose_value=False,
+    callback=_no_size,
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option(
     "--why", is_flag=True, help="Explain a pass: margins, bounds, notes, calls, and what the peak memory consists of."

@@ -89,7 +89,7 @@ def run(
         bool(through), communication, str(folder.resolve()) if folder else "", time_limit or PATIENCE,
     )  # fmt: skip
     if path.endswith(".csv"):
-        others = [field for field in FIELDS if field != "costs" and game[field] is not None]
+        others = game["more"] or [field for field in FIELDS if field != "costs" and game[field] is not None]
         if name is not None or ranks is not None or tensors is False or others:
             raise click.UsageError("a .csv states its own size and name; of these options only --costs applies to it")
         puzzle, trace = _in_csv(path, game["costs"])

@@ -259,6 +259,42 @@ def test_a_record_in_json_can_be_changed_and_given_back() -> None:
     assert "3.5 timesteps" in text
 
 
+DILOCO = """
+def outer(model):
+    agreed, state, outer = model.load_weights(0, outer=True)
+    copy = agreed
+    for step in range(model.dist.setting.steps):
+        inp = model.get_activation([0], step)
+        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, copy)), copy)
+        copy, state = model.update(0, grad, copy, state)
+    agreed, outer = model.outer_update(0, agreed, model.delta(0, agreed, copy), outer)
+    model.set_final_weight(0, agreed)
+    model.set_final_copy(0, model.merge(0, copy, agreed))
+"""
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        (["mix=1/3"], "rounds of 2 steps"),
+        (["late=1"], "averages up to 1 late"),
+        (["lengths=1/2"], "lengths 1/2"),
+    ],
+)
+def test_every_other_field_of_the_setting_can_be_set(fields: list[str], said: str) -> None:
+    Path("outer.py").write_text(DILOCO)
+    named = [word for field in fields for word in ("--set", field)]
+    options = ("--costs", "outer_steps", "--steps", "2", "--task", "outer", "--set", "outer=2", *named)
+    text = " ".join(shown("run", "outer.py", "outer", "--size", "1,1,1", *options).split())
+    assert said in text
+    assert "Correct: " in text
+
+
+def test_clipping_is_a_field_that_is_set() -> None:
+    text = shown("run", "mine.py", "mine", "--size", "3,2,2", "--set", "clip=true", code=1)
+    assert "this game clips gradients; pass scale=" in " ".join(text.split())
+
+
 # --- Bad input, a sentence each ---
 
 AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
@@ -280,6 +316,14 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
         ([*AT, "--layer", "conv"], ("'conv'", "dense", "block", "experts")),
         ([*AT, "--task", "play"], ("'play'", "local", "infer")),
         ([*AT, "--steps", "2", "--task", "infer"], ("inference takes one step", "2")),
+        ([*AT, "--task", "outer"], ("outer must be a whole number from 1", "got 0")),
+        ([*AT, "--set", "inner=3"], ("'inner=3' is not a field of a setting", "lag, shares, outer, late, mix, clip")),
+        ([*AT, "--set", "outer"], ("'outer': write numbers, such as outer=1",)),
+        ([*AT, "--set", "mix=1/0"], ("'mix=1/0': write numbers",)),
+        ([*AT, "--set", "clip=yes"], ("'clip=yes': write true or false",)),
+        ([*AT, "--set", "lag=1,2"], ("lag must be a whole number", "got (Fraction(1, 1), Fraction(2, 1))")),
+        ([*AT, "--set", "kinds=a,b"], ("layer 0 is of the kind 'a'",)),
+        (["grade", "mine.py", "--set", "lag=1"], ("in its own setting", "puzzles run FILE NAME --size")),
         (["run", "mine.py", "mine", "--size", "2,2"], ("layers, batches and ranks", "got 2,2")),
         (["run", "mine.py", "mine", "--size", "2,0,2"], ("from 1 to 1,024", "got 2,0,2")),
         (["run", "mine.py", "mine", "--size", "2,2,2000"], ("from 1 to 1,024", "got 2,2,2000")),

@@ -12,9 +12,11 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import Costs, Model, Report, Setting, Trace, inflight
-from lib.judging.recompute import executed
+from lib.judging.recompute import Recomputation
+from lib.judging.traffic import sent_by
 from lib.schedules import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
 from lib.schedules.player import Order
+from puzzles.catalog.schedule import PUZZLES
 from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.ulysses import ulysses
@@ -192,15 +194,6 @@ def share_of_traffic(p: int, rounds: int) -> Fraction:
     return Fraction(local, every)
 
 
-def copied_in_steps(steps: int, layers: int) -> Fraction:
-    """What an update on the host copies down and up, in weights."""
-    trace, _ = judged(host_update, (layers, 2, 1), Setting("host_updates", steps=steps, lag=1))
-    ops = [op for op in trace.ranks[0] if op.name in ("offload", "fetch")]
-    values = executed(trace)[0].values
-    moved = [values[number] for op in ops for number in (op.outputs if op.name == "fetch" else op.inputs)]
-    return Fraction(sum(value.memory(trace.costs) for value in moved), trace.costs.weight)
-
-
 def sent_by_all(schedule: Callable[[Model], Awaitable[None]], p: int) -> Fraction:
     """What p ranks send to update one layer with the sum of their gradients, in weights."""
     _, report = judged(schedule, (1, p, p), Setting(COSTS_WITH_ROOTS))
@@ -218,6 +211,23 @@ def dearest_link(p: int, rounds: int, fragments: int) -> int:
         return False
 
     return next(price for price in count(1) if waits(price + 1))
+
+
+def share_of_bandwidth(p: int, fragments: int) -> Fraction:
+    """The most that a rank sends in the time of a step, over what DiLoCo's ranks send; a link takes 1 for a layer."""
+    streamed, at_once = (apart(p, 4, parts, 1)[1].wire(12) for parts in (fragments, 1))
+    return Fraction(streamed) / Fraction(at_once)
+
+
+def copied(m: int, n: int) -> Fraction:
+    """What goes to the host and comes from it for a layer in each of n steps, in weights."""
+    layers, setting = 2, replace(PUZZLES["host_update"].goal.setting, steps=n)
+    trace, _ = judged(host_update, (layers, m, 1), setting)
+    recomputation = Recomputation(trace, strict=True)
+    recomputation.run()
+    (rank,) = recomputation.ranks
+    elements = sum(one.elements for one in sent_by(recomputation, rank))
+    return Fraction(elements, layers * n * setting.costs.hidden**2)
 
 
 EVEN = [(2, 4), (4, 8), (4, 10), (6, 14), (8, 16)]
@@ -273,8 +283,10 @@ FRONTIER = [
           [(2, 2)], [(2, 2), (4, 4), (4, 8)]),
     Claim("Streaming DiLoCo: longest free all-reduce of a layer, m fragments of four", "m (F + B)",
           lambda p, m: 3 * m, lambda p, m: dearest_link(p, 4, m), (4, 4), [(4, 2)], [(2, 1), (2, 2), (4, 4)]),
-    Claim("ZeRO-Offload, m layers: copied in p steps", "2W a layer and step", lambda p, m: 2 * p * m, copied_in_steps,
-          (3, 4), [(2, 2)], [(2, 1), (2, 3), (4, 2)]),
+    Claim("Streaming DiLoCo: most sent in the time of a step, over DiLoCo; m fragments of four", "1/m",
+          lambda p, m: Fraction(1, m), share_of_bandwidth, (4, 4), [(4, 2)], [(2, 1), (2, 2), (4, 4)]),
+    Claim("ZeRO-Offload: copied for a layer in each of n steps, in weights", "2", lambda m, n: 2, copied, (2, 3),
+          [(2, 4)], [(1, 2), (2, 3), (3, 4)], "mn"),
     Claim("a reduce and a broadcast: sent by all ranks", "2(p - 1)W", lambda p: 2 * (p - 1),
           partial(sent_by_all, owned), (4,), [(3,)], [(2,), (3,), (5,), (8,)]),
     Claim("all-reduce: sent by all ranks", "2(p - 1)W", lambda p: 2 * (p - 1), partial(sent_by_all, data_parallel),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,6 +14,8 @@ import click
 
 from lib import PuzzleError
 from lib.game.named_costs import costs_named
+from lib.game.setting import FIELDS as SETTING_FIELDS
+from lib.game.setting import LAYERS, TASKS
 from lib.game.setting_notation import costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
@@ -26,6 +29,9 @@ C = TypeVar("C", bound=Callable[..., Any])
 
 FIELDS = ("size", "costs", "mesh", "steps", "layer", "task", "fold")
 """Names of the options."""
+
+MORE = tuple(name for name in SETTING_FIELDS if name not in FIELDS)
+"""Fields of a setting that have no option of their own."""
 
 AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*")
 MAX_RECORD = 1 << 16
@@ -68,6 +74,26 @@ def mesh_text(value: Any) -> Any:
     return tuple((axis[1], int(axis[2])) for axis in axes if axis)
 
 
+@partial(Parsed, "FIELD=VALUE")
+def field_text(value: Any) -> Any:
+    """A field of a setting with its content: outer=4, clip=true, lengths=1,3/4."""
+    name, _, content = value.partition("=")
+    name, texts = name.strip(), [part.strip() for part in content.split(",")]
+    if name not in MORE:
+        raise ValueError(f"'{value}' is not a field of a setting with its content; the fields are {', '.join(MORE)}")
+    if name == "kinds":
+        return name, tuple(texts)
+    if name == "clip" and content in ("true", "false"):
+        return name, content == "true"
+    try:
+        numbers = tuple(map(Fraction, texts))
+    except (ValueError, ZeroDivisionError):
+        wanted = "write true or false" if name == "clip" else f"write numbers, such as {name}=1"
+        raise ValueError(f"'{value}': {wanted}") from None
+    whole = name not in ("lengths", "mix") and all(number.denominator == 1 for number in numbers)
+    return name, numbers if name == "lengths" or len(numbers) > 1 else int(numbers[0]) if whole else numbers[0]
+
+
 def game_options(command: C) -> C:
     for option in reversed(OPTIONS):
         command = option(command)
@@ -84,9 +110,13 @@ OPTIONS = (
     ),
     click.option("--mesh", metavar="AXIS=N,...", type=mesh_text, help="Place the ranks on a mesh, such as dp=2,pp=4."),
     click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for this number of steps."),
-    click.option("--layer", type=click.Choice(["dense", "block", "experts"]), help="The kind of layer."),
-    click.option("--task", type=click.Choice(["train", "local", "infer"]), help="Training, local SGD or inference."),
-)
+    click.option("--layer", type=click.Choice(LAYERS), help="The kind of layer."),
+    click.option("--task", type=click.Choice(TASKS), help="Training, local SGD, an outer optimizer, or inference."),
+    click.option(
+        "--set", "more", metavar="FIELD=VALUE", type=field_text, multiple=True,
+        help=f"Another field of the setting, such as outer=4; may be repeated: {', '.join(MORE)}.",
+    ),
+)  # fmt: skip
 
 
 def fold_option(command: C) -> C:
@@ -98,7 +128,9 @@ def fold_option(command: C) -> C:
 
 def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
     """The puzzle of this name, if the options are absent or the puzzle's own; else a game without targets."""
-    given = {field: options[field] for field in FIELDS if options.get(field) is not None}
+    given = {field: options[field] for field in FIELDS if options.get(field) is not None} | dict(
+        options.get("more", ())
+    )
     if not given:
         return _puzzle(name)
     from puzzles.tracks.free_play import game_of

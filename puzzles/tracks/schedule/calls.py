@@ -10,11 +10,11 @@ from puzzles.catalog.schedule.setting_text import price_text
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.shown import Section
 
-EXTENDED = (
-    *("group", "tag", "step", "tier", "to", "outer", "on", "scale", "shares", "into", "past", "grad_keys"),
-    ("backward_weight", "total"),
-)
+EXTENDED = tuple("group tag step tier to outer on scale shares into past grad_keys total".split())
 """Parameters that the classic games do not have. A puzzle names the ones that it needs."""
+
+CLASSIC = (("load_weights", "total"),)
+"""Parameters of those names that the classic games do have."""
 
 MEANINGLESS = ("self", ("update", "shard"))
 """Parameters that no player writes."""
@@ -69,11 +69,11 @@ def sections(puzzle: SchedulePuzzle) -> list[Section]:
 
 def _call(name: str, puzzle: SchedulePuzzle) -> str:
     signature = inspect.signature(getattr(Model, name))
-    left_out = {*MEANINGLESS, *EXTENDED}
+    left_out = {*MEANINGLESS, *EXTENDED} - {*puzzle.parameters}
     parameters = [
         parameter.replace(annotation=parameter.empty)
         for parameter in signature.parameters.values()
-        if parameter.name in puzzle.parameters or not left_out & {parameter.name, (name, parameter.name)}
+        if (name, parameter.name) in CLASSIC or not left_out & {parameter.name, (name, parameter.name)}
     ]
     waits = "await " if re.search("Awaitable|Coroutine", str(signature.return_annotation)) else ""
     arguments = inspect.Signature(parameters)

@@ -6,6 +6,7 @@ from typing import Any
 
 from lib import Goal, Model, PuzzleError, Record, Setting, Size
 from lib.game.goal import MEMORY_PRECISION, figures_text
+from lib.game.setting import FIELDS as SETTING_FIELDS
 from lib.game.setting_notation import setting_from_json
 from lib.judging.family import FAMILIES
 from lib.trace.ops import FORMS
@@ -70,10 +71,9 @@ def _limit(fields: Fields, name: str) -> int | None:
 def _setting(fields: Fields) -> Setting:
     table = fields.table("setting", {})
     given = {"costs": "classic", **table.rest()}
-    if unknown := set(given) - {"costs", "mesh", "steps", "layer", "task"}:
-        raise OwnPuzzleError(
-            f"{table.where}: there is no field '{min(unknown)}'; the fields are costs, mesh, steps, layer, task"
-        )
+    known = [name for name in SETTING_FIELDS if name != "fold"]
+    if unknown := set(given) - set(known):
+        raise OwnPuzzleError(f"{table.where}: there is no field '{min(unknown)}'; the fields are {', '.join(known)}")
     try:
         return setting_from_json(given)
     except PuzzleError as why:

@@ -9,7 +9,8 @@ from types import MappingProxyType
 
 import pytest
 
-from lib import PuzzleError, Setting, run, schedules
+from lib import PuzzleError, Setting, referee, run, schedules
+from lib.engine.replay.replay import replay
 from lib.errors import RuleError
 from lib.game.costs import Costs
 from lib.recognition import recognize, recognize_table
@@ -96,6 +97,25 @@ def test_both_directions_are_read_off_a_run(p: int, m: int) -> None:
 
 def test_ranks_of_two_directions_may_have_any_numbers() -> None:
     assert name_of(schedules.chimera(4, 8), ranks=[2, 0, 3, 1]) == "Chimera"
+
+
+@pytest.mark.parametrize("order", [schedules.chimera, schedules.dualpipe])
+@pytest.mark.parametrize("axes", ["dp pp", "pp dp"])
+def test_replicas_of_two_directions_are_data_parallel(order: Callable[[int, int], Timetable], axes: str) -> None:
+    """As fast as one replica; each gradient is summed over the two copies of its stage, and over the replicas."""
+    lengths = {"dp": 3, "pp": 4}
+    mesh = {axis: lengths[axis] for axis in axes.split()}
+    costs = replace(BOTH_WAYS, ticks=MappingProxyType({**BOTH_WAYS.ticks, "allreduce": 0}))
+    trace = run(pipeline(order), 4, 3 * 8, 12, setting=Setting(costs, mesh=mesh)).trace
+    alone = run(pipeline(order), 4, 8, 4, setting=Setting(costs)).trace
+    report, single = referee(trace), referee(alone)
+    assert report.error is None
+    assert (report.makespan, report.peak.memory) == (single.makespan, single.peak.memory)
+    found, name = recognize(trace), recognize(alone)
+    assert found is not None
+    assert name is not None
+    assert found.names == (*name.names, "data parallelism")
+    assert replay(trace, small=True).passed
 
 
 @pytest.mark.parametrize(("p", "m"), [(3, 4), (4, 5), (0, 2)])
