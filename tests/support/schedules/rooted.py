@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from lib import COSTS, Model
 
@@ -19,7 +20,8 @@ async def owned(model: Model) -> None:
     for step in range(model.dist.setting.steps):
         grads = rank.gradients(range(model.rank, model.BATCHES, n), step)
         for layer in reversed(rank.layers):
-            total, new = await model.reduce(grads[layer], layer, to=layer % n), None
+            new: Any = None
+            total: Any = await model.reduce(grads[layer], layer, to=layer % n)
             if model.rank == layer % n:
                 new, rank.states[layer] = model.update(layer, total, rank.weights[layer], rank.states[layer])
             rank.weights[layer] = await model.broadcast(new, layer, source=layer % n)
@@ -56,9 +58,9 @@ async def shared_head(model: Model) -> None:
             grad = grad if mine else await model.receive(batch % model.RANKS, tag=2)
             own, _ = model.backward(0, inp, grad, weight)
             model.grad_weights[0] = own if 0 not in model.grad_weights else model.grad_weights[0] + own
-    total = await model.reduce(total, 1)
+    summed: Any = await model.reduce(total, 1)
     if model.rank == 0:
-        model.set_final_weight(1, model.update(1, total, weight, state)[0])
+        model.set_final_weight(1, model.update(1, summed, weight, state)[0])
     if model.rank == 1:
         model.set_final_weight(0, model.update(0, model.grad_weights[0], weight, state)[0])
 
