@@ -29,6 +29,8 @@ CALLS = {
     "allgather": "#2a8f87",
     "scatterreduce": "#e8c468",
     "allreduce": "#7d4f9e",
+    "broadcast": "#e77be9",
+    "reduce": "#a7331a",
     "pass_to": "#9fb3c8",
     "dispatch": "#d9705a",
     "collect": "#6b2737",

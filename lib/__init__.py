@@ -31,7 +31,7 @@ from .game.kinds import Kind
 from .game.named_costs import COSTS
 from .game.setting import CLASSIC_SETTING, Setting, Size
 from .rules.collectives import COLLECTIVES
-from .trace.ops import TIMED, Event, Op, Trace, group_of, halves
+from .trace.ops import TIMED, Event, Op, Trace, group_of, halves, root_of
 
 if TYPE_CHECKING:
     from lib.judging.memory import Sample, Share, inflight, memory_by_kind
@@ -98,6 +98,7 @@ __all__ = [
     "old_versions",
     "peak_lines",
     "referee",
+    "root_of",
     "run",
     "run_async",
     "steps",

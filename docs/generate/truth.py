@@ -82,7 +82,7 @@ D/2 + 1 to D, which give these rows; we have not compared the paper itself. Jaco
 quote 4Nh/P for the forward of a layer. Our row is twice that with kv = 2A, less the share (P - 1)/P that stays; the
 paper itself is not compared. Not compared either: Sun et al. 2024 (Seq1F1B), Narayanan et al. 2021 (2BW), Liu et al.
 2023 (ring attention), Brandon et al. 2023 (zigzag), Douillard et al. 2023 and 2025 (DiLoCo, Streaming DiLoCo), Ren et
-al. 2021 (ZeRO-Offload). These formulas follow from their definitions.
+al. 2021 (ZeRO-Offload), Thakur et al. 2005 (broadcast and reduce). These formulas follow from their definitions.
 
 The step of V-Half and V-Min is the best that a search finds under a cap of k chunks; it is no formula of the paper. The
 weight of 2BW is for more microbatches than ranks; with as many, rank 0 holds two. Yeung et al. 2024 state p + 1 for a

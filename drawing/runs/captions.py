@@ -3,7 +3,7 @@
 from collections import Counter
 
 from drawing.number_text import tenths_text, time_text
-from lib import COLLECTIVES, DeadlockError, IncompleteError, Report, group_of, in_group
+from lib import COLLECTIVES, DeadlockError, IncompleteError, Report, group_of, in_group, root_of
 
 from .glyphs import batches_text, glyph_of
 from .marks import Gap, Mark
@@ -50,6 +50,8 @@ def doing(mark: Mark) -> str:
         words.append(f"with tag {mark.tag}")
     if op.name in COLLECTIVES:
         words += in_group(group_of(op)).split()
+    if (root := root_of(op)) is not None:
+        words.append(f"{'to' if op.name == 'reduce' else 'from'} rank {root}")
     if mark.step is not None:
         words.append(f"of step {mark.step}")
     return " ".join(words)

@@ -1,7 +1,8 @@
 """Glyphs of the operations: shapes that differ without colour and without letters, at any width.
 
 Forward points right, backward left, as does its half that makes the input gradient; the other half, for which only the
-update waits, is a box. A gather opens, a reduce-scatter closes, an all-reduce does both; the all-to-alls are a lozenge
+update waits, is a box. A gather opens, a reduce-scatter closes, an all-reduce does both; a
+broadcast opens from a point and a reduce closes to one; the all-to-alls are a lozenge
 and its opposite; copies to and from a tier point down and up. A send is a wedge whose tip is where the message leaves,
 a receive one whose tip is where it arrives. The loss is a tag where forward turns into backward.
 """
@@ -122,6 +123,8 @@ GLYPHS: dict[str, Glyph] = {
     "allgather": Glyph("AG", "all-gather", outline("lT rt rb lB"), "<"),
     "scatterreduce": Glyph("RS", "reduce-scatter", outline("lt rT rB lb"), ">"),
     "allreduce": Glyph("AR", "all-reduce", outline("lt cT rt rb cB lb", depth=0.26), "x"),
+    "broadcast": Glyph("BC", "broadcast", outline("lm ct rt rb cb"), "{"),
+    "reduce": Glyph("RD", "reduce", outline("lt ct rm cb lb"), "}"),
     "dispatch": Glyph("DI", "dispatch (all-to-all)", outline("Lt Rt rm Rb Lb lm", inset=2), "d"),
     "collect": Glyph("CO", "collect (all-to-all)", outline("lt rt Rm rb lb Lm"), "c"),
     "heads": Glyph("HD", "tokens to heads (all-to-all)", outline("Lt rt Rb lb"), "h"),

@@ -12,7 +12,7 @@ from lib.game.costs import PAIR, PRODUCTS
 NEVER = Fraction(10**12)
 """Ticks of an operation that does not exist in a game."""
 
-SUMMING = (("allreduce",), ("scatterreduce", "allgather"))
+SUMMING = (("allreduce",), ("scatterreduce", "allgather"), ("reduce", "broadcast"))
 """How partial activations are summed: in one collective, or in two."""
 
 
@@ -160,7 +160,7 @@ class Prices:
         """A lower bound on the time until one rank's last result is on other ranks: a call, and the time to send the
         gradient of layer 0, of which only `share` may have to be sent, or the gradient of an activation. If nothing is
         sent, another rank has to compute it too, which takes a backward."""
-        ways = [("allreduce",), ("scatterreduce",), ("allgather",), ("pass_to", "receive")]
+        ways = [("allreduce",), ("scatterreduce",), ("allgather",), ("broadcast",), ("reduce",), ("pass_to", "receive")]
         if self.setting.layer == "experts":
             ways += [("dispatch",), ("collect",)]
         ways = [way for way in ways if all(map(self.costs.priced, way))]

@@ -105,6 +105,14 @@ class Call:
         return self.op.name
 
     @property
+    def layer(self) -> Any:
+        return self.op.layer
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self.op.args
+
+    @property
     def line(self) -> int:
         return self.op.line
 

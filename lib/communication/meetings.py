@@ -2,13 +2,15 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from lib.errors import RuleError
 from lib.game.costs import Costs
 from lib.game.setting import Game
 from lib.rules import collectives as rules
 from lib.rules.collectives import Group, crosses_replicas
 from lib.rules.folded_collectives import folded
+from lib.rules.rooted import ROOT_OF, results_of, root_in
 from lib.trace.ops import call_text
 from lib.values.base import Value
 
@@ -27,6 +29,10 @@ class PendingCall(Protocol):
     def name(self) -> str: ...
     @property
     def group(self) -> Group | None: ...
+    @property
+    def layer(self) -> int: ...
+    @property
+    def args(self) -> tuple[Any, ...]: ...
     @property
     def values(self) -> tuple[Value, ...]: ...
     @property
@@ -97,25 +103,33 @@ def complete(calls: Sequence[PendingCall], game: Game) -> tuple[list[tuple[Value
 def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]:
     """Applies the collective's rule to the inputs of all members, and returns the outputs of each member."""
     require_same_call(calls, bool(game.setting.mesh))
-    first, rule = calls[0], rules.COLLECTIVE_RULES[calls[0].name]
+    first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].args)
     if game.fold is not None and crosses_replicas(first.group):
+        if root is not None:
+            raise RuleError(
+                f"{first.name} along {game.fold.axis!r} has one rank of one replica as its root, which a folded run "
+                "does not play; name another axis, or do not fold"
+            )
         rule = folded(game, game.fold, first.name)
     wanted = [call.batches for call in calls] if first.name in rules.REQUESTING else ()
-    columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
-    return list(zip(*columns))
+    if root is None:
+        columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
+        return list(zip(*columns))
+    made = rule([value for call in calls for value in call.values], first.group, wanted)
+    return [tuple(made[: results_of(call.name, 1, call.rank, root)]) for call in calls]
 
 
 def ticks(calls: Sequence[PendingCall], game: Game) -> int:
     """How long a collective takes for which these calls have met."""
     first, costs = calls[0], game.setting.costs
-    items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else len(first.values)
+    items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else max(1, len(first.values))
     if costs.by_value:
         return costs.duration(first.name, items)
     elements = max(sum([value.memory(costs) for value in call.values]) for call in calls)
     return costs.transfer(first.name, items, elements, members_of(game, first.group))
 
 
-def members_of(game: Game, group: Group | None) -> Sequence[int]:
+def members_of(game: Game, group: Group | None) -> Group | range:
     """The ranks of a group, ascending; None is all. In a folded run, the ranks of every replica that it is in."""
     if group is None:
         return range(game.ranks)
@@ -138,18 +152,20 @@ def require_same_call(calls: Sequence[PendingCall], has_groups: bool = False) ->
     all ranks may have forgotten their group.
     """
     forgotten = has_groups and calls[0].group is None
-    made = [(call.name, _layers(call)) for call in calls]
+    made = [(call.name, _layers(call), root_in(call.name, call.args)) for call in calls]
     rules.require_same_call(made, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 
 def _layers(call: PendingCall) -> tuple[int, ...]:
     values = call.values
-    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values])
+    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.layer,)
 
 
 def _described(call: PendingCall) -> str:
     layers = _layers(call)
     called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
+    if call.name in ROOT_OF:
+        called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.args)})"
     return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"
 
 

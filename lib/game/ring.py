@@ -7,7 +7,7 @@ def elements_sent(operation: str, elements: int, ranks: int) -> int:
 
     All-reduce 2(N-1)/N S, reduce-scatter (N-1)/N S, all-gather (N-1) times the shard (Patarasuk and Yuan 2009,
     "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls (N-1)/N S; a
-    message S.
+    message S; along the chain of a broadcast or a reduce, all but one rank S.
     """
     match operation:
         case "allreduce":
@@ -18,6 +18,8 @@ def elements_sent(operation: str, elements: int, ranks: int) -> int:
             return (ranks - 1) * elements
         case "pass_to":
             return elements
+        case "broadcast" | "reduce":
+            return elements if ranks > 1 else 0
     return 0
 
 

@@ -10,7 +10,7 @@ travel; GPipe, Huang et al. 2019).
 from collections.abc import Sequence, Set
 
 from lib.game.costs import COMPUTING
-from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS
+from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, SUMMING
 from lib.trace.ops import UPDATES, Op
 from lib.values.base import Batched, Value
 from lib.values.kinds import Delta, KeyValue, Weight
@@ -42,6 +42,10 @@ FAMILIES = (ONE_RANK, DATA_PARALLEL, SHARDED, OWNERS_SEND, LOCAL_SGD, TENSOR_PAR
 BACKWARD = COMPUTING - {"forward", "keys", "attend"}
 
 
+MESSAGES = {"pass_to", "broadcast"}
+"""What takes a value from one rank to others as it is."""
+
+
 def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     """The family of a legal run: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
 
@@ -55,8 +59,8 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
         return ONE_RANK
     if _bring(ranks, {"pass_to", *COLLECTIVES}, KeyValue) or _bring(ranks, HEADS, Batched):
         return CONTEXT_PARALLEL
-    tensor_parallel = _bring(ranks, COLLECTIVES - ALL_TO_ALL, Batched)
-    if any(map(_receives_activations, ranks)):
+    tensor_parallel = _bring(ranks, COLLECTIVES - ALL_TO_ALL - MESSAGES, Batched)
+    if any(_receives_activations(rank, tensor_parallel) for rank in ranks):
         if not _has_stages(ranks, COMPUTING):
             return REPEATED if _has_stages(ranks, BACKWARD) else MIXED
         if any(_shares_head(rank, op) for rank in ranks for op in rank.all({"loss"})):
@@ -70,7 +74,7 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
         return TENSOR_PARALLEL
     if not _each_batch_on_one_rank(ranks):
         return MIXED
-    if _bring(ranks, {"allreduce"}, Weight) or _bring(ranks, {"allreduce"}, Delta):
+    if _bring(ranks, SUMMING, Weight) or _bring(ranks, SUMMING, Delta):
         return LOCAL_SGD
     if _sends_weights(ranks):
         return OWNERS_SEND
@@ -99,15 +103,18 @@ def _kinds(rank: RankState, names: Set[str]) -> set[type[Value]]:
     return {type(values[number]) for name in names & named.keys() for i in named[name] for number in ops[i].inputs}
 
 
-def _receives_activations(rank: RankState) -> bool:
-    """True if the rank computes with an activation, or its gradient, that it received in a message."""
+def _receives_activations(rank: RankState, in_messages: bool) -> bool:
+    """True if the rank computes with an activation, or its gradient, that it received in a message, or also in a
+    broadcast."""
     values = rank.values
-    came = {n for op in rank.all({"receive"}) for n in op.outputs if isinstance(values[n], Batched)}
+    names = {"receive"} if in_messages else {"receive", "broadcast"}
+    came = {n for op in rank.all(names) if not op.inputs for n in op.outputs}
+    came = {n for n in came if isinstance(values[n], Batched)}
     return bool(came) and any(not came.isdisjoint(op.inputs) for op in rank.all(COMPUTING | {"loss"}))
 
 
 def _sends_weights(ranks: Sequence[RankState]) -> bool:
-    return _bring(ranks, {"pass_to"}, Weight)
+    return _bring(ranks, MESSAGES, Weight)
 
 
 def _shards(ranks: Sequence[RankState]) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lib.communication.lanes import OpIndex, overlapped
 from lib.communication.walk import Cursor
@@ -155,6 +155,8 @@ class BlockingCall(NamedTuple):
     group: Group | None
     values: tuple[Value, ...]
     batches: frozenset[int]
+    layer: Any
+    args: tuple[Any, ...]
 
 
 def blocking_call(*fields: object) -> BlockingCall:

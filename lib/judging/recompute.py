@@ -16,8 +16,9 @@ from lib.game.tiers import ON_TIER
 from lib.rules import completeness, durations, memory_tiers, operations, outer
 from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batches, require_contribution
 from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of
+from lib.rules.rooted import refuse_broadcast
 from lib.trace.gc_pause import no_collection
-from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
+from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text, sent_values
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
@@ -27,9 +28,9 @@ from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed, us
 from .recompute_lanes import OverlappedCalls
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
-Met = tuple[tuple[Value, ...], int, int, int, OpIndex, OpIndex | None]
-"""One rank's part of a collective: its results, the elements it sends, the start, the ticks, the call that determined
-the start, and the event before that call."""
+Met = tuple[tuple[Value, ...], Group | range, int, int, OpIndex, OpIndex | None]
+"""One rank's part of a collective: its results, all members, the start, the ticks, the call that determined the start,
+and the event before that call."""
 
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
@@ -138,12 +139,17 @@ class Recomputation(OverlappedCalls):
         used, group = self._checked_call(cursor, op)
         if self.on_lanes:
             return self.overlapped(cursor, op, used, group)
-        return blocking_call(cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches)
+        return blocking_call(
+            cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches, op.layer, op.args
+        )
 
     def _checked_call(self, cursor: RankState, op: Op) -> tuple[list[Value], Group | None]:
         """Checks a call that meets other ranks. Returns the values it uses, and its group."""
         used = self._used(cursor, op)
         self.costs.require_priced(op.name)
+        for pending in map(cursor.pending.get, op.inputs if cursor.pending else ()):
+            if pending is not None:
+                refuse_broadcast(pending.name, pending)
         group = None
         if op.name == "pass_to":
             operations.partner(self.game, cursor.rank, op.args[0])
@@ -155,7 +161,7 @@ class Recomputation(OverlappedCalls):
         else:
             for value in used:
                 require_contribution(self.game, op.name, value)
-            if op.args or op.layer != used[0].layer:
+            if op.args or not used or op.layer != used[0].layer:
                 group = require_group(self.mesh, cursor.rank, op, used)
         return used, group
 
@@ -240,27 +246,21 @@ class Recomputation(OverlappedCalls):
         length = collective_ticks(calls, self.game)
         last = self.ranks[next(call.rank for call in calls if call.clock == start)]
         setter, before = (last.rank, last.at), last.last_event()
-        sent = self._elements_sent(calls)
-        return [(made, elements, start, length, setter, before) for made, elements in zip(results, sent)]
-
-    def _elements_sent(self, calls: Sequence[PendingCall]) -> list[int]:
-        """The number of elements that each member of a collective sends."""
-        name, members = calls[0].name, len(members_of(self.game, calls[0].group))
-        sizes = [call.values[0].memory(self.costs) for call in calls]
-        sent = {elements: elements_sent(name, elements, members) for elements in {*sizes}}
-        return [*map(sent.__getitem__, sizes)]
+        members = members_of(self.game, calls[0].group)
+        return [(made, members, start, length, setter, before) for made in results]
 
     def on_result(self, cursor: RankState, op: Op, result: Met) -> None:
-        made, sent, start, length, setter, before = result
+        made, members, start, length, setter, before = result
         if cursor.clock < start:
             cursor.waited_for[cursor.at] = setter
             cursor.cause = before
-        cursor.elements += sent
         try:
             wanted = requested_batches(self.game, op.name, op.batches) if op.name in REQUESTING else NO_BATCHES
             confirm(cursor, op, made, start, length, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
+        for number in sent_values(op, cursor.rank, members):
+            cursor.elements += elements_sent(op.name, cursor.values[number].memory(self.costs), len(members))
 
     def on_send(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)

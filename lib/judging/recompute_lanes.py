@@ -8,8 +8,11 @@ from lib.communication.walk import Walk
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.ring import elements_sent
 from lib.rules.collectives import Group, requested_batches
-from lib.trace.ops import NO_BATCHES, Op, place_text
+from lib.rules.requirements import WHOLE
+from lib.rules.rooted import results_of, root_in
+from lib.trace.ops import NO_BATCHES, Op, place_text, sent_values
 from lib.values.base import Value
+from lib.values.kinds import WeightGrad
 
 from .rank_state import RankState
 from .record_checks import refuse_pending
@@ -23,14 +26,19 @@ class OverlappedCalls(Walk[RankState]):
         if op.name == "pass_to":
             refuse_pending(rank, op.inputs)
         alike = used[1:3] if op.name == "tier_update" else used
-        first, made = len(rank.values), 0 if op.name == "pass_to" else len(alike)
+        first, root = len(rank.values), root_in(op.name, op.args)
+        made = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
         if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
             raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
         call = self.call(rank, op, group, used)
-        for number, value in zip(numbers, alike):
+        for number, value in zip(numbers, alike or [self._unknown(op)]):
             rank.values[number] = value  # until it ends, what it uses stands in for what it makes
         return call
+
+    def _unknown(self, op: Op) -> Value:
+        """What stands in for a value from another rank, which `refuse_broadcast` keeps from every other call."""
+        return WeightGrad.made(op.layer, self.game.layers, NO_BATCHES, self.game.batches, *WHOLE)
 
     def awaited(self, cursor: RankState, op: Op) -> Call:
         if not self.on_lanes:
@@ -61,9 +69,9 @@ class OverlappedCalls(Walk[RankState]):
             raise self._at(call, why)
         cursor.causes[call.at] = call.cause
         cursor.values.update(zip(made, call.outputs))
-        members = len(members_of(self.game, call.group))
-        for value in call.values:
-            cursor.elements += elements_sent(name, value.memory(self.costs), members)
+        members = members_of(self.game, call.group)
+        for number in sent_values(call.op, call.rank, members):
+            cursor.elements += elements_sent(name, cursor.values[number].memory(self.costs), len(members))
         cursor.messages += name == "pass_to"
 
     def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:

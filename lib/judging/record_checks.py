@@ -7,6 +7,7 @@ from lib.errors import RuleError, TraceError
 from lib.game.setting import Game
 from lib.rules import operations
 from lib.rules.collectives import Group
+from lib.rules.rooted import ROOT_OF, require_root, root_in
 from lib.trace.ops import NO_BATCHES, Op, group_of, shortest
 from lib.values.base import Value
 from lib.values.kinds import HOLDS
@@ -57,22 +58,26 @@ def refuse_handmade(rank: RankState, op: Op) -> None:
 
 def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group | None:
     """The group of a collective; refuses a record that no run writes."""
-    if op.layer != used[0].layer:
+    if used and op.layer != used[0].layer:
         raise TraceError(f"it is of layer {used[0].layer}, the layer of the {used[0]}, not {op.layer}")
+    if op.name in ROOT_OF and (len(op.args) < 3 or type(op.args[2]) is not int):
+        raise TraceError(f"a {op.name} names its root by a whole number; this record is {op}")
     if not op.args:
         return None
     group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
-    layers = tuple([value.layer for value in used])
-    if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label):
+    layers, root = tuple([value.layer for value in used]), root_in(op.name, op.args)
+    if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label, root):
         raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")
     labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
-    if [type(one) for one in labels] != [int] * len(used):
+    if [type(one) for one in labels] != [int] * len(used) or not (used or label is None):
         raise TraceError(f"a label is a whole number for each value; this record is {op}")
     if group is not None:
         mesh.require()
         if not mesh.recorded(group):
             raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
         mesh.require_member(rank, group)
+    if root is not None:
+        require_root(op.name, root, rank, group or range(mesh.ranks), bool(used))
     return group
 
 

@@ -7,7 +7,7 @@ from lib.communication.meetings import members_of
 from lib.game.ring import elements_sent
 from lib.game.tiers import COPYING
 from lib.rules.collectives import COLLECTIVES
-from lib.trace.ops import UPDATES, Op, group_of
+from lib.trace.ops import UPDATES, Op, group_of, sent_values
 from lib.values.kinds import Parked, Weight, WeightGrad
 
 from .bandwidth import Span
@@ -75,12 +75,12 @@ def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
 
 def elements_of(recomputation: Recomputation, rank: RankState, op: Op) -> int:
     """The elements that a rank sends or copies in one of its operations."""
-    moved = op.outputs if op.name == "fetch" else op.inputs
-    sizes = [rank.values[number].memory(recomputation.costs) for number in moved]
     if op.name in COPYING:
-        return sum(sizes)
-    members = len(_members(recomputation, rank, op))
-    return sum(elements_sent(op.name, size, members) for size in sizes)
+        moved = op.outputs if op.name == "fetch" else op.inputs
+        return sum(rank.values[number].memory(recomputation.costs) for number in moved)
+    members = _members(recomputation, rank, op)
+    sizes = [rank.values[number].memory(recomputation.costs) for number in sent_values(op, rank.rank, members)]
+    return sum(elements_sent(op.name, size, len(members)) for size in sizes)
 
 
 def _members(recomputation: Recomputation, rank: RankState, op: Op) -> Sequence[int]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from lib.rules.collectives import SUMMING
 from lib.trace.ops import Trace
 from lib.values.kinds import Stepped
 
@@ -29,7 +30,7 @@ def _steps(rank: RankState, takes_turns: bool) -> Iterator[int]:
         if data or not values:
             step = data[0] if data else step if takes_turns else 0
         elif not takes_turns:
-            step = int(values[0].step) - (op.name == "allreduce")
+            step = int(values[0].step) - (op.name in SUMMING)
         yield step
 
 

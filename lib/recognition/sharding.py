@@ -98,7 +98,7 @@ class _Reader:
             op, _ = self.maker[number]
             if number not in seen and type(self.values[number]) is WeightGrad:
                 seen.add(number)
-                if op.name in COLLECTIVES:
+                if op.name in COLLECTIVES and op.inputs:
                     yield op.name
                     waiting.append(op.inputs[op.outputs.index(number)])
                 elif op.name in ("add", "shard", "combine"):

@@ -29,7 +29,7 @@ from lib.values.replicas import Copy, averaged
 from lib.values.scalar import Scalar
 from lib.values.sums import added, sum_grads
 
-from . import activations, attention
+from . import activations, attention, rooted
 from .folded_numbers import chosen_batches
 
 Group = tuple[Any, ...]
@@ -51,6 +51,11 @@ def allreduce(values: Sequence[Value], group: Group | None = None, wanted: Wante
     if isinstance(values[0], Weight):
         return [_average(values, who_in(group))] * len(values)
     return [_reduced(values, group)] * len(values)
+
+
+def broadcast(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+    """Everyone gets the root's value, which is the only one."""
+    return list(values)
 
 
 def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
@@ -108,6 +113,8 @@ def tokens(values: Sequence[Value], group: Group | None = None, wanted: Wanted =
 
 COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
     "allreduce": allreduce,
+    "reduce": allreduce,
+    "broadcast": broadcast,
     "allgather": allgather,
     "scatterreduce": scatterreduce,
     "dispatch": dispatch,
@@ -120,7 +127,10 @@ COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted],
 REQUESTING = frozenset(("collect",))
 """Collectives whose members ask for batches."""
 
-REDUCING = frozenset(("allreduce", "scatterreduce"))
+SUMMING = frozenset(("allreduce", "reduce"))
+"""Collectives whose result is the whole sum of what ranks contribute."""
+
+REDUCING = SUMMING | {"scatterreduce"}
 """Collectives that add up what ranks contribute."""
 
 ALL_TO_ALL = frozenset(("dispatch", "collect"))
@@ -138,6 +148,8 @@ def require_contribution(game: Game, name: str, value: Value) -> None:
     if name in HEADS:
         attention.require_attention(game, name)
         return attention.exchangeable(value, name)
+    if name == "broadcast":
+        return rooted.require_own(value)
     if isinstance(value, WeightGrad if name in REDUCING else Sharded) and name not in ALL_TO_ALL:
         return
     if name in ALL_TO_ALL:
@@ -159,10 +171,10 @@ def _more_than_classic(game: Game, name: str, value: Value) -> bool:
     """True for what only some games let a rank contribute: parts or tokens of an activation, and replicas to
     average."""
     if isinstance(value, Scalar):
-        return name == "allreduce"
+        return name in SUMMING
     if isinstance(value, Weight | Delta):
-        return name == "allreduce" and game.task == ("local" if isinstance(value, Weight) else "outer")
-    return isinstance(value, Batched) and (game.layer != "dense" or (value.vocabulary and name == "allreduce"))
+        return name in SUMMING and game.task == ("local" if isinstance(value, Weight) else "outer")
+    return isinstance(value, Batched) and (game.layer != "dense" or (value.vocabulary and name in SUMMING))
 
 
 def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
@@ -172,10 +184,8 @@ def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
     return chosen_batches(game, batches)
 
 
-def require_same_call(
-    calls: Sequence[tuple[str, tuple[int, ...]]], described: Callable[[int], str], otherwise: str
-) -> None:
-    """The k-th collective of every member is the same: operation, and layers of the values. `described` names the
+def require_same_call(calls: Sequence[tuple[object, ...]], described: Callable[[int], str], otherwise: str) -> None:
+    """The k-th collective of every member is the same: operation, layers of the values, and root. `described` names the
     i-th call in a message, which ends with `otherwise`."""
     for i, call in enumerate(calls):
         if call != calls[0]:

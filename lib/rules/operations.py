@@ -24,12 +24,12 @@ from lib.game.costs import COMPUTING
 from lib.game.setting import CLASSIC_SETTING, Game
 from lib.values import algebra
 from lib.values.base import Batched, Value, join_shards, require_kind, shard
-from lib.values.kinds import Activation, OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import Activation, OptState, Weight, WeightGrad
 from lib.values.replica_shards import replica_shards_of
 from lib.values.replicas import shared
 from lib.values.sums import added
 
-from . import attention, clipping, memory_tiers, outer, updating
+from . import attention, clipping, memory_tiers, outer, rooted, updating
 from .folded_numbers import chosen_batches, part_in_record
 from .layers import backward, backward_input, backward_weight, forward, loss, pair
 from .requirements import WHOLE, same_model
@@ -163,8 +163,7 @@ def tag(game: Game, given: object) -> int:
 def message(values: Iterable[Value]) -> None:
     """Refuses what cannot be sent."""
     for value in values:
-        if isinstance(value, Parked):
-            raise RuleError(f"this is the {value}, which only its own rank can read; fetch it, and send the copy")
+        rooted.require_own(value)
 
 
 # --- Local operations from a record ------------------------------------------------------------------

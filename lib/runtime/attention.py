@@ -8,13 +8,13 @@ from lib.rules import attention
 from lib.values.base import object_text
 from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
 
-from .rank import RankOperations
 from .recorder import player_line
+from .rooted import RootedCalls
 
 T = TypeVar("T")
 
 
-class AttentionCalls(RankOperations):
+class AttentionCalls(RootedCalls):
     """The attention calls of a rank. Each takes its share of the price in the costs."""
 
     def keys(self, layer: int, inp: Activation, weight: Weight) -> KeyValue:

@@ -7,6 +7,7 @@ from lib.communication.lanes import Call, PendingValue, layer_of
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
 from lib.rules.collectives import Group, require_contribution
+from lib.rules.rooted import refuse_broadcast, results_of, root_in
 from lib.trace.ops import FORMS, NO_BATCHES, shortest
 from lib.values import algebra
 from lib.values.base import Value, object_text
@@ -67,7 +68,14 @@ class LaneOperations:
     # --- On a lane, where communication overlaps computation ---
 
     def _bucket(
-        self, name: str, given: Any, label: Any, group: Group | None, line: int, asked: frozenset[int]
+        self,
+        name: str,
+        given: Any,
+        label: Any,
+        group: Group | None,
+        line: int,
+        asked: frozenset[int],
+        root: int | None,
     ) -> Handle:
         """A collective of a call's result, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
@@ -86,7 +94,7 @@ class LaneOperations:
             label = None
         elif len(parts) == 1 and listed:
             (label,) = label
-        return self._issue(name, parts, used, layers[0], shortest(group, label), group, line, asked, listed)
+        return self._issue(name, parts, used, layers[0], shortest(group, label, root), group, line, asked, listed)
 
     def _issue(
         self,
@@ -101,13 +109,15 @@ class LaneOperations:
         listed: bool = False,
     ) -> Handle:
         """Starts a collective, as soon as it can."""
-        call = self._write_call(name, parts, used, len(parts), layer, args, group, line, asked)
+        made = results_of(name, len(parts), self._rank, root_in(name, args))
+        call = self._write_call(name, parts, used, made, layer, args, group, line, asked)
         self._lanes.issue(call)
         return self._handle(call, listed)
 
     def _brought(self, name: str, part: Value | PendingValue) -> int:
         """The number of a value that a collective may use."""
         if isinstance(part, PendingValue):
+            refuse_broadcast(part.call.name, part.call)
             return part.number
         require_contribution(self._game, name, part)
         return self._recorder.claim(part)

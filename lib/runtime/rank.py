@@ -10,6 +10,7 @@ from lib.game.folding import stride_of
 from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import requested_batches, require_contribution
 from lib.rules.folded_numbers import require_own_batches
+from lib.rules.rooted import require_root
 from lib.trace.ops import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, unrecorded
@@ -80,9 +81,9 @@ class RankOperations(LaneOperations):
             return recorder.write(name, made, line, numbers, layer)
         return recorder.write_event(name, made, line, numbers, layer, batches, args, recorder.clock, ticks)
 
-    def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = ()) -> Any:
-        """A collective of a group, which may ask for batches. The layer is that of the value; a different label is
-        recorded with it."""
+    def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = (), root: Any = None) -> Any:
+        """A collective of a group, which may ask for batches or have a root. The layer is that of the value; a
+        different label is recorded with it."""
         recorder, run, line = self._recorder, self.run, player_line(2)
         try:
             if recorder.unawaited is not None or recorder.under_way is not None:
@@ -94,30 +95,35 @@ class RankOperations(LaneOperations):
                 requested_batches(run.game, name, require_own_batches(run.game, batches)) if batches else NO_BATCHES
             )
             members = None if group is None else run.mesh.group(recorder.rank, group)
-            if run.lanes is not None and not isinstance(given, Value):
-                return self._bucket(name, given, label, members, line, wanted)
+            if root is not None:
+                ranks = members or range(run.game.played_ranks)
+                root = require_root(name, run.mesh.partner(root), recorder.rank, ranks, given is not None)
+            if run.lanes is not None and not isinstance(given, Value | None):
+                return self._bucket(name, given, label, members, line, wanted, root)
             if type(label) is not int:
                 if isinstance(given, list):
                     raise RuleError("a list of values needs costs with overlap; call once for each value")
                 label = algebra.whole_number(label, "layer")
-            require_contribution(run.game, name, given)
-            used = (recorder.claim(given),)
+            values = () if root is not None and given is None else (given,)
+            for value in values:
+                require_contribution(run.game, name, value)
+            used = recorder.claim_all(values)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None
-        layer = given.layer
-        args = () if members is None and label == layer else shortest(members, None if label == layer else label)
+        layer = values[0].layer if values else label
+        args = shortest(members, None if label == layer else label, root)
         if run.lanes is not None:
-            return self._issue(name, (given,), used, layer, args, members, line, wanted)
-        wait = CollectiveWait(recorder.rank, recorder.clock, line, name, layer, (given,), used, members, args, wanted)
+            return self._issue(name, values, used, layer, args, members, line, wanted)
+        wait = CollectiveWait(recorder.rank, recorder.clock, line, name, layer, values, used, members, args, wanted)
         return self._promise(wait, run.join, self._joined)
 
-    def _joined(self, wait: CollectiveWait, answer: Joined) -> Value:
-        (result,), start, ticks = answer
-        own = unrecorded(result)
+    def _joined(self, wait: CollectiveWait, answer: Joined) -> Value | None:
+        results, start, ticks = answer
+        own = [unrecorded(result) for result in results]
         self._recorder.write_event(
-            wait.name, (own,), wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks
+            wait.name, own, wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks
         )
-        return own
+        return own[0] if own else None
 
     def _posted(self, wait: SendWait, _: bool) -> None:
         ticks = wait.message.sent - wait.clock

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
 from lib.game.tiers import ON_TIER
+from lib.rules import rooted
 from lib.rules.collectives import COLLECTIVES
 
 NO_BATCHES: frozenset[int] = frozenset()
@@ -86,6 +87,8 @@ FORMS: Mapping[str, Form] = {
     "allreduce": Form(True, 1, (), ("group", "label"), bucket=True),
     "allgather": Form(True, 1, (), ("group", "label"), bucket=True),
     "scatterreduce": Form(True, 1, (), ("group", "label"), bucket=True),
+    "broadcast": Form(True, 0, (), ("group", "label", "root"), more=1),
+    "reduce": Form(True, 1, (), ("group", "label", "root")),
     "dispatch": Form(True, 1, (), ("group", "label")),
     "collect": Form(True, 1, (), ("group", "label")),
     "heads": Form(True, 1, (), ("group", "label")),
@@ -159,6 +162,19 @@ def group_of(op: Op) -> tuple[int, ...] | None:
     """The group of a collective; None is the world."""
     group: tuple[int, ...] | None = op.args[0] if op.args else None
     return group
+
+
+def root_of(op: Op) -> int | None:
+    """The root of a broadcast or a reduce."""
+    return rooted.root_in(op.name, op.args)
+
+
+def sent_values(op: Op, rank: int, members: Sequence[int]) -> tuple[int, ...]:
+    """The numbers of the values that a rank sends in a message, or in a collective of some ranks."""
+    root = root_of(op)
+    if root is None:
+        return op.inputs
+    return () if rooted.is_last(op.name, rank, members, root) else op.inputs or op.outputs
 
 
 def shortest(*args: Any) -> tuple[Any, ...]:

@@ -21,6 +21,7 @@ from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.ulysses import ulysses
 from tests.support.mistakes import altered
+from tests.support.schedules.rooted import COSTS_WITH_ROOTS, data_parallel, owned
 from tests.support.truth_runs import Claim, costs_of, judged
 
 
@@ -193,6 +194,12 @@ def share_of_traffic(p: int, rounds: int) -> Fraction:
     return Fraction(local, every)
 
 
+def sent_by_all(schedule: Callable[[Model], Awaitable[None]], p: int) -> Fraction:
+    """What p ranks send to update one layer with the sum of their gradients, in weights."""
+    _, report = judged(schedule, (1, p, p), Setting(COSTS_WITH_ROOTS))
+    return Fraction(sum(rank.bytes_sent for rank in report.ranks), 4 * COSTS_WITH_ROOTS.weight)
+
+
 def dearest_link(p: int, rounds: int, fragments: int) -> int:
     """The longest all-reduce of a layer for which no rank waits, but at the end."""
 
@@ -280,4 +287,8 @@ FRONTIER = [
           lambda p, m: Fraction(1, m), share_of_bandwidth, (4, 4), [(4, 2)], [(2, 1), (2, 2), (4, 4)]),
     Claim("ZeRO-Offload: copied for a layer in each of n steps, in weights", "2", lambda m, n: 2, copied, (2, 3),
           [(2, 4)], [(1, 2), (2, 3), (3, 4)], "mn"),
+    Claim("a reduce and a broadcast: sent by all ranks", "2(p - 1)W", lambda p: 2 * (p - 1),
+          partial(sent_by_all, owned), (4,), [(3,)], [(2,), (3,), (5,), (8,)]),
+    Claim("all-reduce: sent by all ranks", "2(p - 1)W", lambda p: 2 * (p - 1), partial(sent_by_all, data_parallel),
+          (4,), [(2,)], [(2,), (4,), (8,)]),
 ]  # fmt: skip

@@ -6,21 +6,23 @@ from typing import Any
 
 import numpy as np
 
+from lib.engine.call import WORD
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import Reading
 from lib.game.ring import elements_sent
 from lib.judging.rank_state import RankState
 from lib.judging.referee import BYTES_PER_ELEMENT
 from lib.rules.collectives import COLLECTIVES
+from lib.rules.rooted import ROOT_OF
 from lib.trace.lifetimes import lifetimes
-from lib.trace.ops import Op, group_of
+from lib.trace.ops import Op, group_of, sent_values
 from lib.values.base import Value
 from lib.values.kinds import ActivationGrad, Parked
 
 from .labels import Content, Tokens
 from .outer_reference import numbered_copies, trained_with_outer_steps
 from .reference import averages_in, outputs, trained, versions_in
-from .tensor_device import TIERS
+from .tensor_device import TENSOR_COLLECTIVES, TIERS
 from .vocabulary import width
 from .workload import Workload
 
@@ -57,11 +59,12 @@ def compared(state: RankState, workload: Workload, played: Mapping[str, Any], me
     predicted = [lives.sampled(lives.held, [bytes_on(one, value, workload) for value in values]) for one in memories]
     samples = list(zip(*predicted))
     live = [tuple(sample) for sample in played["live"]]
+    links = [op for op in state.all({*ROOT_OF}) if sent_values(op, state.rank, members_in(op, workload))]
     return RankReplay(
         predicted_peak=max(predicted[0]),
         peak=max(sample[0] for sample in live),
         same_memory=samples == live,
-        predicted_messages=state.messages,
+        predicted_messages=state.messages + len(links),
         messages=meter.messages,
         predicted_sent=sum(bytes_sent(state, op, workload) for op in state.done),
         sent=meter.sent,
@@ -81,12 +84,17 @@ def bytes_on(tier: str | None, value: Value, workload: Workload) -> int:
     return elements * BYTES_PER_ELEMENT
 
 
+def members_in(op: Op, workload: Workload) -> Sequence[int]:
+    return (group_of(op) if op.name in COLLECTIVES else None) or range(workload.size.ranks)
+
+
 def bytes_sent(state: RankState, op: Op, workload: Workload) -> int:
     if op.name != "pass_to" and op.name not in COLLECTIVES:
         return 0
-    sizes = [bytes_on(None, value, workload) for value in state.used(op)]
-    members = len(group_of(op) or ()) if op.name in COLLECTIVES else 0
-    return sum(elements_sent(op.name, size, members or workload.size.ranks) for size in sizes)
+    members = members_in(op, workload)
+    sizes = [bytes_on(None, state.values[number], workload) for number in sent_values(op, state.rank, members)]
+    found = sum(elements_sent(op.name, size, len(members)) for size in sizes)
+    return max(WORD, found) if found and op.name not in TENSOR_COLLECTIVES else found
 
 
 def error_of(workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]) -> float:

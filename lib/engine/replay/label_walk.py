@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from lib.communication.lanes import Call
 from lib.errors import TraceError
 from lib.rules.collectives import COLLECTIVES, Group
+from lib.rules.rooted import ROOT_OF, is_last, next_member, root_in
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, Trace, halves
 
@@ -31,6 +32,9 @@ from .labels import (
 from .unchecked_walk import UncheckedCursor, UncheckedWalk
 from .vocabulary import width
 from .workload import Shapes
+
+CHAIN = -1
+"""The tag of what a broadcast or a reduce sends from one rank to the next; messages have tags from 0 on."""
 
 
 class TensorExchange(NamedTuple):
@@ -124,6 +128,8 @@ class LabelWalk(UncheckedWalk[RankLabels]):
         if first.name not in COLLECTIVES:
             return [tuple(self._alone(first.op, list(_values(first))))]
         group, columns = tuple(call.rank for call in calls), []
+        if first.name in ROOT_OF:
+            return self._rooted(calls, group)
         for n in range(len(first.op.outputs)):
             brought = [held(_values(call)[n]) for call in calls]
             made = [COLLECTIVE_LABELS[call.name](brought, i, call.op) for i, call in enumerate(calls)]
@@ -131,6 +137,16 @@ class LabelWalk(UncheckedWalk[RankLabels]):
                 self.ranks[call.rank].exchanges[call.op.outputs[n]] = TensorExchange(group, i, brought, made)
             columns.append(made)
         return list(zip(*columns))
+
+    def _rooted(self, calls: Sequence[Call], group: tuple[int, ...]) -> list[tuple[Any, ...]]:
+        """A broadcast or a reduce: a message along each link of its chain, and the label of what is brought."""
+        root = root_in(calls[0].name, calls[0].op.args) or 0
+        brought = [held(value) for call in calls for value in _values(call)]
+        made = [_of_copies(brought, 0)] * len(calls)
+        for call in calls:
+            if not is_last(call.name, call.rank, group, root):
+                self.tags[next_member(call.rank, group)].setdefault(call.rank, []).append(CHAIN)
+        return [tuple(made[: len(call.op.outputs)]) for call in calls]
 
     def on_end(self, cursor: RankLabels, call: Call) -> None:
         cursor.labels.update(zip(call.op.outputs, _values(call, "outputs")))

@@ -12,9 +12,12 @@ from lib.engine.executors.copies import copy_in
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import unmetered
 from lib.engine.transports.tasks import getcurrent, greenlet
+from lib.rules.collectives import COLLECTIVES
+from lib.rules.rooted import ROOT_OF
 from lib.trace.ops import TIMED, Op, halves
 
 from .attention_and_outer import ATTENTION_AND_OUTER
+from .chains import pass_along
 from .label_walk import LabelWalk
 from .labels import OnTier, as_tokens, content, held, joined, shape_of, taken
 from .layers import Layer
@@ -165,7 +168,7 @@ class ReplayEngine(TensorDevice):
         if number in self.tensors:
             return settled(self.workload, op, self.labels[number], self.tensors[number])
         arriving = self.arriving[number]
-        return arriving if op.name in TENSOR_COLLECTIVES or op.name == "offload" else self.xp.zeros_like(arriving)
+        return arriving if op.name in COLLECTIVES or op.name == "offload" else self.xp.zeros_like(arriving)
 
     def reserve(self, op: Op) -> None:
         """Allocates the memory of a call's results."""
@@ -313,6 +316,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,
     **dict.fromkeys(TENSOR_COLLECTIVES, ReplayEngine.meet),
+    **dict.fromkeys(ROOT_OF, pass_along),
     "pass_to": ReplayEngine.send_values,
     "receive": ReplayEngine.receive_values,
     "offload": ReplayEngine.parked,

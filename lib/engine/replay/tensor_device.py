@@ -77,9 +77,13 @@ class TensorDevice(ShardedEngine):
 def summed(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """The sum of all inputs; for the weights of replicas, their average."""
     total = engine.all_reduce(tensor, group=exchange.group)
-    mine = exchange.brought[exchange.place]
-    averages = isinstance(mine, Rows) and mine.kind == "weight"
-    return engine.workload.average(total, len(exchange.group)) if averages else total
+    return averaged(engine, total, exchange.brought[exchange.place], len(exchange.group))
+
+
+def averaged(engine: TensorDevice, total: Array, label: Content, ranks: int) -> Array:
+    """A sum over some ranks; for the weights of replicas, their average."""
+    averages = isinstance(label, Rows) and label.kind == "weight"
+    return engine.workload.average(total, ranks) if averages else total
 
 
 def scattered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:

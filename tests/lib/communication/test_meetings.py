@@ -28,6 +28,8 @@ class Call(NamedTuple):
     group: tuple[int, ...] | None
     values: tuple[Value, ...]
     batches: frozenset[int] = frozenset()
+    layer: int = 0
+    args: tuple[int, ...] = ()
 
 
 def gradient(rank: int, layer: int = 0) -> WeightGrad:

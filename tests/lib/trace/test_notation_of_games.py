@@ -36,7 +36,7 @@ from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
 from solutions.zero1 import zero1
 from tests.support.examples import examples
-from tests.support.schedules import clipping, folded, groups, overlapping, shards, tiers
+from tests.support.schedules import clipping, folded, groups, overlapping, rooted, shards, tiers
 
 MESH = {"replica": 2, "shard": 2}
 
@@ -118,6 +118,7 @@ GAMES: dict[str, Play] = {
     "heads_in_groups": game(heads_in_groups, 1, 2, 4, "context", {"dp": 2, "cp": 2}, layer="attention", shares=2),
     "clipped_pipeline": game(clipping.pipeline, 2, 2, 2, clip=True),
     "clipped_on_the_host": game(clipping.on_the_host, 1, 2, 1, "host_updates", clip=True),
+    "owned": game(rooted.owned, 2, 2, 2, rooted.COSTS_WITH_ROOTS, steps=2),
     "the_rest": game(the_rest, 1, 2, 2, steps=2),
 }
 TRACES: dict[str, Trace] = {}

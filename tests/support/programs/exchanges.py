@@ -14,7 +14,7 @@ class Exchanges(Training):
     """Training, with further exchanges in between."""
 
     def exchange(self) -> None:
-        kinds = [self._zeros, self._gather_loaded, self._messages, self._messages, self._park]
+        kinds = [self._zeros, self._rooted, self._gather_loaded, self._messages, self._messages, self._park]
         if self.kind == "experts":
             kinds.append(self._experts)
         if self.kind == "dense" and self.prices.kinds:
@@ -61,6 +61,27 @@ class Exchanges(Training):
                     layer=layers[0],
                     whose=whose,
                 )
+        yield from self._used(calls)
+
+    def _rooted(self) -> Task[None]:
+        """A sum of zeros on one rank, or a value of any size on all; one may follow the other."""
+        group, layer = self._group(), self.choice.randrange(self.layers)
+        to, source = self.choice.choice(group), self.choice.choice(group)
+        number = self._input(source)
+        piece, of = self.piece(source, number), 0
+        if self.choice.random() < 0.5:
+            calls = {}
+            for rank in self.choice.sample(group, len(group)):
+                (zero,) = self.do(rank, "fake_grad", makes=[Piece("wgrad")], layer=layer)
+                makes = [self.piece(rank, zero)] if rank == to else []
+                calls[rank] = self.call(rank, "reduce", zero, makes=makes, layer=layer, group=tuple(group), peer=to)
+            made = yield from self.passed_on(calls)
+            source, (number,), of = to, made[to], layer
+            piece = self.piece(source, number)
+        calls = {}
+        for rank in self.choice.sample(group, len(group)):
+            uses = [number] if rank == source else []
+            calls[rank] = self.call(rank, "broadcast", *uses, makes=[piece], layer=of, group=tuple(group), peer=source)
         yield from self._used(calls)
 
     def _gather_loaded(self) -> Task[None]:

@@ -9,7 +9,8 @@ from random import Random
 from typing import NamedTuple
 
 PRODUCTS = ("forward", "backward", "backward_input", "backward_weight")
-COLLECTIVES = ("allreduce", "allgather", "scatterreduce", "dispatch", "collect")
+ROOTED = ("broadcast", "reduce")
+COLLECTIVES = ("allreduce", "allgather", "scatterreduce", "dispatch", "collect", *ROOTED)
 LANES = {**dict.fromkeys((*COLLECTIVES, "pass_to"), "network"), "offload": "down", "fetch": "up"}
 LANES["tier_update"] = "processor"
 COPIES = ("offload", "fetch", "tier_update")
@@ -132,6 +133,7 @@ def _held(whole: int, piece: Piece) -> int:
 def sent(name: str, elements: int, n: int) -> int:
     """What one of n ranks sends of so many elements that it brings, on a ring."""
     shares = {"allreduce": 2 * (n - 1), "allgather": n * (n - 1), "pass_to": n, "receive": 0}
+    shares |= dict.fromkeys(ROOTED, n if n > 1 else 0)
     return shares.get(name, n - 1) * elements // n
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from .prices import COLLECTIVES, COPIES, EVENTS, LANES, PRODUCTS, Piece, Prices, sent
+from .prices import COLLECTIVES, COPIES, EVENTS, LANES, PRODUCTS, ROOTED, Piece, Prices, sent
 
 Place = tuple[int, int]
 """An act: its rank and its index."""
@@ -23,8 +23,9 @@ Lane = tuple[int, str, tuple[int, ...]]
 class Act(NamedTuple):
     """One operation of a rank. `uses` numbers the values that this rank has made or received, `makes` is what it makes.
 
-    `peer` is the other rank of a message (None: from any), `call` the index of the act that `await` joins, `place` a
-    dictionary and a key in it, `shard` a number and of how many; `whose` are the layers of a bucket.
+    `peer` is the other rank of a message (None: from any) or the root of a collective, `call` the index of the act that
+    `await` joins, `place` a dictionary and a key in it, `shard` a number and of how many; `whose` are the layers of a
+    bucket.
     """
 
     name: str
@@ -202,7 +203,7 @@ class Simulation:
             if len(come) < len(act.group):
                 return False
             ready, elements = max(come.values())[0], max(elements for _, elements, *_ in come.values())
-            items = len(used)
+            items = max(1, len(used))
             if act.name in ("dispatch", "collect"):
                 items = max(self._own_batches(place) for _, _, place, _ in come.values())
             end = ready + self.prices.communication(act.name, items, elements, act.group)
@@ -235,9 +236,18 @@ class Simulation:
         assert (rank, at) == place
         self.times[place], self._free[lane] = (start, end), end
         act = self.acts[rank][at]
-        if act.name not in COPIES:
+        if act.name in ROOTED:
+            (piece, *_) = [*(self.pieces[rank][i] for i in act.uses), *act.makes]
+            self.sent[rank] += 0 if rank == self._end_of_chain(act) else self.prices.elements(piece)
+        elif act.name not in COPIES:
             n = len(act.group) or 2
             self.sent[rank] += sum(sent(act.name, self.prices.elements(self.pieces[rank][i]), n) for i in act.uses)
+
+    @staticmethod
+    def _end_of_chain(act: Act) -> int:
+        """The rank that sends nothing: the one before the source in the circle, or the one that gets the sum."""
+        assert act.peer is not None
+        return act.peer if act.name == "reduce" else act.group[act.group.index(act.peer) - 1]
 
     # --- Memory ---
 

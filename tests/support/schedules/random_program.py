@@ -88,6 +88,10 @@ def _done(model: Model, act: Act, used: Sequence[Any]) -> Any:
             return model.update(act.layer, *used[:3], **more)
         case "fetch":
             return model.fetch(used[0])
+        case "broadcast" | "reduce":
+            root = {"source" if act.name == "broadcast" else "to": act.peer}
+            group = None if len(act.group) == model.RANKS else act.group
+            return getattr(model, act.name)(used[0] if used else None, act.layer, group=group, **root)
         case "allreduce" | "allgather" | "scatterreduce" | "dispatch" | "collect":
             given, label = (_bucket(used), [*act.whose]) if act.whose else (used[0], act.layer)
             asked = [act.batches] if act.name == "collect" else []

@@ -1,0 +1,279 @@
+"""Broadcasts and reduces: what is refused, how long they take, what they hold and send, and what they compute."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from itertools import permutations
+from re import sub
+from typing import Any
+
+import pytest
+
+import drawing
+from lib import Model, Setting, Size, referee, run, trace_from_json, trace_to_json
+from lib.bounds import time_bound
+from lib.engine.replay.replay import replay
+from lib.game.costs import CLASSIC
+from tests.support.mutants import zeroed
+from tests.support.schedules.rooted import COSTS_WITH_ROOTS, clipped, owned, shared_head
+
+OVERLAPPED = replace(COSTS_WITH_ROOTS, name="overlapped", overlap=True)
+BY_SIZE = replace(
+    OVERLAPPED,
+    name="sizes",
+    alpha={"broadcast": 3, "reduce": 2},
+    beta=dict.fromkeys(("broadcast", "reduce"), Fraction(1, 2**16)),
+)
+RUNS: dict[str, tuple[Callable[[Model], Any], tuple[int, int, int], Setting]] = {
+    "owned": (owned, (3, 3, 3), Setting(COSTS_WITH_ROOTS, steps=2)),
+    "overlapped": (owned, (2, 4, 4), Setting(OVERLAPPED)),
+    "by_size": (owned, (2, 3, 3), Setting(BY_SIZE)),
+    "shared_head": (shared_head, (2, 4, 3), Setting(COSTS_WITH_ROOTS)),
+    "clipped": (clipped, (3, 2, 3), Setting(COSTS_WITH_ROOTS, clip=True)),
+}
+
+
+def played(name: str) -> Any:
+    schedule, size, setting = RUNS[name]
+    outcome = run(schedule, *size, setting=setting)
+    assert outcome.error is None, outcome.error
+    return outcome.trace
+
+
+# --- What is refused ---
+
+
+async def wrong_giver(model: Model) -> None:
+    await model.broadcast(model.load_weights(0)[0], 0, source=1 - model.rank)
+
+
+async def no_giver(model: Model) -> None:
+    await model.broadcast(None, 0)
+
+
+async def no_part(model: Model) -> None:
+    await model.reduce(None, 0)
+
+
+async def outside(model: Model) -> None:
+    if model.rank:
+        await model.broadcast(model.load_weights(0)[0], 0, group=[1, 2])
+
+
+async def no_rank(model: Model) -> None:
+    await model.reduce(model.fake_grad(0, ()), 0, to="all")  # type: ignore[arg-type]
+
+
+async def other_sources(model: Model) -> None:
+    await model.broadcast(model.load_weights(0)[0], 0, source=model.rank)
+
+
+async def other_layers(model: Model) -> None:
+    await model.broadcast(model.load_weights(0)[0] if model.rank == 0 else None, model.rank)
+
+
+async def other_calls(model: Model) -> None:
+    grad = model.fake_grad(0, ())
+    await (model.reduce(grad, 0) if model.rank else model.allreduce(grad, 0))
+
+
+async def parked(model: Model) -> None:
+    await model.broadcast(model.load_weights(0, tier="host")[0], 0, source=model.rank)
+
+
+async def number(model: Model) -> None:
+    await model.broadcast(7, 0, source=model.rank)
+
+
+async def of_a_weight(model: Model) -> None:
+    await model.reduce(model.load_weights(0)[0], 0)
+
+
+REFUSED: dict[Callable[[Model], Any], str] = {
+    wrong_giver: "rank 0 gives a value to the broadcast of rank 1; give None on the other ranks",
+    no_giver: "rank 0 gives no value to the broadcast; the source gives the value",
+    no_part: "rank 0 gives no value to the reduce; every rank gives its part",
+    outside: "rank 0 is not in the group {1, 2}",
+    no_rank: "to must be a whole number; got 'all'",
+    other_sources: "rank 0 calls broadcast(layer=0, source=0) but rank 1 calls broadcast(layer=0, source=1)",
+    other_layers: "rank 0 calls broadcast(layer=0, source=0) but rank 1 calls broadcast(layer=1, source=0)",
+    other_calls: "rank 0 calls allreduce(layer=0) but rank 1 calls reduce(layer=0, to=0)",
+    parked: "which only its own rank can read; fetch it, and send the copy",
+    number: "a broadcast takes a value; got int 7",
+    of_a_weight: "the value to reduce must be a weight gradient",
+}
+
+
+@pytest.mark.parametrize("costs", [COSTS_WITH_ROOTS, OVERLAPPED])
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_cannot_meet_is_refused_in_words(wrong: Callable[[Model], Any], costs: Any) -> None:
+    costs = replace(costs, tiers=Setting("copies").costs.tiers)
+    setting = Setting(costs, mesh={"dp": 3})
+    assert REFUSED[wrong] in sub(r" on line \d+,?", "", str(run(wrong, 2, 3, 3, setting=setting).error))
+
+
+def test_without_a_price_there_is_none() -> None:
+    assert "broadcast has no price in the costs 'classic'" in str(run(no_giver, 1, 1, 2).error)
+
+
+async def brought_to_another_call(model: Model) -> None:
+    handle = model.broadcast(model.fake_grad(0, ()) if model.rank == 0 else None, 0)
+    await model.allreduce(handle, 0)
+
+
+def test_the_pending_result_of_a_broadcast_goes_to_no_other_call() -> None:
+    words = "the result of broadcast(layer=0) on line"
+    assert words in str(run(brought_to_another_call, 1, 2, 2, setting=Setting(OVERLAPPED)).error)
+
+    async def in_turn(model: Model) -> None:
+        grad = await model.broadcast(model.fake_grad(0, ()) if model.rank == 0 else None, 0)
+        await model.allreduce(grad, 0)
+
+    trace = run(in_turn, 1, 2, 2, setting=Setting(OVERLAPPED)).trace
+    ranks = []
+    for ops in trace.ranks:
+        (at,) = [
+            i
+            for i, op in enumerate(ops)
+            if op.name == "await" and op.args == (ops.index(next(o for o in ops if o.name == "broadcast")),)
+        ]
+        ranks.append((*ops[:at], *ops[at + 1 :]))
+    assert words in str(referee(replace(trace, ranks=tuple(ranks))).error)
+
+
+def test_a_folded_run_has_no_root_for_all_replicas() -> None:
+    async def schedule(model: Model) -> None:
+        await model.broadcast(model.fake_grad(0, ()) if model.index("pp") == 0 else None, 0, source=model.axis("pp")[0])
+
+    setting = Setting(COSTS_WITH_ROOTS, mesh={"dp": 2, "pp": 2}, fold="dp")
+    assert "broadcast along 'dp' has one rank of one replica as its root" in str(
+        run(schedule, 1, 2, 4, setting=setting).error
+    )
+
+
+# --- What it takes ---
+
+
+def test_the_time_is_from_when_the_last_rank_joins() -> None:
+    trace = played("owned")
+    report = referee(trace)
+    # 3 forwards and 3 backwards; a reduce (1), an update (5), a broadcast (2) for each of 3 layers; twice
+    assert report.makespan == 2 * (3 + 3 + 3 * 0.8)
+    assert report.family == "data parallelism with weights sent by their owners"
+
+
+def test_by_size_a_chain_has_a_hop_less_than_ranks_and_one_value() -> None:
+    trace = played("by_size")
+    spans = {op.name: op.end - op.start for op in trace.ranks[0]}
+    assert spans["broadcast"] == 2 + 2 * 3 + CLASSIC.weight // 2**16
+    assert spans["reduce"] == 1 + 2 * 2 + CLASSIC.weight // 2**16
+
+
+def test_all_ranks_but_one_send_the_whole() -> None:
+    report = referee(played("overlapped"))  # layers 0 and 1, of ranks 0 and 1 of 4
+    sent = [rank.bytes_sent // 4 for rank in report.ranks]
+    # A reduce to rank 0 starts at rank 1 and a broadcast of rank 0 ends at rank 3; one place further for rank 1.
+    assert sent == [w * CLASSIC.weight for w in (0 + 1 + 1 + 0, 1 + 1 + 0 + 1, 1 + 1 + 1 + 1, 1 + 0 + 1 + 1)]
+    assert sum(sent) == 4 * 3 * CLASSIC.weight
+
+
+def test_it_holds_what_it_gives_until_the_call_and_what_it_gets_from_then_on() -> None:
+    async def schedule(model: Model) -> None:
+        weight = model.load_weights(0)[0] if model.rank == 0 else None
+        model.weights[0] = await model.broadcast(weight, 0)
+        await model.reduce(model.fake_grad(0, ()), 0, to=1)
+        await model.reduce(model.fake_grad(0, ()), 0, to=1)
+
+    report = referee(run(schedule, 1, 2, 2, setting=Setting(COSTS_WITH_ROOTS)).trace)
+    assert [[m // CLASSIC.weight for m in rank.memory] for rank in report.ranks] == [[1, 2, 2, 1], [0, 2, 2, 1]]
+
+
+# --- What it computes ---
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_replay_agrees_in_weights_memory_and_traffic(name: str) -> None:
+    trace = played(name)
+    assert referee(trace_from_json(trace_to_json(trace))).error is None
+    result = replay(trace, small=True)
+    assert result.passed, result
+
+
+@pytest.mark.parametrize("operation", ["broadcast", "reduce"])
+@pytest.mark.parametrize("name", RUNS)
+def test_zeroing_any_one_result_changes_the_weights(name: str, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zeroed(monkeypatch, operation, 1):
+        assert not replay(played(name), small=True).same_weights
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_is_the_same_in_any_order(name: str) -> None:
+    schedule, size, setting = RUNS[name]
+    orders = [*permutations(range(size[2]))][:6]
+    assert len({trace_to_json(run(schedule, *size, order, setting=setting).trace) for order in orders}) == 1
+
+
+# --- The record, and the picture ---
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("broadcast", {"args": ()}, "a broadcast names its root by a whole number"),
+        ("broadcast", {"args": (None, None, True)}, "a broadcast names its root by a whole number"),
+        ("broadcast", {"args": (None, None, 7)}, "rank 7 is not in the group {0, 1, 2}"),
+        ("broadcast", {"args": (None, 3, 0)}, "a label is a whole number for each value"),
+        ("broadcast", {"inputs": (0,)}, "it is of layer 0, the layer of the weight of layer 0"),
+        ("broadcast", {"inputs": (0,), "layer": 0}, "rank 1 gives a value to the broadcast of rank 2"),
+        ("reduce", {"inputs": ()}, "a record of reduce holds a layer, 1 used values"),
+        ("reduce", {"args": (None, None, 1)}, "calls reduce(layer=2, to=1)"),
+        ("reduce", {"end": 1}, "it takes place from tick"),
+    ],
+)
+def test_a_forged_record_is_refused(name: str, changes: Any, words: str) -> None:
+    trace = played("owned")
+    ops = list(trace.ranks[1])
+    at = next(i for i, op in enumerate(ops) if op.name == name)
+    ops[at] = ops[at]._replace(**changes)
+    assert words in str(referee(replace(trace, ranks=(trace.ranks[0], tuple(ops), trace.ranks[2]))).error)
+
+
+def test_a_picture_shows_both() -> None:
+    text = str(drawing.svg(drawing.draw(played("owned"))))
+    assert "BC" in text
+    assert "RD" in text
+
+
+# --- Lower bounds ---
+
+
+async def summed_in_two(model: Model) -> None:
+    """Tensor parallelism in which a reduce and a broadcast stand for each all-reduce."""
+
+    async def total(part: Any, layer: int) -> Any:
+        return await model.broadcast(await model.reduce(part, layer), layer)
+
+    inputs = [model.get_activation([0])]
+    held = [model.load_weights(layer, model.rank, model.RANKS) for layer in range(model.LAYERS)]
+    for layer, (weight, _) in enumerate(held):
+        inputs.append(await total(model.forward(layer, inputs[-1], weight), layer + 1))
+    grad = model.loss(inputs.pop())
+    for layer in reversed(range(model.LAYERS)):
+        own, part = model.backward(layer, inputs.pop(), grad, held[layer][0])
+        if layer:
+            grad = await total(part, layer - 1)
+        model.set_final_weight(layer, model.update(layer, own, *held[layer])[0])
+
+
+def test_the_bound_knows_that_a_reduce_and_a_broadcast_sum() -> None:
+    dear = {**COSTS_WITH_ROOTS.ticks, "allreduce": 90, "scatterreduce": 90, "allgather": 90, "pass_to": 90}
+    setting = Setting(replace(COSTS_WITH_ROOTS, ticks=dear), layer="block")
+    trace = run(summed_in_two, 4, 1, 4, setting=setting).trace
+    report = referee(trace)
+    assert report.error is None, report.error
+    assert report.family == "tensor parallelism"
+    assert replay(trace, small=True).passed
+    # 8 quarters of a product (0.3), 7 sums (0.3), and 3 updates (0.5) before the last
+    assert time_bound(Size(4, 1, 4), setting).least <= report.timesteps == 6
