@@ -157,8 +157,9 @@ def test_a_self_reported_figure_alone_makes_no_third_star(claimed: int, sent: in
 
 
 def test_a_verdict_says_what_it_cannot_vouch_for() -> None:
-    flops, digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
+    flops, unseen, digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
     assert flops.startswith("Flops are self-reported")
+    assert "sums of logarithms or angles" in unseen
     assert "digits of 1.7 numbers" in digits
     assert not [*comparison(ENGINE_PUZZLES["BalanceLoss"], {}, "")][1:]
     (only,) = comparison(ENGINE_PUZZLES["Rotate"], {}, "")

@@ -152,6 +152,8 @@ def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) ->
             "star would rest on them, the judge repeats the operations on other values, in a process of its own, and "
             "counts them there. A note says so where it cannot."
         )
+    if {"flops", "clock", "elapsed"} & puzzle.targets.keys():
+        yield "Products by sums of logarithms or angles, and two products in one float64, are not counted in full."
     if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
         yield (
             "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "
