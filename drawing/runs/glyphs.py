@@ -132,6 +132,7 @@ GLYPHS: dict[str, Glyph] = {
     "tier_update": Glyph("HU", "update on a tier", outline("lt rt rB Rb Lb lB"), "u"),
     "offload": Glyph("OF", "offload", outline("lt rt rd cb ld"), "v"),
     "fetch": Glyph("FE", "fetch", outline("lu ct ru rb lb"), "^"),
+    "move": Glyph("MV", "move between tiers", outline("lu ct ru rd cb ld"), "m"),
     "pass_to": Glyph("S", "send", outline("ln rn rf"), "s", padding=2.0, sample=11.0),
     "receive": Glyph("R", "receive", outline("lf rn ln"), "r", padding=2.0, sample=11.0),
 }

@@ -43,6 +43,7 @@ LANES: Mapping[str, str] = {
     "pass_to": "network",
     "offload": "down",
     "fetch": "up",
+    "move": "between tiers",
     "tier_update": "processor",
 }
 """The kind of lane of each operation that overlaps with computation, where costs have `overlap`."""

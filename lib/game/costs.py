@@ -135,6 +135,8 @@ class Costs:
         priced |= {
             name for tier in self.tiers.values() for name, of in ON_TIER.items() if getattr(tier, of) is not None
         }
+        if len(self.tiers) < 2:
+            priced.discard("move")
         object.__setattr__(self, "_priced", frozenset(priced))
         weight = self.hidden * self.hidden if self.parameters is None else self.parameters
         object.__setattr__(self, "weight", weight)

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-COPYING = frozenset(("offload", "fetch"))
+COPYING = frozenset(("offload", "fetch", "move"))
 """Operations that move values between memories."""
 
-ON_TIER: Mapping[str, str] = MappingProxyType({"offload": "offload", "fetch": "fetch", "tier_update": "update"})
-"""By operation on a memory tier: the field of Tier that prices it."""
+ON_TIER: Mapping[str, str] = MappingProxyType(
+    {"offload": "offload", "fetch": "fetch", "move": "fetch", "tier_update": "update"}
+)
+"""By operation on a memory tier: the field of Tier that prices it. A move also has the price of an offload to the other
+tier."""
 
 
 class Tier(NamedTuple):

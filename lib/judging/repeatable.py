@@ -6,6 +6,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import TypeVar
 
+from lib.game.tiers import COPYING
 from lib.trace.ops import UPDATES
 from lib.values.algebra import named
 from lib.values.base import Sharded, Value, with_fields
@@ -75,7 +76,7 @@ def _used_as_loaded(state: RankState) -> list[Value]:
     for op in state.done:
         if op.name == "load_weights":
             loaded.add(op.outputs[0])
-        elif op.name in ("shard", "combine", "offload", "fetch") and loaded.issuperset(op.inputs):
+        elif op.name in ("shard", "combine", *COPYING) and loaded.issuperset(op.inputs):
             loaded.update(op.outputs)  # cut to size or moved before any use: what counts is the part
         elif op.name not in ("store", "await"):  # await holds what its call used
             needed.update(dict.fromkeys(loaded.intersection(op.inputs)))

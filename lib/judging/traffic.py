@@ -76,8 +76,9 @@ def sent_by(recomputation: Recomputation, rank: RankState) -> Iterator[Sent]:
 def elements_of(recomputation: Recomputation, rank: RankState, op: Op) -> int:
     """The elements that a rank sends or copies in one of its operations."""
     if op.name in COPYING:
-        moved = op.outputs if op.name == "fetch" else op.inputs
-        return sum(rank.values[number].memory(recomputation.costs) for number in moved)
+        parked = rank.values[(op.outputs if op.name == "offload" else op.inputs)[0]]
+        assert isinstance(parked, Parked)
+        return parked.size(recomputation.costs)
     members = _members(recomputation, rank, op)
     sizes = [rank.values[number].memory(recomputation.costs) for number in sent_values(op, rank.rank, members)]
     return sum(elements_sent(op.name, size, len(members)) for size in sizes)

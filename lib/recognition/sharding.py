@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
+from lib.game.tiers import COPYING
 from lib.rules.collectives import COLLECTIVES, HEADS
 from lib.values.base import Batched, Sharded
 from lib.values.kinds import KeyValue, OptState, Weight, WeightGrad
@@ -86,7 +87,7 @@ class _Reader:
     def came_from(self, number: int) -> str:
         """The operation that made a weight, before it was split, joined or moved."""
         op, _ = self.maker[number]
-        while op.name in ("shard", "combine", "fetch", "offload"):
+        while op.name in ("shard", "combine", *COPYING):
             op, _ = self.maker[op.inputs[0]]
         return op.name
 

@@ -1,4 +1,5 @@
-"""States what moving values to and from other memories demands and yields: offload, fetch, and weights loaded there.
+"""States what moving values to and from other memories demands and yields: offload, fetch, move, and weights loaded
+there.
 
 A parked value is a copy on a tier, such as the host's memory. It weighs nothing on the device (Rhu et al. 2016,
 section 3; Ren et al. 2021, section 3).
@@ -25,6 +26,15 @@ def offload(game: Game, value: Value, to: object) -> Parked:
 def fetch(game: Game, parked: Value) -> Value:
     """A copy of a parked value on the device."""
     return copy_of(require_kind(parked, Parked, "the value to fetch").value)
+
+
+def move(game: Game, parked: Value, to: object) -> Parked:
+    """A copy of a parked value on another tier."""
+    tier(game.setting.costs, to)
+    held = require_kind(parked, Parked, "the value to move")
+    if held.tier == to:
+        raise RuleError(f"this is the {held} already; move it to another tier")
+    return Parked.made(copy_of(held.value), to)
 
 
 def parked_weights(game: Game, made: Iterable[Value], to: object) -> tuple[Parked, ...]:
@@ -60,7 +70,9 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
 
 
 def ticks(costs: Costs, operation: str, made: Sequence[Value], used: Sequence[Value]) -> int:
-    """How long an operation on a tier takes."""
+    """How long an operation on a tier takes. A move takes a fetch from one tier and an offload to the other."""
+    if operation == "move":
+        return ticks(costs, "fetch", (), used) + ticks(costs, "offload", made, ())
     parked = made[0] if operation == "offload" else used[0]
     assert isinstance(parked, Parked)
     price = getattr(tier(costs, parked.tier), ON_TIER[operation])

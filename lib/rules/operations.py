@@ -226,6 +226,7 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "shard": lambda game, op, v: (shard_value(game, *v, *op.args),),
     "offload": lambda game, op, v: (memory_tiers.offload(game, *v, *op.args),),
     "fetch": lambda game, op, v: (memory_tiers.fetch(game, *v),),
+    "move": lambda game, op, v: (memory_tiers.move(game, *v, *op.args),),
     "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
     "set_output": lambda game, op, v: set_output(game, *v),
 }

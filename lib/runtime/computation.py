@@ -167,6 +167,12 @@ class TierOperations(Computation):
         copied: Awaitable[Any] = self._on_tier("fetch", [parked], ())
         return copied
 
+    def move(self, parked: Any, to: str) -> Awaitable[Any]:
+        """Copies a parked value to another memory tier, for the price of a fetch and an offload. It takes no device
+        memory. The parked value stays until you delete it."""
+        copied: Awaitable[Any] = self._on_tier("move", [parked], (to,))
+        return copied
+
     @overload
     def update(
         self,

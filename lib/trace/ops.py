@@ -98,6 +98,7 @@ FORMS: Mapping[str, Form] = {
     "await": Form(False, None, ("call",)),
     "offload": Form(False, 1, ("tier",)),
     "fetch": Form(False, 1),
+    "move": Form(False, 1, ("tier",)),
     "set_final_weight": Form(True, 1),
     "set_final_copy": Form(True, 1),
     "set_output": Form(False, 1),

@@ -135,7 +135,7 @@ def execute(trace: Trace) -> list[dict[int, Rows]]:
                 return [join(used)]
             case "shard":
                 return [cut(used[0], *op.args)]
-            case "loss" | "offload" | "fetch":
+            case "loss" | "offload" | "fetch" | "move":
                 return [dict(used[0])]
         return []
 
@@ -186,7 +186,7 @@ def execute(trace: Trace) -> list[dict[int, Rows]]:
                 else:
                     if op.name == "pass_to":
                         mail[rank, op.args[0]].append([values[rank][n] for n in op.inputs])
-                    if op.name in ("shard", "combine", "offload", "fetch") and op.inputs[0] in weights[rank]:
+                    if op.name in ("shard", "combine", "offload", "fetch", "move") and op.inputs[0] in weights[rank]:
                         weights[rank].add(op.outputs[0])
                     values[rank].update(zip(op.outputs, compute(op, [values[rank][n] for n in op.inputs])))
                     at[rank] += 1

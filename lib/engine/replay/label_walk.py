@@ -269,6 +269,7 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
     "shard": _shard,
     "offload": lambda walk, op, used: [OnTier(held(used[0]), op.args[0])],
     "fetch": lambda walk, op, used: [used[0].held if isinstance(used[0], OnTier) else used[0]],
+    "move": lambda walk, op, used: [OnTier(content(used[0]), *op.args)],
     "given": _given,
 }
 """The labels of an operation's results. Operations that are not here make no values."""

@@ -245,13 +245,20 @@ class ReplayEngine(TensorDevice):
 
     def update_on_tier(self, op: Op, used: list[Array]) -> Sequence[Array]:
         """An update by the tier's processor, of tensors on the tier."""
+        return self.parked(op, self.made_on_tier(op, self.update))
+
+    def moved(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        """A copy from tier to tier, past the device."""
+        return self.parked(op, self.made_on_tier(op, lambda op, there: there))
+
+    def made_on_tier(self, op: Op, make: Callable[[Op, list[Array]], Sequence[Array]]) -> list[Array]:
+        """What is made of tensors on a tier without the device."""
         label = self.labels[op.inputs[0]]
         assert isinstance(label, OnTier)
         there = vars(self.tier(label))["_store"]  # players have no such way
         with unmetered():
-            made = self.update(op, [there[str(number)] for number in op.inputs])
-            made = [self._port.library.adopted(array) for array in made]  # `put` takes a device's
-        return self.parked(op, made)
+            made = make(op, [there[str(number)] for number in op.inputs])
+            return [self._port.library.adopted(array) for array in made]  # `put` takes a device's
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
         wanted = held(self.labels[op.outputs[0]])
@@ -321,6 +328,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "receive": ReplayEngine.receive_values,
     "offload": ReplayEngine.parked,
     "fetch": ReplayEngine.fetched,
+    "move": ReplayEngine.moved,
     "set_final_weight": ReplayEngine.declare,
     "set_final_copy": ReplayEngine.declare,
     "set_output": ReplayEngine.declare,

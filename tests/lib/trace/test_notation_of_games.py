@@ -108,6 +108,7 @@ GAMES: dict[str, Play] = {
     "experts_in_groups": game(experts_in_groups, 1, 4, 4, "experts", {"data": 2, "expert": 2}, **EXPERTS),
     "pairs": game(P(schedules.dualpipev), 4, 4, 2, PAIRS),
     "host_update": game(host_update, 2, 2, 1, "host_updates", steps=3, lag=1),
+    "moved": game(tiers.moved, 1, 2, 1, tiers.TWO_TIERS),
     "two_versions": game(weight_versions, 2, 2, 2, "stages", steps=3, lag=1),
     "streaming_diloco": game(
         streaming_diloco, 2, 2, 2, "outer_steps", steps=4, task="outer", outer=2, late=1, mix=Fraction(1, 4)

@@ -146,14 +146,18 @@ class Exchanges(Training):
         self.late(receive())
 
     def _park(self) -> Task[None]:
-        """A copy to the host, and back."""
+        """A copy to the host, perhaps on to the disk, and back."""
         rank = self.choice.randrange(self.ranks)
         number = self._input(rank)
         piece = self.piece(rank, number)
         call = self.call(rank, "offload", number, makes=[piece._replace(tier="host")], tier="host")
         parked = yield from self.passed_on({rank: call})
         self.drop(rank, number)
-        call = self.call(rank, "fetch", *parked[rank], makes=[piece], tier="host")
+        tier = self.choice.choice(("host", "disk"))
+        if tier == "disk":
+            call = self.call(rank, "move", *parked[rank], makes=[piece._replace(tier=tier)], tier=tier)
+            parked = yield from self.passed_on({rank: call})
+        call = self.call(rank, "fetch", *parked[rank], makes=[piece], tier=tier)
         yield from self._used({rank: call})
 
     def _experts(self) -> Task[None]:

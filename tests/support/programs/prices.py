@@ -12,9 +12,10 @@ PRODUCTS = ("forward", "backward", "backward_input", "backward_weight")
 ROOTED = ("broadcast", "reduce")
 COLLECTIVES = ("allreduce", "allgather", "scatterreduce", "dispatch", "collect", *ROOTED)
 LANES = {**dict.fromkeys((*COLLECTIVES, "pass_to"), "network"), "offload": "down", "fetch": "up"}
-LANES["tier_update"] = "processor"
-COPIES = ("offload", "fetch", "tier_update")
-"""What is done on a memory tier; a tier's prices are in this order."""
+LANES.update(tier_update="processor", move="between tiers")
+COPIES = ("offload", "fetch", "tier_update", "move")
+"""What is done on a memory tier; a tier's prices are in this order, and a move has none
+of its own."""
 EVENTS = (*PRODUCTS, *LANES, "loss", "update", "receive")
 
 
@@ -99,8 +100,10 @@ class Prices(NamedTuple):
         hops = {"allreduce": 2 * (len(ranks) - 1), "pass_to": 1, "receive": 0}.get(name, len(ranks) - 1)
         return ticks.get(name, 0) * items + self._by_size(name, hops, sent(name, elements, len(ranks)), bool(apart))
 
-    def copy(self, name: str, tier: str, elements: int) -> int:
-        """Ticks of a copy to or from a tier, or of an update there, by the elements of its gradient."""
+    def copy(self, name: str, tier: str, elements: int, source: str = "") -> int:
+        """Ticks of a copy to or from a tier or between two, or of an update there, by the elements of its gradient."""
+        if name == "move":
+            return self.copy("fetch", source, elements) + self.copy("offload", tier, elements)
         return self.tiers[tier][COPIES.index(name)] + self._by_size(name, 1, elements, False)
 
     def _by_size(self, name: str, hops: int, elements: int, apart: bool) -> int:
@@ -170,12 +173,12 @@ def random_prices(choice: Random) -> Prices:
         gradient=choice.choice((None, choice.randint(1, 40))),
         overlap=choice.random() < 0.7,
         lanes=choice.choice(("one", "group", "each")),
-        tiers={"host": (choice.randrange(9), choice.randrange(9), choice.randrange(9))},
+        tiers={tier: (choice.randrange(9), choice.randrange(9), choice.randrange(9)) for tier in ("host", "disk")},
         moments=choice.choice((1, 1, 2)),
     )
     if choice.random() < 0.5:
         return prices
-    sized = (*COLLECTIVES, *COPIES, "pass_to")
+    sized = (*COLLECTIVES, *COPIES[:3], "pass_to")
     return prices._replace(
         calls={name: choice.randrange(4) for name in sized},
         alpha={name: choice.randrange(3) for name in sized},

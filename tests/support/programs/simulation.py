@@ -211,7 +211,7 @@ class Simulation:
                 self._settle(place, lane, ready, end)
             return True
         else:
-            end = ready + self.prices.copy(act.name, act.tier, self.prices.elements(used[0]))
+            end = ready + self.prices.copy(act.name, act.tier, self.prices.elements(used[0]), used[0].tier)
         self._settle(place, lane, ready, end)
         return True
 

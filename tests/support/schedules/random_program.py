@@ -81,6 +81,8 @@ def _done(model: Model, act: Act, used: Sequence[Any]) -> Any:
             return model.receive(act.peer, act.tag)
         case "offload":
             return model.offload(used[0], act.tier)
+        case "move":
+            return model.move(used[0], act.tier)
         case "update" | "tier_update":
             more = {"on": act.tier} if act.tier else {}
             if len(used) > 3:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 from lib import Model
+from lib.game.named_costs import COSTS
+from lib.game.tiers import Tier
 from solutions.records.stream_inference_nothing_ahead import stream_inference as stream_inference_in_turn
 from solutions.stream_inference import stream_inference
 
-__all__ = ["offload", "stream_inference", "stream_inference_in_turn"]
+__all__ = ["moved", "offload", "stream_inference", "stream_inference_in_turn"]
+
+TWO_TIERS = replace(
+    COSTS["host_updates"], name="two tiers", tiers={"host": Tier(10, 20, None, 30), "disk": Tier(40, 50)}
+)
+"""A copy of a weight takes 10 ticks more; an optimizer state is two weights."""
 
 
 def offload(parked: Collection[int], lead: int = 1) -> Callable[[Model], Any]:
@@ -50,3 +58,24 @@ def offload(parked: Collection[int], lead: int = 1) -> Callable[[Model], Any]:
             model.set_final_weight(layer, weights[layer])
 
     return schedule
+
+
+async def moved(model: Model) -> None:
+    """Trains layer 0 on one rank. Weight and state are on the disk; they come to the host, which updates them, and the
+    new weight goes back (Rajbhandari et al. 2021, ZeRO-Infinity, section 5.1)."""
+    parked = model.parked
+    parked["weight"], parked["state"] = model.load_weights(0, tier="disk")
+    for name in ("weight", "state"):
+        parked[name, "host"] = await model.move(parked[name], to="host")
+        del parked[name]
+    weight = await model.fetch(parked["weight", "host"])
+    inp = model.get_activation(range(model.BATCHES))
+    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+    del weight, inp
+    parked["grad"] = await model.offload(grad)
+    updated = model.update(0, parked["grad"], parked["weight", "host"], parked["state", "host"], on="host")
+    parked["weight", "host"], parked["state", "host"] = await updated
+    del parked["grad"], grad
+    parked["weight"] = await model.move(parked.pop(("weight", "host")), to="disk")
+    model.weights[0] = await model.fetch(parked["weight"])
+    model.set_final_weight(0, model.weights[0])

@@ -1,0 +1,161 @@
+"""Copies from one memory tier to another: what is refused, how long they take, what they hold, and what they carry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+import drawing
+from lib import Model, Setting, referee, run, trace_from_json, trace_to_json
+from lib.engine.replay.rank import ReplayEngine
+from lib.engine.replay.replay import replay
+from lib.game.tiers import Tier
+from tests.support.schedules.tiers import TWO_TIERS, moved
+
+IN_TURN = replace(TWO_TIERS, name="in turn", overlap=False)
+WEIGHT = 512 * 512
+
+
+def tiers(**changed: Tier) -> Setting:
+    return Setting(replace(TWO_TIERS, tiers={**TWO_TIERS.tiers, **changed}))
+
+
+# --- Refusals ---
+
+
+async def to_where_it_is(model: Model) -> None:
+    await model.move(model.load_weights(0, tier="host")[0], to="host")
+
+
+async def to_no_tier(model: Model) -> None:
+    await model.move(model.load_weights(0, tier="host")[0], to="cloud")
+
+
+async def from_the_device(model: Model) -> None:
+    await model.move(model.load_weights(0)[0], to="disk")
+
+
+async def to_the_disk(model: Model) -> None:
+    model.parked[0] = await model.move(model.load_weights(0, tier="host")[0], to="disk")
+
+
+REFUSED: dict[Callable[[Model], Any], tuple[Setting, str]] = {
+    to_where_it_is: (tiers(), "weight of layer 0, unsharded, step 0, on the host already; move it to another tier"),
+    to_no_tier: (tiers(), "there is no memory tier 'cloud' in the costs 'two tiers'; known: host, disk"),
+    from_the_device: (tiers(), "the value to move must be a parked value"),
+}
+
+
+@pytest.mark.parametrize("wrong", REFUSED)
+def test_what_cannot_be_moved_is_refused_in_words(wrong: Callable[[Model], Any]) -> None:
+    setting, words = REFUSED[wrong]
+    assert words in str(run(wrong, 1, 1, 1, setting=setting).error)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        (Setting("host_updates"), "move has no price in the costs 'host_updates'; it is not part of this game"),
+        (tiers(host=Tier(10, None)), "fetch for the tier 'host' has no price"),
+        (tiers(disk=Tier(None, 50)), "offload for the tier 'disk' has no price"),
+        (tiers(disk=Tier(40, 50, 100)), "disk holds 0 of 100 elements, and this needs 262,144 more"),
+    ],
+)
+def test_a_move_needs_two_tiers_with_prices_and_room(setting: Setting, words: str) -> None:
+    assert words in str(run(to_the_disk, 1, 1, 1, setting=setting).error)
+
+
+def test_a_pending_move_is_not_stored() -> None:
+    async def schedule(model: Model) -> None:
+        model.parked[0] = model.move(model.load_weights(0, tier="host")[0], to="disk")  # type: ignore[assignment]
+
+    error = str(run(schedule, 1, 1, 1, setting=Setting(TWO_TIERS)).error)
+    assert "parked holds parked values only; got move(): await it first" in error
+
+
+# --- Time and memory, by hand: a fetch from one tier and an offload to the other, and 10 ticks a weight for each ---
+
+
+@pytest.mark.parametrize("costs", [TWO_TIERS, IN_TURN], ids=["beside", "in turn"])
+def test_a_move_takes_a_fetch_and_an_offload(costs: Any) -> None:
+    trace = run(moved, 1, 1, 1, setting=Setting(costs)).trace
+    times = [(op.end or 0) - (op.start or 0) for op in trace.ranks[0] if op.name == "move"]
+    assert times == [50 + 10 + 10 + 10, 50 + 20 + 10 + 20, 20 + 10 + 40 + 10]
+    report = referee(trace)
+    assert report.error is None
+    assert report.makespan * 10 == 80 + 100 + 30 + 30 + 20 + 30 + 80 + 60
+    assert report.peaks["disk"].memory == (1 + 2) * WEIGHT
+    assert report.peaks["host"].memory == (1 + 2 + 1) * WEIGHT
+
+
+def test_moves_run_beside_copies_to_and_from_the_device() -> None:
+    async def schedule(model: Model) -> None:
+        held = [model.load_weights(layer)[0] for layer in range(3)]
+        coming = [model.fetch(model.move(model.offload(weight), to="disk")) for weight in held]
+        for handle in coming:
+            await handle
+
+    (ops,) = run(schedule, 3, 1, 1, setting=Setting(TWO_TIERS)).trace.ranks
+    times = {name: [(op.start, op.end) for op in ops if op.name == name] for name in ("offload", "move", "fetch")}
+    assert times == {
+        "offload": [(0, 20), (20, 40), (40, 60)],
+        "move": [(20, 100), (100, 180), (180, 260)],
+        "fetch": [(100, 160), (180, 240), (260, 320)],
+    }
+
+
+# --- The record ---
+
+
+def forged(**changes: Any) -> str:
+    """What the referee says of a run whose first move is another record."""
+    trace = run(moved, 1, 1, 1, setting=Setting(IN_TURN)).trace
+    assert trace_from_json(trace_to_json(trace)) == trace
+    (ops,) = trace.ranks
+    at = next(i for i, op in enumerate(ops) if op.name == "move")
+    other = (*ops[:at], ops[at]._replace(**changes), *ops[at + 1 :])
+    return str(referee(replace(trace, ranks=(other,))).error)
+
+
+def test_a_forged_move_is_refused() -> None:
+    assert "it takes place from tick 0 to 80" in forged(end=81)
+    assert "on the disk already; move it to another tier" in forged(args=("disk",))
+    assert "there is no memory tier 'cloud'" in forged(args=("cloud",))
+    assert "a record of move holds" in forged(args=())
+
+
+# --- On tensors ---
+
+
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("costs", [TWO_TIERS, IN_TURN], ids=["beside", "in turn"])
+def test_a_replay_moves_tensors(costs: Any, small: bool) -> None:
+    result = replay(run(moved, 1, 2, 1, setting=Setting(costs)).trace, small=small)
+    assert result.passed, result.error
+
+
+@pytest.mark.parametrize("nth", [1, 2, 3])
+def test_zeroing_a_moved_tensor_changes_the_weights(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = run(moved, 1, 2, 1, setting=Setting(TWO_TIERS)).trace
+    right, calls = ReplayEngine.made_on_tier, [0]
+
+    def wrong(engine: ReplayEngine, op: Any, make: Any) -> Any:
+        calls[0] += op.name == "move"
+        made = right(engine, op, make)
+        return [array * 0 for array in made] if op.name == "move" and calls[0] == nth else made
+
+    monkeypatch.setattr(ReplayEngine, "made_on_tier", wrong)
+    assert not replay(trace, small=True).same_weights
+    assert calls[0] == 3
+
+
+# --- The picture ---
+
+
+def test_a_picture_shows_moves() -> None:
+    trace = run(moved, 1, 1, 1, setting=Setting(TWO_TIERS)).trace
+    assert "move between tiers" in str(drawing.svg(drawing.draw(trace)))
+    assert "m" in drawing.text(trace)
