@@ -299,8 +299,7 @@ class Lanes:
         return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
 
     def refusal_of(self, call: Call) -> PuzzleError | None:
-        """The refusal because of which a call will never start: of a call before it on its lane, or of what makes what
-        they use."""
+        """The refusal, of a call before it or of what makes what they use, because of which a call will never start."""
         waiting, seen = [call], set[Call]()
         for one in waiting:  # which become more
             head = one.lane.head if one.lane else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from itertools import product
 
 import numpy as np
@@ -245,6 +246,7 @@ def test_the_forward_that_moves_eight_times_less_makes_a_dearer_step_until_the_b
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(find_spec("scipy") is None, reason="scipy is not installed: pip install -e '.[exact]'")
 def test_a_step_that_is_too_entangled_for_an_elimination_is_planned_to_the_end():
     step = training(transformer(2, mesh(data=2, model=2), batch=4, length=8, heads=4, width=16))
     found = plan(step, tensor_caps={"l0.up": 16 * 64 * 4 // 2}, seconds=60)

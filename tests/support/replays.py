@@ -13,7 +13,7 @@ from lib.trace.ops import address
 from tests.lib.judging.test_altered_traces import TAGGED, ring
 from tests.lib.schedules.test_pipelines import FIGURES
 from tests.lib.schedules.test_schedules import KNOWN
-from tests.support.schedules import groups, overlapping
+from tests.support.schedules import groups, overlapping, tiers
 
 
 class Game(NamedTuple):
@@ -75,6 +75,7 @@ GAMES: dict[str, Game] = {
     "hybrid_shard": Game(groups.hybrid_shard, (3, 4, 4), ISLANDS),
     "hybrid_shard_kept": Game(groups.hybrid_shard_keeping_the_last, (3, 4, 4), ISLANDS),
     "ring": Game(ring, (3, 2, 2), TAGGED),
+    "moved": Game(tiers.moved, (1, 2, 1), Setting(tiers.TWO_TIERS)),
     "tangle": Game(tangle, (1, 3, 3), LANES),
 }
 """Every schedule of `tests.support.schedules`, by name."""

@@ -243,22 +243,15 @@ class ReplayEngine(TensorDevice):
         parts = taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places)
         return self.workload.update(*parts, *norm)
 
-    def update_on_tier(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """An update by the tier's processor, of tensors on the tier."""
-        return self.parked(op, self.made_on_tier(op, self.update))
-
-    def moved(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """A copy from tier to tier, past the device."""
-        return self.parked(op, self.made_on_tier(op, lambda op, there: there))
-
-    def made_on_tier(self, op: Op, make: Callable[[Op, list[Array]], Sequence[Array]]) -> list[Array]:
-        """What is made of tensors on a tier without the device."""
+    def without_device(self, op: Op, make: Callable[[Op, list[Array]], Sequence[Array]]) -> Sequence[Array]:
+        """Parks what is made of tensors on a tier."""
         label = self.labels[op.inputs[0]]
         assert isinstance(label, OnTier)
         there = vars(self.tier(label))["_store"]  # players have no such way
         with unmetered():
             made = make(op, [there[str(number)] for number in op.inputs])
-            return [self._port.library.adopted(array) for array in made]  # `put` takes a device's
+            made = [self._port.library.adopted(array) for array in made]  # `put` takes a device's
+        return self.parked(op, made)
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
         wanted = held(self.labels[op.outputs[0]])
@@ -318,7 +311,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     **ATTENTION_AND_OUTER,
     "norm": lambda engine, op, used: [engine.workload.squares(used[0])],
     "update": ReplayEngine.update,
-    "tier_update": ReplayEngine.update_on_tier,
+    "tier_update": lambda engine, op, used: engine.without_device(op, engine.update),
     "add": lambda engine, op, used: [used[0] + used[1]],
     "combine": ReplayEngine.combine,
     "shard": ReplayEngine.cut,
@@ -328,7 +321,7 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "receive": ReplayEngine.receive_values,
     "offload": ReplayEngine.parked,
     "fetch": ReplayEngine.fetched,
-    "move": ReplayEngine.moved,
+    "move": lambda engine, op, used: engine.without_device(op, lambda op, there: there),
     "set_final_weight": ReplayEngine.declare,
     "set_final_copy": ReplayEngine.declare,
     "set_output": ReplayEngine.declare,

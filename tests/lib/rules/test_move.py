@@ -73,7 +73,8 @@ def test_a_pending_move_is_not_stored() -> None:
         model.parked[0] = model.move(model.load_weights(0, tier="host")[0], to="disk")  # type: ignore[assignment]
 
     error = str(run(schedule, 1, 1, 1, setting=Setting(TWO_TIERS)).error)
-    assert "parked holds parked values only; got move(): await it first" in error
+    assert "parked holds parked values only; got the result of move()" in error
+    assert "which is still pending; await it first" in error
 
 
 # --- Time and memory, by hand: a fetch from one tier and an offload to the other, and 10 ticks a weight for each ---
@@ -140,14 +141,14 @@ def test_a_replay_moves_tensors(costs: Any, small: bool) -> None:
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_zeroing_a_moved_tensor_changes_the_weights(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = run(moved, 1, 2, 1, setting=Setting(TWO_TIERS)).trace
-    right, calls = ReplayEngine.made_on_tier, [0]
+    right, calls = ReplayEngine.without_device, [0]
 
     def wrong(engine: ReplayEngine, op: Any, make: Any) -> Any:
         calls[0] += op.name == "move"
-        made = right(engine, op, make)
-        return [array * 0 for array in made] if op.name == "move" and calls[0] == nth else made
+        zero = op.name == "move" and calls[0] == nth
+        return right(engine, op, (lambda op, there: [array * 0 for array in there]) if zero else make)
 
-    monkeypatch.setattr(ReplayEngine, "made_on_tier", wrong)
+    monkeypatch.setattr(ReplayEngine, "without_device", wrong)
     assert not replay(trace, small=True).same_weights
     assert calls[0] == 3
 
