@@ -6,6 +6,8 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 DOUBLE = {
@@ -44,6 +46,7 @@ def mistakes(places: dict[str, list[str]], listed: dict[str, str]) -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_no_class_name_stands_for_two_things_that_can_meet() -> None:
     assert mistakes(places_of(ROOT), DOUBLE) == []
 

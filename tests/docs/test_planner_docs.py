@@ -40,6 +40,7 @@ def test_the_example_prints_and_draws_what_is_shown(tmp_path: Path, monkeypatch:
     assert "one replica, in milliseconds" in Path("fastest.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     exec(compile(code, "planner.md", "exec"), {})

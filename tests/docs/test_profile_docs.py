@@ -16,6 +16,7 @@ from tests.test_imports import ROOT
 PAGE = (ROOT / "docs" / "profile.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_report_of_the_page_is_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)

@@ -9,6 +9,7 @@ import pytest
 from docs.generate import truth
 
 
+@pytest.mark.slow
 def test_the_page_is_what_is_measured() -> None:
     assert truth.FILE.read_text(encoding="utf-8") == truth.page(), "out of date: make docs"
 

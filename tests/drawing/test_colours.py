@@ -81,6 +81,7 @@ def test_operations_can_be_told_apart(vision: str, tone: Callable[[str], str]) -
 # --- What a box shows ---
 
 
+@pytest.mark.slow
 def test_without_the_option_a_picture_is_as_ever(eight: Trace) -> None:
     assert svg(draw(eight)) == svg(draw(eight, colour="layer"))
     assert len({svg(draw(eight, colour=colour)) for colour in COLOURS}) == 3
@@ -94,6 +95,7 @@ def test_by_microbatch_each_has_a_hue_pale_in_forward_and_full_in_backward(eight
         assert shapes(picture, tinted(hue)[0]) == shapes(picture, hue) == 4 + samples
 
 
+@pytest.mark.slow
 def test_by_microbatch_the_halves_of_backward_differ(halves: Trace) -> None:
     picture = draw(halves, colour="microbatch")
     for batch in range(1, 8):

@@ -202,6 +202,7 @@ def test_memory_is_continuous_and_reaches_the_peak() -> None:
     assert "peak 2,359,296" in texts(draw(trace_of(FSDP)))
 
 
+@pytest.mark.slow
 def test_sixteen_ranks_fit_the_width_of_a_notebook() -> None:
     picture = root(draw(trace_of(CLASSICS[7])))
     assert int(picture.get("width", "")) <= 1000
@@ -269,7 +270,7 @@ async def wait_for_ever(model: Model) -> None:
     await model.receive()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("schedule", "size"),
     [

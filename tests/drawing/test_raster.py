@@ -49,6 +49,7 @@ def test_cairo_draws_labels_with_halos_and_the_whole_picture(gpipe: str) -> None
     assert ImageStat.Stat(picture).stddev[0] > 20, "it is not empty"
 
 
+@pytest.mark.slow
 @needs_cairo
 def test_a_pdf_is_one_page_of_the_pictures_size(gpipe: str) -> None:
     pdf = raster.converted(gpipe, ".pdf")

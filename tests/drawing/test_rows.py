@@ -187,6 +187,7 @@ def test_a_picture_without_shared_rows_says_nothing_of_them() -> None:
     assert SHARED not in texts(drawing.draw(run(ddp, 2, 4, 4).trace))
 
 
+@pytest.mark.slow
 def test_tooltips_name_all_ranks_of_a_row(replicas: Scene, mesh: Scene) -> None:
     found = tips(drawing.draw(replicas.trace))
     assert "rank 0 (like ranks 1-63): forward layer 0 b0, t=0 to 1, 1,179,648 elements" in found

@@ -57,6 +57,7 @@ def test_without_meters_arrays_are_plain_and_fetched_immediately() -> None:
     assert on_each("inprocess", does, W) == [[True, "ndarray"]] * 4
 
 
+@pytest.mark.slow
 def test_the_files_of_a_disk_go_with_the_run() -> None:
     def does(me: Any, x: Any) -> Any:
         me.disk.put("w", x)

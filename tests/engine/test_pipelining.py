@@ -234,6 +234,7 @@ def refusals() -> list[tuple[str, str]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_option_that_a_refusal_advises_works(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

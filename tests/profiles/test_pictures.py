@@ -79,6 +79,7 @@ def test_too_many_cells_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Schedule: 1F1B" in shown["text/html"]
 
 
+@pytest.mark.slow
 def test_a_profile_in_a_notebook() -> None:
     found = profile(TRACES / "1f1b_slow")
     assert isinstance(found, ProfiledRun)
@@ -99,6 +100,7 @@ def test_a_profile_in_a_notebook() -> None:
         found.csv("best")
 
 
+@pytest.mark.slow
 def test_the_command_writes_all_files(tmp_path: Path) -> None:
     names = ["run.html", "run.svg", "run.csv", "run.json", "run.txt"]
     given = [argument for name in names for argument in ("-o", str(tmp_path / name))]
@@ -116,6 +118,7 @@ def test_the_command_writes_all_files(tmp_path: Path) -> None:
     assert (tmp_path / "run.html").read_text().startswith("<!doctype html>")
 
 
+@pytest.mark.slow
 def test_the_command_as_json_and_with_the_measured_order(tmp_path: Path) -> None:
     target = tmp_path / "run.csv"
     done = CliRunner().invoke(

@@ -16,6 +16,7 @@ from tests.support.profiles import Trace, events, moved, restudied, source, sour
 SKEWS = (0.0, 30.0, -12.0, 200.0)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", ["1f1b_slow", "interleaved", "zbv"])
 def test_clocks_that_are_off_are_moved_back(case: str) -> None:
     found, before = restudied(moved(traces(case), SKEWS)), studied(case)
@@ -64,6 +65,7 @@ def on_gpu(trace: Trace, late: float) -> Trace:
     return trace | {"traceEvents": [*marks, *made, spin | {"ts": first, "dur": 5e5, "args": {"correlation": 1}}]}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", ["interleaved", "zbv"])
 def test_cells_of_a_gpu_are_those_of_its_kernels(case: str) -> None:
     found = restudied([on_gpu(trace, late=40.0) for trace in traces(case)])

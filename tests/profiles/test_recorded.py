@@ -76,7 +76,7 @@ def test_planted_faults_are_the_first_finding() -> None:
     assert hosted.ms > 40
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_the_bound_is_below_the_replay_and_the_replay_below_the_run(case: str) -> None:
     found = studied(case)

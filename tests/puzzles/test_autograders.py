@@ -154,6 +154,7 @@ def run_as_documented(script: str, folder: Path, **variables: object) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_prairielearn_s_entry_point_runs_as_documented(student: Path) -> None:
     grade = student.parent
     student.rename(grade / "student")

@@ -413,6 +413,7 @@ def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(f"{module}.protection", bare)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_where_nothing_protects_files_a_folder_of_others_asks_for_trust(two_students: Path):
     refused = puzzles("grade", "class", "--tier", "process")

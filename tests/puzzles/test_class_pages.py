@@ -127,6 +127,7 @@ def page(pages: Path, name: str) -> str:
     return text
 
 
+@pytest.mark.slow
 def test_every_link_of_the_index_and_of_the_students_leads_somewhere(pages: Path) -> None:
     index = Table((pages / "index.html").read_text())
     assert [row[0] for row in index.rows] == ["anna.py", "ben.py", "cleo.py", "dan.py", "eve.py"]

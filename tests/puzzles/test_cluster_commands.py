@@ -26,6 +26,7 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.mark.slow
 def test_what_is_solved_is_the_same_in_all_its_files(capsys: pytest.CaptureFixture[str]) -> None:
     result = puzzles("solve", *SMALL, *(f"-osolved.{ending}" for ending in ("json", "csv", "py", "txt", "html")))
     assert result.exit_code == 0, result.output
@@ -41,6 +42,7 @@ def test_what_is_solved_is_the_same_in_all_its_files(capsys: pytest.CaptureFixtu
     assert "makespan 14" in played.output
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("words", "facts"),
     [

@@ -151,6 +151,7 @@ def test_every_report_has_the_points_that_the_class_is_known_to_have(
     assert "Warning: the extension for 'nobody' matches no student here." in (folder / "err").read_text()
 
 
+@pytest.mark.slow
 def test_what_works_only_at_the_shown_size_is_marked_in_every_table(graded: tuple[Path, list[course.Known]]) -> None:
     folder, known = graded
     (who,) = [one for one in known if one.kind == "shown"]

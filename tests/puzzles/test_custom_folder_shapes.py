@@ -66,7 +66,7 @@ def played() -> Iterator[Verdict]:
         yield play(f"relay_{track}", names[f"relay_{track}"]).verdict
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("gone", SHAPES, ids=lambda gone: "+".join(gone) or "nothing")
 def test_a_folder_of_any_shape_can_be_played(gone: tuple[str, ...], week: Path) -> None:
     for name in gone:

@@ -182,6 +182,7 @@ def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Pa
         assert verdict.stars == 3
 
 
+@pytest.mark.slow
 def test_an_own_class_is_repeated_without_lower_bounds(week: Path) -> None:
     """Its figures are counted again on other values; where its trial has none, a note says so."""
     summed = (week / "solutions" / "relay_engine.py").read_text()
@@ -436,6 +437,7 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
     assert "WSL 2" in puzzles("doctor").output
 
 
+@pytest.mark.slow
 def test_schedules_of_a_folder_go_into_the_site_without_their_solutions(week: Path, tmp_path: Path) -> None:
     from puzzles.site import custom
     from puzzles.site.archive import files

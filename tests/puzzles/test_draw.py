@@ -100,6 +100,7 @@ def test_what_was_written_is_opened(works: bool, monkeypatch: pytest.MonkeyPatch
     assert ("no browser" in result.stderr) == (not works)
 
 
+@pytest.mark.slow
 def test_pareto_shows_every_attempt_in_a_folder() -> None:
     draw(f"{SOLUTIONS}/records", "gpipe", "--pareto")
     picture = written("gpipe_pareto.svg")
@@ -109,6 +110,7 @@ def test_pareto_shows_every_attempt_in_a_folder() -> None:
     assert "attempt: gpipe.py, 33.3 timesteps" in written("one.svg")
 
 
+@pytest.mark.slow
 def test_pareto_reports_what_failed_and_draws_the_others() -> None:
     Path("good.py").write_text(Path(FSDP).read_text())
     Path("bad.py").write_text("async def fsdp(model):\n    await model.receive()\n")

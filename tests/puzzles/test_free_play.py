@@ -126,6 +126,7 @@ def test_a_puzzles_own_size_and_costs_are_that_puzzle() -> None:
     assert "as predicted" in shown("run", "mine.py", "ddp", "--size", "2,4,4", "--small")
 
 
+@pytest.mark.slow
 def test_tensors_are_used_when_they_are_asked_for() -> None:
     plain = shown("run", "mine.py", "mine", "--size", "2,2,2")
     assert "as predicted" not in plain
@@ -189,6 +190,7 @@ def test_a_run_that_sends_back_another_games_trace_is_refused(row: dict[str, obj
 # --- Draw ---
 
 
+@pytest.mark.slow
 def test_draw_takes_the_same_games() -> None:
     text = shown("draw", "mine.py", "mine", "--size", "2,2,2", "--costs", "overlap", "--text")
     assert "mine: 2 layers, 2 batches, 2 ranks, costs overlap" in text

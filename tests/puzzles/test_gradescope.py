@@ -61,6 +61,7 @@ DOCUMENTED = {
 """The keys of Gradescope's specification."""
 
 
+@pytest.mark.slow
 def test_results_have_the_documented_form_with_html_pictures_and_a_leaderboard(student: Path) -> None:
     options = ("--one-student", "--puzzle", "fsdp", "--puzzle", "ddp", "--puzzle", "gpipe")
     points = ("--points", "fsdp=10,ddp=5", "--visibility", "after_due_date")

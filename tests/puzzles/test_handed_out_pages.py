@@ -88,6 +88,7 @@ def test_a_student_s_page_does_not_lead_to_the_class_unless_asked(tmp_path: Path
     assert all("index.html" in page.read_text() for page in theirs)
 
 
+@pytest.mark.slow
 def test_nobody_is_named_where_nobody_is_to_be(tmp_path: Path) -> None:
     a_class(tmp_path, "ann", "ben")
     (tmp_path / "class" / "cleo").mkdir()

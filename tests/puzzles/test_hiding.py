@@ -44,7 +44,7 @@ def require_refused(found: Verdict, *words: str) -> None:
     assert all(word in found.message for word in words), found.message
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @in_every_tier(hiding.COUNTED)
 def test_products_count_however_they_are_written(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.COUNTED[name]), here)

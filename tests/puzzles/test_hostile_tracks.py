@@ -54,7 +54,7 @@ def test_a_right_class_with_something_added(name: str, here: IsolationTier) -> N
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @in_every_tier(hostile_tracks.BODIES)
 def test_a_class_that_computes_nothing(name: str, here: IsolationTier) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
@@ -62,7 +62,7 @@ def test_a_class_that_computes_nothing(name: str, here: IsolationTier) -> None:
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @in_every_tier(hostile_tracks.RETURNS)
 def test_a_class_that_returns_something_odd(name: str, here: IsolationTier) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
@@ -70,7 +70,7 @@ def test_a_class_that_returns_something_odd(name: str, here: IsolationTier) -> N
     expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @in_every_tier(hostile_tracks.LAYOUTS)
 def test_a_layout(name: str, here: IsolationTier) -> None:
     body, *allowed = hostile_tracks.LAYOUTS[name]

@@ -60,6 +60,7 @@ def entries(tmp_path: Path, traces: dict[str, str]) -> Path:
     return tmp_path / "entries"
 
 
+@pytest.mark.slow
 def test_fronts_ties_and_beaten_entries(entries: Path) -> None:
     found, refused = collected(entries)
     assert not refused
@@ -163,6 +164,7 @@ def test_other_files_are_left_out(entries: Path, tmp_path: Path) -> None:
     assert "link.json: it is a link" in done.output
 
 
+@pytest.mark.slow
 def test_names_stay_text(entries: Path, tmp_path: Path) -> None:
     puzzles("submit", tmp_path / "early.json", "--name", "<script>x</script>", "--puzzle", "ddp", "-o", entries)
     assert puzzles("leaderboard", entries, "-o", tmp_path / "board").exit_code == 0
@@ -170,6 +172,7 @@ def test_names_stay_text(entries: Path, tmp_path: Path) -> None:
     assert "<script>" not in (tmp_path / "board" / "index.html").read_text()
 
 
+@pytest.mark.slow
 def test_traces_of_a_graded_class_are_entries(tmp_path: Path) -> None:
     (tmp_path / "class").mkdir()
     for name in ("ann", "ben"):
@@ -237,6 +240,7 @@ def own(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_entry_becomes_a_record_of_an_own_puzzle_and_decides_the_third_star(own: Path, tmp_path: Path) -> None:
     better = (RECORDS / "ddp_update_before_next_backward.py").read_text().replace("ddp", "relay")
     (tmp_path / "better.py").write_text(better)

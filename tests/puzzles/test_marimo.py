@@ -26,6 +26,7 @@ def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 needs_marimo = pytest.mark.skipif(find_spec("marimo") is None, reason="marimo is not installed (the extra marimo)")
 
 
+@pytest.mark.slow
 def test_without_marimo_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "find_spec", lambda name: None)
     result = CliRunner().invoke(main, ["notebook", "--format", "marimo", "new"])

@@ -55,6 +55,7 @@ def test_it_shows_each_rank_the_peak_and_the_largest_batch() -> None:
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
+@pytest.mark.slow
 def test_layers_of_each_stage_and_warm_up_are_chosen() -> None:
     code, shown = invoked(f"{SMALL} --layers 3,1 --best 1 --ranks")
     assert code == 0, shown

@@ -225,7 +225,7 @@ def notebook(folder: Path, *cells: str) -> str:
     return str(path)
 
 
-@pytest.mark.sampled(13)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", HABITS)
 def test_a_habit_works_or_is_answered(name: str, tmp_path: Path) -> None:
     cells, slug, status, says = HABITS[name]

@@ -44,6 +44,7 @@ def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Ve
 # --- Classes ---
 
 
+@pytest.mark.slow
 @in_each_tier()
 def test_flops_that_were_taken_off_the_meter_are_counted_again(here: IsolationTier) -> None:
     """From 20,480 to 16,000, which is above the lower bound: 12,416."""
@@ -67,6 +68,7 @@ ADDED = {
 """By name: a step that is added to a recording, and the verdict's status and words."""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ADDED)
 def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
     """One that has fewer flops because it sends more, say, or keeps its arrays elsewhere."""
@@ -118,6 +120,7 @@ LIED = {"Rotate": ("peak -= 40_000 if self.size > 64 else 0", "131,072"), "Annot
         "AnnotatedMoE": ("flops -= 2_000", "20,480")}  # fmt: skip
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", LIED)
 def test_seeds_and_kernels_are_repeated(slug: str) -> None:
     """The reference keeps its third star; it has none with a figure taken off the meter, above the lower bound."""
@@ -130,6 +133,7 @@ def test_seeds_and_kernels_are_repeated(slug: str) -> None:
     assert f"and the judge counts {counted}; leave the meters" in found.message
 
 
+@pytest.mark.slow
 def test_a_class_may_do_more_than_can_be_recorded() -> None:
     """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
     draws = "rng = np.random.default_rng(self.device_id)\n        [rng.random(100_000) + 1 for _ in range(8)]"

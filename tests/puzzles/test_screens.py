@@ -157,7 +157,7 @@ def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
     assert [line for line in result.output.splitlines() if len(line) > 80 and line not in code] == []
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("slug", ALL)
 def test_no_call_or_command_is_broken(slug: str) -> None:
     puzzle = track_of(slug).puzzle(slug)

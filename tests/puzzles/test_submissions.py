@@ -221,6 +221,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[course.Known]
     return known, found, said
 
 
+@pytest.mark.slow
 def test_each_student_of_a_class_gets_the_best_of_all_their_files(
     graded: tuple[list[course.Known], dict[str, dict[str, str]], Result],
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,7 @@ def test_blocks_within_blocks() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_no_puzzle_loses_a_word() -> None:
     for slug, track in ALL.items():
         puzzle = track.puzzle(slug)

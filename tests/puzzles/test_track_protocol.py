@@ -80,6 +80,7 @@ HIDDEN = {
 plans has a column for the pipeline's schedule."""
 
 
+@pytest.mark.slow
 def test_outside_of_tracks_nobody_asks_which_track_it_is() -> None:
     assert len(outside()) > 40
     found = {path: list(questions(ast.parse(path.read_text(encoding="utf-8")))) for path in outside()}

@@ -103,7 +103,7 @@ def test_the_list_of_a_track_shows_its_chapters(name: str) -> None:
     assert all(slug in page for slug in TRACKS[name].slugs)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [group.name for group in groups()])
 def test_a_chapter_is_listed_with_its_targets_and_starts_as_a_file(name: str) -> None:
     page = puzzles("list", name).stdout
@@ -139,6 +139,7 @@ def test_a_class_has_no_picture_and_a_layout_only_one() -> None:
         assert (result.exit_code, told in " ".join(result.stderr.split())) == (2, True), result.stderr
 
 
+@pytest.mark.slow
 def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     solutions = [ROOT / "solutions" / name for name in ("engine/fsdp.py", "layout/ffn.py")]
     Path("mine.py").write_text("\n\n".join(path.read_text(encoding="utf-8") for path in solutions))

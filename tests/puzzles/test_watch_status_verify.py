@@ -157,6 +157,7 @@ def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -
     assert "Starters are added only to Python files" in watched.press("n")
 
 
+@pytest.mark.slow
 def test_the_core_path_goes_on_from_a_schedule_to_its_class() -> None:
     watched = Watched(solution("ddp"))
     assert "DataParallel: Replicate the weights" in watched.press("n")

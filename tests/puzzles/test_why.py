@@ -191,6 +191,7 @@ def test_the_peak_of_a_second_step_has_its_reason_also_without_why(why: bool) ->
     )
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", ["pipeline_fsdp", "fsdp_prefetch", "host_update"])
 def test_what_is_built_has_six_lines(slug: str) -> None:
     result = play(slug, getattr(import_module(f"solutions.{slug}"), slug))

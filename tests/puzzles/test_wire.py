@@ -71,7 +71,7 @@ def test_a_put_is_of_elements_of_its_buffer(name: str, here: IsolationTier) -> N
     assert wire.OUTSIDE in found.message
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @in_every_tier(wire.COSTS)
 def test_what_a_message_tells_is_charged(name: str, here: IsolationTier) -> None:
     """On the wire, and the same in one process."""
@@ -165,6 +165,7 @@ def test_a_device_imports_what_its_functions_name(here: IsolationTier) -> None:
     assert (found.status, found.stars) == ("passed", 3), found
 
 
+@pytest.mark.slow
 @in_each_tier()
 def test_a_device_cannot_keep_its_files(here: IsolationTier) -> None:
     """They are gone before the first line of the class's file is run."""

@@ -108,6 +108,7 @@ class AnyWay(AnnotatedMLP):
         return annotate(np.einsum("bf,fd->bd", h, w1), self.mesh, (ROWS, None))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("batch", "hidden", "best"), [(64, 64, "both"), (16, 64, "tensor parallel"), (128, 16, "FSDP"), (96, 64, "both")]
 )
@@ -165,6 +166,7 @@ def test_the_shown_trial_has_the_targets_of_the_puzzle(slug: str) -> None:
     assert trials_of(ENGINE_PUZZLES[slug])[0]().targets == ENGINE_PUZZLES[slug].targets
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "more", ["wi = split(wi, 0, 4)", "wo = split(wo, 0, 4)", "wi, wo = split(wi, 0, 4), split(wo, 0, 4)"]
 )

@@ -49,7 +49,7 @@ def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @of_each_chapter()
 def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: EnginePuzzle) -> None:
     verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
@@ -115,7 +115,7 @@ def kind_of_mistake(wrong: tuple[str, str]) -> tuple[str, str]:
     return CHAPTER_OF[wrong[0]], " ".join(WRONG[wrong][2].split()[:2])
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, kind_of_mistake))
 def test_a_wrong_solution_gets_the_right_message(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, wanted = WRONG[slug, mistake]
@@ -238,6 +238,7 @@ def test_a_class_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
     assert verdict_on("FSDP", path).reason == "syntax"
 
 
+@pytest.mark.slow
 def test_meeting_targets_is_worth_two_stars_where_a_better_class_is_known(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     roomy = source("RingAllReduce").replace("class RingAllReduce(ShardedEngine):\n", ROOMY)
@@ -256,6 +257,7 @@ ROOMY = """class RingAllReduce(ShardedEngine):
 """
 
 
+@pytest.mark.slow
 def test_what_is_right_at_the_shown_size_only_is_noted(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     by_heart = source("RingAllReduce").replace(

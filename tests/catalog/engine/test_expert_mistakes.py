@@ -56,7 +56,7 @@ TOLD = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("slug", "mistake"), TOLD)
 def test_a_common_mistake_is_named(slug: str, mistake: str, tmp_path: Path) -> None:
     old, new, _ = WRONG[slug, mistake]

@@ -181,6 +181,7 @@ def test_only_strategies_are_taken_from_the_players_graph(tmp_path):
 BOUNDARY = "def boundary(graph):\n    graph.shard('matmul4', ((4, 2), (2, 1)), out="
 
 
+@pytest.mark.slow
 def test_an_out_strategy_reaches_the_judge(tmp_path):
     verdict = verdict_on(tmp_path, "boundary", BOUNDARY + "(8, 1))")
     assert (verdict.status, verdict.stars, verdict.figures["bytes"]) == ("passed", 3, 65_536)
@@ -229,6 +230,7 @@ def test_grading_the_solutions(here: Path):
     assert "15 solutions of 15 puzzles in 15 files: 15 passed." in puzzles("grade", str(SOLUTIONS)).stdout
 
 
+@pytest.mark.slow
 def test_drawing_a_plan(here: Path):
     (here / "mine.py").write_text(FFN + "graph.shard('relu', ((8, 1),))")
     assert puzzles("draw", "mine.py", "ffn").stdout == "Wrote ffn.svg.\n"

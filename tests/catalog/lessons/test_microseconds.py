@@ -113,7 +113,7 @@ def test_the_gather_and_the_forward_of_fsdp_bound_take_what_its_text_says() -> N
 BOUND = Fraction(7, 8) * FLOPS / (2 * INFINIBAND)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("hidden", [1024, 2048, 4096])
 def test_gathers_hide_from_as_many_tokens_on_as_the_formula_says_whatever_the_width(hidden: int) -> None:
     assert BOUND == 7_000
@@ -236,6 +236,7 @@ def test_copies_and_recomputation_take_what_the_text_says() -> None:
     assert f"waits for one of the three copies only, and takes {us(record.timesteps)}" in words
 
 
+@pytest.mark.slow
 def test_no_plan_of_one_kind_meets_the_time() -> None:
     """All plans that keep and park, and all that keep and compute again."""
     goal, words = PUZZLES["park_or_recompute"].goal, text("park_or_recompute")
@@ -252,6 +253,7 @@ def test_the_reference_is_the_fastest_of_all_plans() -> None:
     assert best_plan("kpa") == (measured("park_or_recompute").timesteps, "papapkk")
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("hidden", "letters", "name"), [(4096, "kp", "parking"), (2048, "ka", "recomputing")])
 def test_the_width_decides_which_of_the_two_is_nearly_enough(hidden: int, letters: str, name: str) -> None:
     words, (alone, _) = text("park_or_recompute"), best_plan(letters, hidden)

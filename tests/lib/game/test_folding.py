@@ -152,6 +152,7 @@ def replicas_take_the_same_time(replicas: int, ranks: int, islands: int) -> bool
     return all(times[rank] == times[rank % ranks] for rank in range(len(times)))
 
 
+@pytest.mark.slow
 def test_what_folds_is_where_all_replicas_take_the_same_time() -> None:
     refused = []
     for replicas, ranks, islands in product((2, 3, 4), range(1, 6), range(11)):

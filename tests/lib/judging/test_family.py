@@ -145,6 +145,7 @@ async def work_on_another_layer(model: Model) -> None:
 SIZES = {classic.slug: classic.size for classic in CLASSICS}
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("slug", "change", "expected"),
     [

@@ -24,6 +24,7 @@ def larger_by_one(what: str, job: Job, split: Split) -> tuple[Job, Split]:
     return replace(job, model=replace(job.model, layers=job.model.layers + 2)), split
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("what", LARGEST)
 def test_the_largest_fits_and_one_more_does_not(what: str) -> None:
     sure, perhaps = largest(JOB, SPLIT, what)

@@ -66,6 +66,7 @@ def test_most_published_peaks_lie_in_the_range_and_no_run_that_ran_is_refused() 
     assert {published.verdict(run) for run in ALL} == {"fits", "depends on the code"}
 
 
+@pytest.mark.slow
 def test_llama_3_fits_as_its_authors_say_it_was_split() -> None:
     (run,) = [run for run in ALL if run.row == "8192 GPUs, 8,192 tokens"]
     usual = replace(run.split, zero=1, warmup=0)

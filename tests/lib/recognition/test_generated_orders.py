@@ -99,6 +99,7 @@ def test_ranks_of_two_directions_may_have_any_numbers() -> None:
     assert name_of(schedules.chimera(4, 8), ranks=[2, 0, 3, 1]) == "Chimera"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("order", [schedules.chimera, schedules.dualpipe])
 @pytest.mark.parametrize("axes", ["dp pp", "pp dp"])
 def test_replicas_of_two_directions_are_data_parallel(order: Callable[[int, int], Timetable], axes: str) -> None:
@@ -185,6 +186,7 @@ def most_held(row: list[tuple[int, str, int]]) -> int:
     return most
 
 
+@pytest.mark.slow
 def test_random_exchanges_leave_v_half_only_what_holds_as_little() -> None:
     given = set()
     for seed in range(30):

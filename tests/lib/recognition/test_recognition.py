@@ -218,7 +218,7 @@ def known(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting:
     return recognized(outcome.trace)
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("module", KNOWN)
 def test_references_and_records_have_their_names(module: str) -> None:
     played = [solved for record in RECORDS if module_name(record) == module for solved in solved_by(record)]
@@ -244,7 +244,7 @@ ALIKE = {("zb_h2", 0): "ZB-H1", ("eager_1f1b", 0): "1F1B", ("hanayo", 0): "ZB-V"
 """With two microbatches, on so many ranks or on any number."""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("order", TEXTBOOKS)
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_generated_textbooks_have_their_names(order: str, p: int) -> None:
@@ -270,6 +270,7 @@ def test_interleaved_pipelines_of_more_chunks(v: int) -> None:
     assert recognized(played(breadth_first(2, 5, v))).text == "the breadth-first pipeline"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("p", [3, 4, 6])
 def test_pipelines_of_controlled_memory_and_interleaved_zero_bubble(p: int) -> None:
     assert recognized(played(v_min(p, 2 * p))).text == "V-Min"

@@ -85,6 +85,7 @@ def test_the_same_problem_has_the_same_solution() -> None:
     assert solve(**given).table == solve(**given).table  # type: ignore[arg-type]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("p", "m", "f", "i", "w"), [(4, 8, 1, 1, 1), (6, 14, 3, 2, 3), (8, 24, 10, 11, 8)])
 def test_with_the_memory_of_h1_its_bubble_is_the_least(p: int, m: int, f: int, i: int, w: int) -> None:
     """(p-1)(F + I - W), by the formula of Qi et al. 2024, 2.3 (where W <= F), and by the bound."""
