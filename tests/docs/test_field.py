@@ -184,7 +184,8 @@ def facts() -> list[tuple[str, bool]]:
         *((f"{m} microbatches | {bubble(4, m)} | {idle('gpipe', m)} |", True) for m in (4, 16, 32)),
         (f"LayerSplit takes {measured('LayerSplit', 'clock')} flops of time", True),
         (
-            f"`pipeline_fsdp`, 16 ranks, is idle {idle('pipeline_fsdp')} of the time, and holds {peak('pipeline_fsdp')}",
+            f"`pipeline_fsdp`, 16 ranks, is idle {idle('pipeline_fsdp')} of the time, "
+            f"and holds {peak('pipeline_fsdp')}",
             True,
         ),
         ("f + (L-1) max(f, c) + c instead of L (f + c). With L = 8, f = 4 and c = 1, 2, 4, 8", True),
