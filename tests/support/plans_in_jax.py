@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from lib.layout import Graph, GraphPlan, P, code_of, mesh, plan, training
-from lib.layout.examples import mixture_of_experts
 from tests.layout.test_pins import CASES
+from tests.support.layout_examples import mixture_of_experts
 
 from .xla_collectives import collectives
 
