@@ -12,11 +12,12 @@ from time import perf_counter
 import numpy as np
 
 from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute, training
-from lib.layout.examples import feed_forward, megatron_mlp, transformer
+from lib.layout.examples import feed_forward, megatron_mlp
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.highs import is_solver_here
 from lib.layout.planning.placement_problem import PlacementProblem
 from tests.bench.runtime import best, show
+from tests.support.layout_examples import transformer
 from tests.support.layout_strategies import cube_with_summands, eight_devices, values
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lib.layout import Graph, LayoutError, Links, P, mesh, plan
-from lib.layout.examples import transformer
+from tests.support.layout_examples import transformer
 
 
 def product(grid=None) -> Graph:

@@ -9,10 +9,10 @@ import pytest
 
 from lib.layout import Graph, propagate
 from lib.layout.errors import LayoutError
-from lib.layout.examples import layer_norm, mixture_of_experts, rotary, swiglu
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.program.notation import graph_from_data, graph_to_data
 from puzzles.catalog.layout import LAYOUT_PUZZLES
+from tests.support.layout_examples import layer_norm, mixture_of_experts, rotary, swiglu
 
 
 def there_and_back(graph: Graph) -> Graph:

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from lib.layout import Graph, LayoutError, P, mesh, plan, training
-from lib.layout.examples import feed_forward, grouped_attention, layer_norm, swiglu, transformer
+from lib.layout.examples import feed_forward
 from lib.layout.planning import exact
 from lib.layout.planning.alike import alike
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.integer_program import IntegerProgram, undivided
 from lib.layout.planning.objective import BYTES, Objective
+from tests.support.layout_examples import grouped_attention, layer_norm, swiglu, transformer
 from tests.support.layout_strategies import assert_same_program, eight_devices
 
 pytestmark = pytest.mark.skipif(find_spec("scipy") is None, reason="scipy is not installed: pip install -e '.[exact]'")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lib.layout import Graph, LayoutError, mesh, plan
-from lib.layout.examples import layer_norm, mixture_of_experts, rotary, swiglu
+from tests.support.layout_examples import layer_norm, mixture_of_experts, rotary, swiglu
 from tests.support.layout_strategies import assert_same_program
 
 

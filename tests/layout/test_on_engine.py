@@ -29,7 +29,7 @@ from lib.layout import (
     propagate,
     redistribute,
 )
-from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp, transformer
+from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp
 from lib.layout.on_engine import MovingDevice
 from lib.layout.planning.peak import ends
 from lib.layout.planning.planned_device import PlannedDevice
@@ -37,6 +37,7 @@ from lib.layout.redistribution.steps import REDUCING
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.support import layout_strategies
 from tests.support.examples import examples
+from tests.support.layout_examples import transformer
 from tests.support.layout_strategies import eight_devices, numbers, pairs, summands, values
 from tests.support.mpi import mpiexec_or_skip
 from tests.test_imports import ROOT

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lib.layout import Graph, LayoutError, P, TensorLayout, code_of, complete, join, mesh, plan, redistribute
-from lib.layout.examples import add_attention, add_mlp, vocabulary_loss
+from lib.layout.examples import add_attention, vocabulary_loss
+from tests.support.layout_examples import add_mlp
 from tests.support.layout_strategies import assert_same_program, summands
 
 GRID = mesh(data=2, model=4)

@@ -22,12 +22,13 @@ from lib.layout import (
     redistribute,
     training,
 )
-from lib.layout.examples import feed_forward, layer_norm, megatron_mlp, mixture_of_experts, one_matmul, swiglu
+from lib.layout.examples import feed_forward, megatron_mlp, one_matmul
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.peak import MemoryTimeline, most_elements
 from lib.layout.program.distributed import arrange
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples
+from tests.support.layout_examples import layer_norm, mixture_of_experts, swiglu
 from tests.support.layout_strategies import pairs, summands, values
 
 GRID = mesh(x=2, y=4)

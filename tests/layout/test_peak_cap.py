@@ -23,16 +23,7 @@ from lib.layout import (
     same_placement,
     training,
 )
-from lib.layout.examples import (
-    feed_forward,
-    layer_norm,
-    megatron_mlp,
-    mixture_of_experts,
-    one_matmul,
-    rotary,
-    swiglu,
-    transformer,
-)
+from lib.layout.examples import feed_forward, megatron_mlp, one_matmul
 from lib.layout.layouts.tensor_layout import placement
 from lib.layout.planning import exact
 from lib.layout.planning.choices import Choices
@@ -41,6 +32,7 @@ from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import configured_ffn, small_graphs
 from tests.support.examples import examples
+from tests.support.layout_examples import layer_norm, mixture_of_experts, rotary, swiglu, transformer
 
 pytest.importorskip("scipy", reason="needs the extra: pip install -e '.[exact]'")
 

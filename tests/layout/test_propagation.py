@@ -23,11 +23,12 @@ from lib.layout import (
     same_placement,
     split,
 )
-from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
+from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.placement_problem import PlacementProblem
 from lib.layout.program.distributed import strategy_text
 from tests.support.examples import examples
+from tests.support.layout_examples import transformer
 from tests.support.layout_strategies import assert_same_program, brute_force, values
 
 

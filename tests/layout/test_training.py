@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from lib.layout import Graph, GraphPlan, LayoutError, mesh, plan, propagate, redistribute, same_placement, training
-from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp, transformer
+from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp
 from lib.layout.planning.choices import Choices
+from tests.support.layout_examples import transformer
 
 
 def numbers(graph: Graph, whole: bool = False) -> dict[str, np.ndarray]:

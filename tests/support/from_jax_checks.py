@@ -258,6 +258,20 @@ def test_names_roles_and_constants():
     assert from_jax(lambda *xs: xs[0] + xs[1], X, X, devices=2).arguments == ("argument0", "argument1")
 
 
+def test_constants_of_two_bytes_are_known_like_others():
+    """Numpy has no kind of number for bfloat16, and -1e9 is too much for what a graph of two bytes has in its place."""
+
+    def turned(x):
+        first, second = x[..., :4], jnp.where(x[..., 4:] > 0, x[..., 4:], jnp.bfloat16(-1e9))
+        return jnp.concatenate([-second, first], -1)
+
+    half = jax.ShapeDtypeStruct(X, jnp.bfloat16)
+    slopes = from_jax(jax.grad(lambda x: turned(x).sum()), half, devices=2)
+    assert {"pad", "select"} <= {op.kind for op in slopes.operators.values()}
+    mean = from_jax(lambda x: x.mean(-1), half, devices=2)
+    assert [op.kind for op in mean.operators.values()] == ["reduce_mean"]
+
+
 def test_an_imported_layer_is_trained():
     graph = from_jax(layer, LAYER, (4, 8, D), mesh=GRID)
     step = training(graph, "sgd")

@@ -81,6 +81,8 @@ def cases() -> list[Case]:
     import jax
     import jax.numpy as jnp
 
+    from . import blocks_in_jax as blocks
+
     def dense(p: Any, x: Any) -> Any:
         return jax.nn.relu(x @ p["w1"] + p["b1"]) @ p["w2"] + p["b2"]
 
@@ -129,11 +131,16 @@ def cases() -> list[Case]:
     gated = {"gate": (64, 128), "up": (64, 128), "down": (128, 64)}
     square = (64, 64)
     projections = dict.fromkeys(("wq", "wk", "wv", "wo"), square)
+    grouped = {**projections, "wk": (64, 16), "wv": (64, 16)}
+    gpt, long = {**projections, "up": (64, 256), "down": (256, 64)}, (4, 32, 64)
+    llama = {**projections, **gated, "norm1": (64,), "norm2": (64,)}
     tokens = jax.ShapeDtypeStruct((8, 16), jnp.int32)
     columns, rows, whole = ((2, 1), (1, 4)), ((2, 4), (4, 1)), ((8, 1), (1, 1))
     heads, mixed = ((2, 1, 1), (1, 4)), ((2, 1, 4), (4, 1))
     wide = {"w1": (64, 256), "w2": (256, 64)}
     by_rows, sequence = P(("data", "model")), P("data", "model")
+    by_columns = dict.fromkeys(("wq", "wk", "wv", "gate", "up"), P(None, "model"))
+    block_ends = ends(x=sequence, result=sequence, wo=P("model"), down=P("model"), **by_columns)
     by_heads = rule(matmul1=heads, matmul2=heads, matmul3=heads, matmul6=mixed)
     moved = [
         (("data", None), ("model", None)),
@@ -170,7 +177,7 @@ def cases() -> list[Case]:
             "attention, sequence split at the ends",
             attention,
             (projections, (4, 16, 64)),
-            ends(x=sequence, result=sequence, wo=P("model"), **dict.fromkeys(("wq", "wk", "wv"), P(None, "model"))),
+            ends(x=sequence, result=sequence, wo=P("model"), **by_columns),
         ),
         Case(
             "loss of a split vocabulary",
@@ -200,6 +207,9 @@ def cases() -> list[Case]:
             ({"w1": (4, 64, 256), "w2": (4, 256, 64)}, square),
             ends(x=P("data", "model"), w1=P(None, None, "model"), w2=P(None, "model"), result=P("data", "model")),
         ),
+        Case("grouped queries with RoPE, exact plan", blocks.attention, (grouped, (8, 16, 64)), exact(140_000)),
+        Case("GPT block, sequence split at the ends", blocks.gpt_block, (gpt, long), block_ends),
+        Case("Llama block, sequence split at the ends", blocks.llama_block, (llama, long), block_ends),
         *(Case(f"{_layout(a)} to {_layout(b)}", lambda x: x, (square,), resharded(a, b)) for a, b in moved),
     ]
 

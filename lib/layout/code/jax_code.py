@@ -14,6 +14,7 @@ from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout, parts
 from lib.layout.planning.plan import GraphPlan
 from lib.layout.program.distributed import DistributedOperator
+from lib.layout.program.on_arrays import EPSILON, MOMENTUM, RATE, SLOPE, SQUARES
 from lib.layout.redistribution.redistribution import redistribute
 from lib.layout.redistribution.steps import Step
 
@@ -26,13 +27,31 @@ from jax.sharding import NamedSharding, PartitionSpec as P
 
 mesh = jax.make_mesh({shape}, {names}, axis_types=(jax.sharding.AxisType.Auto,) * {count})
 
+'''
 
+HELPERS = {
+    "rows_of": '''
 def rows_of(table, rows, start):
     """Rows of a part of a table, and zeros for rows of other parts."""
     here = (rows >= start) & (rows < start + len(table))
     return jnp.where(here[..., None], table[jnp.where(here, rows - start, 0)], 0)
-
-'''
+''',
+    "added_rows": '''
+def added_rows(values, rows, start, shape):
+    """A part of a table whose rows are sums of values, by row number."""
+    mine = jnp.where((rows >= start) & (rows < start + shape[0]), rows - start, shape[0])
+    return jnp.zeros(shape, values.dtype).at[mine].add(values, mode="drop")
+''',
+    "routed": '''
+def routed(gates, capacity, ones):
+    """Each token's gate at its expert and its place in that expert's queue; zeros for a token that finds it full."""
+    chosen = jax.nn.one_hot(gates.argmax(-1), gates.shape[-1], dtype=gates.dtype)
+    place = (jnp.cumsum(chosen, -2) * chosen).sum(-1).astype(int) - 1
+    here = jax.nn.one_hot(place, capacity, dtype=gates.dtype)
+    return (chosen if ones else gates * chosen)[..., None] * here[..., None, :]
+''',
+}
+"""By name: functions that the expressions call."""
 
 ELEMENTWISE = {
     **{kind: f"jnp.{kind}({{0}})" for kind in ("exp", "tanh", "negative", "reciprocal", "sqrt", "log", "sin", "cos")},
@@ -42,8 +61,6 @@ ELEMENTWISE = {
     "logistic": "jax.nn.sigmoid({0})",
     "rsqrt": "lax.rsqrt({0})",
     "erf": "lax.erf({0})",
-    "relu_grad": "{0} * ({1} > 0)",
-    "exp_grad": "{0} * {1}",
     "select": "jnp.where({2} != 0, {0}, {1})",
     "store": "{0}",
     "compare": "jnp.{relation}({0}, {1}).astype({0}.dtype)",
@@ -51,14 +68,33 @@ ELEMENTWISE = {
     "softmax_grad": "{1} * ({0} - ({0} * {1}).sum(axis={axis}, keepdims=True))",
     "einsum": "jnp.einsum({spec!r}, {inputs})",
     "reduce_sum": "{0}.sum(axis={axis})",
+    "reduce_mean": "{0}.sum(axis={axis}) / {size}",
     "reduce_max": "{0}.max(axis={axis})",
     "reshape": "{0}.reshape({shape})",
     "transpose": "{0}.transpose({order})",
     "concat": "jnp.concatenate([{inputs}], axis={axis})",
     "slice": "lax.slice_in_dim({0}, {start}, {stop}, axis={axis})",
+    "pad": "jnp.pad({0}, [({before}, {after}) if i == {axis} else (0, 0) for i in range({0}.ndim)])",
     "repeat": "jnp.broadcast_to(jnp.expand_dims({0} * {scale}, {axis}), {shape})",
+    "top_k": "{0} * jax.nn.one_hot(lax.top_k({0}, {k})[1], {0}.shape[-1], dtype={0}.dtype).sum(-2)",
+    "largest": "lax.top_k({0}, {k})[{numbers:d}]",
+    "route": "routed({0}, {capacity}, {ones})",
+    "gather": "rows_of({0}, {1}, {start})",
+    "scatter": "added_rows({0}, {1}, {start}, {shape})",
+    "moments": f"jnp.stack([{MOMENTUM} * {{0}}[0] + {1 - MOMENTUM} * {{1}}, "
+    f"*({SQUARES} * x + {1 - SQUARES} * {{1}} * {{1}} for x in {{0}}[1:])])",
+    "update": f"{{0}} - {RATE} * {{by}}",
 }
 """By kind: the expression of an operator, with its inputs by number, its settings, and its piece's shape."""
+SLOPES = {
+    "relu": "({1} > 0)", "exp": "{1}", "rsqrt": "(-0.5 * {1} ** 3)", "tanh": "(1 - {1} * {1})", "top_k": "({1} != 0)",
+    "logistic": "({1} * (1 - {1}))", "reciprocal": "(-{1} * {1})", "sqrt": "(0.5 / {1})",
+}  # fmt: skip
+"""The derivative of those that need only their output; JAX finds the others."""
+ELEMENTWISE |= {f"{kind}_grad": f"{{0}} * {slope}" for kind, slope in SLOPES.items()} | {
+    f"{kind}_grad": f"jax.jvp(lambda x: {ELEMENTWISE[kind].format('x')}, ({{1}},), ({{0}},))[1]"
+    for kind in SLOPE.keys() - SLOPES.keys()
+}
 
 
 def jax_code(plan: GraphPlan) -> str:
@@ -90,11 +126,13 @@ def _code(plan: GraphPlan, mesh: DeviceMatrix) -> str:
     moved = sum(step.total for step in steps) * plan.graph.itemsize
     instead = f", where the plan's exchanges take {plan.bytes:,}" if moved != plan.bytes else ""
     title = f"{moved:,} bytes move{instead}."
+    body = list(_body(plan, number, mesh))
     lines = [HEAD.format(title=title, shape=mesh.shape, names=mesh.names, count=len(mesh.shape))]
+    lines += [f"{text}\n" for name, text in HELPERS.items() if any(f"{name}(" in line for line in body)]
     lines += ["SPECS = {", *(f"    {name!r}: {spec(plan.layout(name), mesh)}," for name in number), "}"]
     lines += [f"SOURCES = {list(plan.graph.sources)!r}", f"RESULTS = {list(results)!r}", "", ""]
     lines.append(f"def on_device({', '.join(number[name] for name in plan.graph.sources)}):")
-    lines += (f"    {line}" for line in _body(plan, number, mesh))
+    lines += (f"    {line}" for line in body)
     lines += [f"    return [{', '.join(number[name] for name in results)}]", "", ""]
     lines += [
         "def program(sources):",
@@ -152,21 +190,22 @@ def _expression(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatri
     if kind == "matmul":
         sides = (f"jnp.swapaxes({x}, -1, -2)" if settings[f"transpose_{n}"] else x for n, x in zip("ab", taken))
         return " @ ".join(sides)
-    if kind == "gather":
-        return _rows(op, taken, mesh)
-    if kind not in ELEMENTWISE:
-        raise LayoutError(f"'{op.operator.name}': there is no code for the operator '{kind}' in JAX")
+    settings |= {"inputs": ", ".join(taken), "shape": op.local.local_shape}
     if kind == "reduce_mean":
-        return f"{taken[0]}.sum(axis={settings['axis']}) / {op.operator.input_shapes[0][settings['axis']]}"
-    return ELEMENTWISE[kind].format(*taken, inputs=", ".join(taken), shape=op.local.local_shape, **settings)
+        settings["size"] = op.operator.input_shapes[0][settings["axis"]]
+    elif kind in ("gather", "scatter"):
+        settings["start"] = _first_row(op.inputs[0] if kind == "gather" else op.local, mesh)
+    elif kind == "update":
+        state = op.inputs[1].shape[: len(op.inputs[1].shape) - len(op.inputs[0].shape)]
+        adam = f"{taken[1]}[0] / (jnp.sqrt({taken[1]}[1]) + {EPSILON})"
+        settings["by"] = taken[1] if not state else f"{taken[1]}[0]" if state == (1,) else adam
+    return ELEMENTWISE[kind].format(*taken, **settings)
 
 
-def _rows(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatrix) -> str:
-    """Rows of this device's part of a table, and zeros for rows of other parts."""
-    table, rows = taken
-    axes, count = _on(op.inputs[0], mesh).tensor_map[0], op.inputs[0].local_shape[0]
-    start = f"lax.axis_index({_names(axes, mesh)}) * {count}" if axes else "0"
-    return f"rows_of({table}, {rows}, {start})"
+def _first_row(table: TensorLayout, mesh: DeviceMatrix) -> str:
+    """The number of the first row in this device's part of a table."""
+    axes = _on(table, mesh).tensor_map[0]
+    return f"lax.axis_index({_names(axes, mesh)}) * {table.local_shape[0]}" if axes else "0"
 
 
 def _named(steps: Sequence[Step]) -> list[Step]:

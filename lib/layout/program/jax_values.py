@@ -14,7 +14,7 @@ import numpy as np
 
 from lib.layout.layouts.pieces import Array
 
-from .imported_graph import ImportedGraph
+from .imported_graph import ImportedGraph, is_real
 from .operators import Operator
 
 Shape = tuple[int, ...]
@@ -33,7 +33,7 @@ class Known:
     @property
     def scalar(self) -> float | None:
         """The number that all elements are, if they are all the same."""
-        if self.array.size == 0 or self.array.dtype.kind not in "biuf":
+        if self.array.size == 0 or not is_real(self.array.dtype):
             return None
         different = self.array[tuple(slice(None if stride else 1) for stride in self.array.strides)]
         first = different.flat[0]  # what is repeated without being stored is compared once
@@ -158,8 +158,9 @@ class Importer:
         for dim, stride in enumerate(value.array.strides):
             if (stride == 0 or is_same) and small.shape[dim] > 1:
                 small = small[(slice(None),) * dim + (slice(1),)]
-        kind = "i" if small.dtype.kind in "iu" else "f"
-        kept = np.array(small, dtype=f"{kind}{max(2, self.graph.itemsize) if kind == 'f' else 4}")  # numpy has no f1
+        size = max(2, self.graph.itemsize)  # numpy has no floats of one byte
+        with np.errstate(over="ignore"):  # a mask's -1e9 becomes an infinity in two bytes
+            kept = np.array(small, dtype="i4" if small.dtype.kind in "iu" else f"f{size}")
         lead = 0
         while lead < kept.ndim - 1 and kept.shape[lead] == 1:
             lead += 1
