@@ -48,12 +48,12 @@ def _code_only() -> MarkdownIt:
 @cache
 def environment() -> Any:
     """jinja2's environment, with the filters `message`, `markdown`, `stars`, `capitalized` and `picture`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
     made = Environment(
         loader=PackageLoader("puzzles.reports"),
-        autoescape=True,
+        autoescape=select_autoescape(("html", "svg")),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
