@@ -11,8 +11,8 @@ from lib.runtime.nested import no_running_loop
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import add_installed
 from puzzles.grading.progress import remember_verdicts
-from puzzles.tracks import ALL, UnknownPuzzleError, find
-from puzzles.tracks.free_play import FreeGame, game_of, track_for
+from puzzles.tracks import ALL, UnknownPuzzleError, find, track_for
+from puzzles.tracks.free_play import FreeGame, game_of
 
 from .display import FreeResult, Result
 from .local_run import judge_here, play_freely

@@ -18,7 +18,7 @@ from lib.game.setting import FIELDS as SETTING_FIELDS
 from lib.game.setting import LAYERS, TASKS
 from lib.game.setting_notation import costs_from_json
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
+from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several
 
 from .params import Parsed, several, usage_errors
 
@@ -148,9 +148,3 @@ def _puzzle(name: str) -> Puzzle:
     except UnknownPuzzleError as why:
         more = "; with --size L,B,R it may be any schedule in the file" if name.isidentifier() else ""
         raise click.UsageError(f"{why}{more}") from None
-
-
-def game_track(game: Puzzle | FreeGame) -> Track[Any]:
-    from puzzles.tracks.free_play import track_for
-
-    return track_for(game)
