@@ -4,7 +4,7 @@ from base64 import b64encode
 
 from lib import Value, Weight, WeightGrad
 from lib.rules.collectives import COLLECTIVE_RULES
-from puzzles.reports.html import environment
+from puzzles.reports.html import rendered
 
 RANKS = 4
 INK, FULL = "#1f2933", "#2a788e"
@@ -27,8 +27,7 @@ def collective_svg(name: str) -> str:
     before = brought(name)
     rows = list(zip(before, COLLECTIVE_RULES[name](before, None, ())))
     has_batches = name != "allgather"
-    template = environment().get_template("collective.svg")
-    return str(template.render(rows=rows, has_batches=has_batches, title=TITLES[name], ink=INK, full=FULL))
+    return rendered("collective.svg", rows=rows, has_batches=has_batches, title=TITLES[name], ink=INK, full=FULL)
 
 
 def collective_markdown(name: str) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 
 from drawing.palette import layer_colour
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.reports.html import environment
+from puzzles.reports.html import rendered
 
 Share = tuple[int, int] | None
 
@@ -148,7 +148,7 @@ def overview_svg(puzzle: SchedulePuzzle) -> str:
     colours = [layer_colour(layer, layers) for layer in range(layers)]
     has_chain = any(map(placement.chain, range(ranks)))
     given = {"placement": placement, "layers": layers, "ranks": ranks, "colours": colours, "has_chain": has_chain}
-    return str(environment().get_template("overview.svg").render(given))
+    return rendered("overview.svg", **given)
 
 
 def overview_markdown(puzzle: SchedulePuzzle) -> str:

@@ -11,7 +11,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
-from puzzles.reports.html import environment
+from puzzles.reports.html import environment, rendered
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.schedule.calls import reminder, value_calls
@@ -27,8 +27,7 @@ def setup() -> str:
     """The code that makes the puzzles importable. Where they are missing, as in Colab, it installs them: from a wheel
     next to the notebook, or from the published project. Until there is one, a wheel is the only safe source: anybody
     could register an unclaimed name."""
-    template = environment().get_template("setup_cell.txt")
-    return str(template.render(version=VERSION, source=source(), requirement=requirement()))
+    return rendered("setup_cell.txt", version=VERSION, source=source(), requirement=requirement())
 
 
 def puzzle_cells(puzzle: SchedulePuzzle, reference: Path | None) -> Iterator[Cell]:
