@@ -138,8 +138,16 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         )
     alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
-    job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
-    job = job._replace(compares=bool(options["same_work"]))
+    own = tuple((str(folder.path), folder.digest) for folder in folders())
+    job = GradingJob(
+        slugs,
+        limits_from(options),
+        tier,
+        options["strict"],
+        _is_kept(len(submitted), options),
+        own,
+        bool(options["same_work"]),
+    )
     hashed = page_names(submitted, options)
     aliases = hashed.aliases() if options["anonymous"] else None
     pages = class_pages(submitted, hashed, aliases, options, scoring)
@@ -178,10 +186,6 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     for problem in filter(None, problems):
         click.echo(f"Error: {problem}", err=True)
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
-
-
-def _own() -> tuple[tuple[str, str], ...]:
-    return tuple((str(folder.path), folder.digest) for folder in folders())
 
 
 def _load_reports() -> None:

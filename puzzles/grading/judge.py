@@ -44,7 +44,7 @@ class Definition:
 
     def message(self, failure: Failure) -> str:
         """A failure as the player reads it."""
-        return failure.message
+        return self.placed(failure.message)
 
     def placed(self, text: str) -> str:
         """A text with line numbers as the player knows them."""
