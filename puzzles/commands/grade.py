@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -152,14 +152,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     aliases = hashed.aliases() if options["anonymous"] else None
     pages = class_pages(submitted, hashed, aliases, options, scoring)
     gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one, aliases)
-    grade_all(
-        files,
-        job,
-        options["jobs"],
-        options["resume"],
-        (lambda: None) if options["as_json"] else _load_reports,
-        gathering.add,
-    )
+    grade_all(files, job, options["jobs"], options["resume"], gathering.add)
     graded = gathering.all()
     problems = [_shown(lambda: _show(graded, tier, options, scoring))]
     same = same_work_in(graded, job) if options["same_work"] else []
@@ -188,19 +181,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
 
 
-def _load_reports() -> None:
-    """Imports what shows the results, while others still work on them."""
-    with suppress(ImportError):  # which `_show` reports
-        from puzzles.reports import terminal  # noqa: F401
-
-
 def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any], scoring: Scoring) -> None:
     from puzzles.grading import verdict
 
     if options["as_json"]:
-        for piece in verdict.json_text(graded, options["why"], scoring.facts):
-            click.echo(piece, nl=False)
-        click.echo()
+        click.echo(json.dumps(verdict.as_json(graded, options["why"], scoring.facts), indent=2))
     else:
         from puzzles.reports.terminal import report
 
