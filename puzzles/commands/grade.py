@@ -17,7 +17,7 @@ from puzzles.grading.progress import is_own_file, remember
 from puzzles.grading.verdict import Graded
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, start_probe
+from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.course_options import (
@@ -112,7 +112,6 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     In a folder, each file and each folder directly inside it is a submission; its best solution of each puzzle counts.
     The exit code is 0 if every attempted puzzle passed, and 1 if one did not or if nothing was attempted.
     """
-    start_probe(options["tier"])
     from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
