@@ -114,7 +114,7 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     sends it when it is made.
     """
     from puzzles.tracks.free_play import FreeGame
-    from puzzles.tracks.schedule.run_on_tensors import show_report
+    from puzzles.tracks.free_runs import show_report
 
     require_picture(colour, outputs)
     require_endings(outputs)

@@ -118,7 +118,7 @@ def run(
         if trace is None:
             passed = track.run_on_tensors(puzzle, options, bench)
         else:
-            from puzzles.tracks.schedule.run_on_tensors import replay_trace
+            from puzzles.tracks.free_runs import replay_trace
 
             passed = replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
     ctx.exit(0 if passed else 1)

@@ -83,7 +83,7 @@ def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     if isinstance(result, Failure):
         console.print(f"{game.slug} is not correct ({game.described}): {result.message}", soft_wrap=True)
     else:
-        from puzzles.tracks.schedule.run_on_tensors import show_report
+        from puzzles.tracks.free_runs import show_report
 
         show_report(console, game, *result)
     return not failed

@@ -16,7 +16,7 @@ from puzzles.sandbox.worker.stages.stage import DefinitionSite
 
 from .open_track import OpenTrack
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
-from .shown import Column, OptionError, Overview, PuzzleGroup, Section
+from .shown import OptionError, PuzzleGroup, Section
 from .workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 P = TypeVar("P", bound=Puzzle)
@@ -48,7 +48,8 @@ class Track(OpenTrack[P], ABC):
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""
     overview_columns: Sequence[str] = ()
-    """Headings of the size and the targets in a table of a chapter's puzzles."""
+    """Headings of the size and the targets in a table of a chapter's puzzles. Without them, or without a listing, the
+    puzzles are listed one below the other."""
     form: str = ""
     """What a player writes, in words."""
     noun: str = "function"
@@ -252,22 +253,12 @@ class Track(OpenTrack[P], ABC):
     def sources(self, puzzle: P) -> Sequence[str]:
         return list(filter(None, [*map(str, puzzle.sources), puzzle.credit]))
 
-    def overview(self, slugs: Sequence[str]) -> Overview | None:
-        """A table of a chapter's puzzles; None: they are listed one below the other."""
-        if self.listing is None or not self.overview_columns:
-            return None
-        numbers = [Column(heading, "right", no_wrap=True) for heading in self.overview_columns]
-        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
-        puzzles = list(map(self.puzzle, slugs))
-        rows = [(str(self.listing.number(p.slug)), p.slug, p.title, *self.overview_cells(p)) for p in puzzles]
-        return Overview(columns, rows, [self.overview_note(puzzles)])
-
     def overview_cells(self, puzzle: P) -> Sequence[str]:
         """The cells below `overview_columns`."""
         return ()
 
     def overview_note(self, puzzles: Sequence[P]) -> str:
-        """The line below the table."""
+        """The line below the table of these puzzles."""
         return ""
 
     def devices(self, puzzle: P) -> int:
