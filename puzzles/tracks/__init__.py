@@ -6,7 +6,6 @@ from puzzles.tracks import Track, find, register
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -86,16 +85,6 @@ def unregister(track: Track[Any]) -> None:
     del _tracks[track.name]
     for slug in track.slugs:
         del _by_slug[slug]
-
-
-@contextmanager
-def registered(track: Track[Any]) -> Iterator[None]:
-    """The track is registered within the block."""
-    register(track)
-    try:
-        yield
-    finally:
-        unregister(track)
 
 
 for _one in (Schedules(), Engine(), Layouts(), Plans()):

@@ -59,6 +59,8 @@ class Track(OpenTrack[P], ABC):
     some."""
     star_imports_solve: bool = False
     """True if a name that `from module import *` may have imported is run to find out."""
+    is_saved: bool = False
+    """True if `verify` can judge a kept run again."""
     has_pictures: bool = False
     """True if `draw` can draw a player's solution."""
     runs_without_tensors: bool = False
@@ -148,7 +150,7 @@ class Track(OpenTrack[P], ABC):
 
     def saved_as(self, puzzle: P) -> str:
         """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
-        return ""
+        return f"{puzzle.slug}.json" if self.is_saved else ""
 
     def row_of_saved(self, text: str) -> Row:
         """The row of a saved run.
@@ -168,9 +170,9 @@ class Track(OpenTrack[P], ABC):
 
     # --- Words ---
 
-    @abstractmethod
     def called(self, puzzle: P) -> str:
-        """Name of a puzzle in a sentence: 'puzzle 4', 'FSDP'."""
+        """Name of a puzzle in a sentence: 'layout puzzle 4', 'FSDP'."""
+        return f"{self.name} puzzle {self._listed.number(puzzle.slug)}"
 
     def heading(self, puzzle: P) -> str:
         """Name and title: 'Puzzle 4: Fully sharded data parallel'."""

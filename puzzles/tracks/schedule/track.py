@@ -49,6 +49,7 @@ class Schedules(Track[SchedulePuzzle]):
     overview_columns = ("L", "B", "R", "time", "memory", "traffic")
     star_imports_solve = True
     has_pictures = True
+    is_saved = True
     runs_without_tensors = True
     colours = COLOURS
     turn_seconds = 0.8
@@ -126,9 +127,6 @@ class Schedules(Track[SchedulePuzzle]):
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
     fingerprint = later("schedule.fingerprint", "fingerprint")
-
-    def saved_as(self, puzzle: SchedulePuzzle) -> str:
-        return f"{puzzle.slug}.json"
 
     def row_of_saved(self, text: str) -> Row:
         try:
