@@ -11,10 +11,10 @@ from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.submission import Submission, source_of
 from puzzles.sandbox.deadline import TIME_LIMIT
-from puzzles.tracks import OptionError, track_of
+from puzzles.tracks import OptionError, track_for, track_of
 from puzzles.tracks.workbench import DrawOptions
 
-from .shared.game_options import chosen, fold_option, game_options, game_track
+from .shared.game_options import chosen, fold_option, game_options
 from .shared.params import PUZZLE, SLUG_TEXT, SolutionPath, colour_option, seconds_text, usage_errors
 
 
@@ -70,7 +70,7 @@ def draw(
     columns = width if width is not None else max(shutil.get_terminal_size().columns, 40)
     options = DrawOptions(output or "", text, columns, against or "", pareto, critical, dark, colour or "layer")
     puzzle = chosen(name, game)
-    track = game_track(puzzle)
+    track = track_for(puzzle)
     with usage_errors():
         passed = track.draw(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit, opens))
     ctx.exit(0 if passed else 1)

@@ -14,9 +14,10 @@ from lib import referee as judged
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.tracks import track_for
 
 from .shared.files import require_endings, write_run
-from .shared.game_options import chosen, costs_text, game_options, game_track
+from .shared.game_options import chosen, costs_text, game_options
 from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, terminal
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def judged_run(path: str, name: str, options: Mapping[str, Any], seconds: float)
     from .shared.workbench import CommandWorkbench
 
     puzzle = chosen(name, options)
-    track = game_track(puzzle)
+    track = track_for(puzzle)
     if isinstance(puzzle, Puzzle):
         own = own_game(puzzle.slug)
         if own is None:
@@ -112,7 +113,8 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     follow from the order. In the game, each rank runs its cells in order, receives a value before its first use, and
     sends it when it is made.
     """
-    from puzzles.tracks.free_play import FreeGame, show_report
+    from puzzles.tracks.free_play import FreeGame
+    from puzzles.tracks.free_runs import show_report
 
     require_picture(colour, outputs)
     require_endings(outputs)

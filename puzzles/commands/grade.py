@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,7 @@ from puzzles.grading.progress import is_own_file, remember
 from puzzles.grading.verdict import Graded
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier, start_probe
+from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.course_options import (
@@ -112,7 +112,6 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     In a folder, each file and each folder directly inside it is a submission; its best solution of each puzzle counts.
     The exit code is 0 if every attempted puzzle passed, and 1 if one did not or if nothing was attempted.
     """
-    start_probe(options["tier"])
     from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
@@ -138,20 +137,21 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         )
     alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
-    job = GradingJob(slugs, limits_from(options), tier, options["strict"], _is_kept(len(submitted), options), _own())
-    job = job._replace(compares=bool(options["same_work"]))
+    own = tuple((str(folder.path), folder.digest) for folder in folders())
+    job = GradingJob(
+        slugs,
+        limits_from(options),
+        tier,
+        options["strict"],
+        _is_kept(len(submitted), options),
+        own,
+        bool(options["same_work"]),
+    )
     hashed = page_names(submitted, options)
     aliases = hashed.aliases() if options["anonymous"] else None
     pages = class_pages(submitted, hashed, aliases, options, scoring)
     gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one, aliases)
-    grade_all(
-        files,
-        job,
-        options["jobs"],
-        options["resume"],
-        (lambda: None) if options["as_json"] else _load_reports,
-        gathering.add,
-    )
+    grade_all(files, job, options["jobs"], options["resume"], gathering.add)
     graded = gathering.all()
     problems = [_shown(lambda: _show(graded, tier, options, scoring))]
     same = same_work_in(graded, job) if options["same_work"] else []
@@ -180,23 +180,11 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
 
 
-def _own() -> tuple[tuple[str, str], ...]:
-    return tuple((str(folder.path), folder.digest) for folder in folders())
-
-
-def _load_reports() -> None:
-    """Imports what shows the results, while others still work on them."""
-    with suppress(ImportError):  # which `_show` reports
-        from puzzles.reports import terminal  # noqa: F401
-
-
 def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any], scoring: Scoring) -> None:
     from puzzles.grading import verdict
 
     if options["as_json"]:
-        for piece in verdict.json_text(graded, options["why"], scoring.facts):
-            click.echo(piece, nl=False)
-        click.echo()
+        click.echo(json.dumps(verdict.as_json(graded, options["why"], scoring.facts), indent=2))
     else:
         from puzzles.reports.terminal import report
 

@@ -1,7 +1,6 @@
 """`puzzles gradescope`: the file that Gradescope takes as an autograder."""
 
 import re
-from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -10,7 +9,7 @@ import click
 
 from puzzles.custom import folders
 
-from .shared.course_options import POINTS_OPTIONS, added, visibility_option
+from .shared.course_options import points_options, visibility_option
 from .shared.game_options import puzzle_slugs
 from .shared.params import SLUG_TEXT, seconds_text
 
@@ -20,7 +19,7 @@ from .shared.params import SLUG_TEXT, seconds_text
 @click.option(
     "--puzzle", "wanted", metavar="SLUG", type=SLUG_TEXT, multiple=True, help="A puzzle, track or chapter to grade."
 )
-@partial(added, options=POINTS_OPTIONS)
+@points_options
 @visibility_option
 @click.option("--with", "packages", metavar="PACKAGE", multiple=True,
               help="Let submissions import this package; may be repeated.")  # fmt: skip

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,7 +14,6 @@ from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, so
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import SHIPPED, TRACKS, PuzzleGroup, Track, before, mark, track_of
-from puzzles.tracks.shown import Overview
 
 from .shared.params import SLUGS, group_or_puzzle, terminal
 
@@ -73,11 +72,11 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
         return
     for track in dict.fromkeys(map(track_of, group.slugs)):
         slugs = [slug for slug in group.slugs if track_of(slug) is track]
-        overview = track.overview(slugs)
-        if overview is not None:
-            _show_overview(console, overview)
-        for slug in slugs if overview is None else ():
-            _show_limits(console, track, slug, entries[slug])
+        if track.listing is not None and track.overview_columns:
+            _show_overview(console, track, slugs, track.listing.number)
+        else:
+            for slug in slugs:
+                _show_limits(console, track, slug, entries[slug])
     if len(group.slugs) <= MAX_BEFORE and (words := before(group.slugs)):
         print_wrapped(console, words)
     first, legend = group.slugs[0], "; *: core" if any(mark(slug) == "core" for slug in group.slugs) else ""
@@ -108,20 +107,25 @@ def _marked(slug: str) -> str:
     return f"{slug}*" if mark(slug) == "core" else slug
 
 
-def _show_overview(console: Console, overview: Overview) -> None:
+def _show_overview(console: Console, track: Track[Any], slugs: Sequence[str], number_of: Callable[[str], int]) -> None:
+    """A table of a chapter's puzzles, and a line below it."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    for column in overview.columns:
-        table.add_column(column.heading, justify=column.justify, no_wrap=column.no_wrap, style=column.style)
-    for row in overview.rows:
-        table.add_row(*(_marked(cell) if mark(cell) else cell for cell in row))
+    table.add_column("#", justify="right")
+    table.add_column("puzzle", no_wrap=True, style="bold")
+    table.add_column("title")
+    for heading in track.overview_columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    puzzles = list(map(track.puzzle, slugs))
+    for puzzle in puzzles:
+        slug = puzzle.slug
+        table.add_row(str(number_of(slug)), _marked(slug), puzzle.title, *track.overview_cells(puzzle))
     console.print()
     console.print(table)
     console.print()
-    for line in overview.notes:
-        print_wrapped(console, line)
+    print_wrapped(console, track.overview_note(puzzles))
 
 
 def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzleProgress) -> None:

@@ -59,11 +59,6 @@ class Commands(click.Group):
             click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)
             sys.exit(2)
 
-    def add_commands(self, play: Sequence[click.Command], others: Mapping[str, Sequence[click.Command]]) -> None:
-        self.play, self.others = play, others
-        for command in (*play, *chain(*others.values())):
-            self.add_command(command)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(command.name or "", command.get_short_help_str(60)) for command in self.play])
@@ -112,4 +107,6 @@ OTHERS = {
 for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard, export):
     with_own_puzzles(command)
 with_own_puzzles(main)
-main.add_commands(PLAY, OTHERS)
+main.play, main.others = PLAY, OTHERS
+for command in (*PLAY, *chain(*OTHERS.values())):
+    main.add_command(command)

@@ -13,7 +13,7 @@ import click
 
 from lib import PuzzleError
 
-from .shared.files import calibrated, gpu_named, model_named, text_of, write_text
+from .shared.files import preset, text_of, write_text
 from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
 
 if TYPE_CHECKING:
@@ -150,8 +150,11 @@ def plan(
     if listed:
         return list_presets()
     if calibrate is not None:
+        from lib.planning.calibration import preset_text, read_run
+
         with usage_errors():
-            return write_text(calibrated(calibrate), output)
+            measured = read_run(text_of(calibrate))
+            return write_text(preset_text(measured, f"{measured.gpu.name}-calibrated"), output)
     if model is None or gpus is None:
         raise click.UsageError(
             "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows the known models"
@@ -218,7 +221,8 @@ def plan_of_config(
 def job_of(
     model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: Any
 ) -> Job:
-    from lib.planning import Job
+    from lib.planning import Job, gpu, transformer
+    from lib.planning.presets import gpu_of_file, transformer_of_file
 
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
     for text in numbers:
@@ -230,7 +234,7 @@ def job_of(
             changed[found[1]][found[2]] = amount(found[3]) if truth is None else truth
         except ValueError:
             raise click.UsageError(f"--set takes model.NAME=NUMBER or gpu.NAME=NUMBER; got '{text}'") from None
-    trained = model_named(model, changed["model"])
+    trained = preset(model, transformer, transformer_of_file, **changed["model"])
     length = sequence or trained.sequence
     if batch is not None and tokens is not None:
         raise click.UsageError("--batch and --tokens both say how much a step trains; give one")
@@ -240,7 +244,8 @@ def job_of(
     if batch is None and tokens is None:
         each = gpus if isinstance(gpus, int) and gpus > 0 else 1
         batch = each * max(1, round(USUAL_TOKENS / length / each))
-    return Job(trained, gpu_named(gpu_name, changed["gpu"]), gpus, batch or tokens // length, length, **how)
+    used = preset(gpu_name, gpu, gpu_of_file, **changed["gpu"])
+    return Job(trained, used, gpus, batch or tokens // length, length, **how)
 
 
 def as_record(plan: Plan) -> dict[str, Any]:

@@ -8,10 +8,11 @@ import click
 from lib import Setting
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.tracks import track_for
 from puzzles.tracks.workbench import TensorOptions
 
 from .export import imported
-from .shared.game_options import FIELDS, chosen, fold_option, game_options, game_track
+from .shared.game_options import FIELDS, chosen, fold_option, game_options
 from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, usage_errors
 
 PATIENCE = 300.0
@@ -99,7 +100,7 @@ def run(
         puzzle, trace = chosen(name, game), None
     if ranks is not None and not isinstance(puzzle, Puzzle):
         raise click.UsageError("-n is for a puzzle's own size; set layers, batches and ranks with --size L,B,R")
-    track = game_track(puzzle)
+    track = track_for(puzzle)
     if tensors is not None and not track.runs_without_tensors:
         raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")
     if on == "torch" and not track.runs_without_tensors:
@@ -117,9 +118,9 @@ def run(
         if trace is None:
             passed = track.run_on_tensors(puzzle, options, bench)
         else:
-            from puzzles.tracks.free_play import replay_on_tensors
+            from puzzles.tracks.free_runs import replay_trace
 
-            passed = replay_on_tensors(puzzle, trace, options, bench)
+            passed = replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
     ctx.exit(0 if passed else 1)
 
 

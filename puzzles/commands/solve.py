@@ -31,22 +31,16 @@ def numbers_text(value: Any) -> float | list[float]:
     return found if len(found) > 1 else found[0]
 
 
+of_stages = partial(click.option, type=numbers_text, default=1.0, show_default=True)
+"""An option with a number for all stages, or one for each."""
+
+
 @click.command()
 @click.option("--ranks", type=int, required=True, help="Ranks of the pipeline.")
 @click.option("--microbatches", type=int, required=True, help="Microbatches of a step.")
-@click.option(
-    "--forward",
-    type=numbers_text,
-    default=1.0,
-    show_default=True,
-    help="Time of a forward. This and the next two may be lists by stage, such as 1,1,2,1.",
-)
-@click.option(
-    "--backward-input", type=numbers_text, default=1.0, show_default=True, help="Time of backward's input half."
-)
-@click.option(
-    "--backward-weight", type=numbers_text, default=1.0, show_default=True, help="Time of backward's weight half."
-)
+@of_stages("--forward", help="Time of a forward. This and the next two may be lists by stage, such as 1,1,2,1.")
+@of_stages("--backward-input", help="Time of backward's input half.")
+@of_stages("--backward-weight", help="Time of backward's weight half.")
 @click.option(
     "--send", type=float, default=0.0, show_default=True, help="Time of a message, which overlaps with computation."
 )
@@ -55,20 +49,8 @@ def numbers_text(value: Any) -> float | list[float]:
     type=numbers_text,
     help="Cap on a rank's memory, in microbatches of a stage; or a list by rank  [default: no cap]",
 )
-@click.option(
-    "--m-b",
-    type=numbers_text,
-    default=1.0,
-    show_default=True,
-    help="Memory of a microbatch until its input half ends.",
-)
-@click.option(
-    "--m-w",
-    type=numbers_text,
-    default=1.0,
-    show_default=True,
-    help="Memory of a microbatch from then until its weight half ends.",
-)
+@of_stages("--m-b", help="Memory of a microbatch until its input half ends.")
+@of_stages("--m-w", help="Memory of a microbatch from then until its weight half ends.")
 @click.option(
     "--placement",
     type=click.Choice(["contiguous", "looped", "V"]),

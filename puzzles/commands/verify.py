@@ -54,7 +54,7 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
 
 def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     """Judges a saved trace of any size and setting, shows its figures, and returns whether it is correct."""
-    from puzzles.tracks.free_play import figures, judged_saved, show_report
+    from puzzles.tracks.free_play import figures, judged_saved
 
     try:
         if len(saved) > MAX_FILE_SIZE:
@@ -83,5 +83,7 @@ def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     if isinstance(result, Failure):
         console.print(f"{game.slug} is not correct ({game.described}): {result.message}", soft_wrap=True)
     else:
+        from puzzles.tracks.free_runs import show_report
+
         show_report(console, game, *result)
     return not failed

@@ -5,13 +5,12 @@ from puzzles.custom import add_folder
 
 import hashlib
 import os
-import sys
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.machinery import PathFinder
+from importlib.metadata import entry_points
 from importlib.util import find_spec
 from keyword import iskeyword
 from pathlib import Path
@@ -34,6 +33,9 @@ RECORDS = "records"
 
 FOLDERS_VARIABLE = "TRAINING_PUZZLES_FOLDERS"
 """Environment variable with folders of puzzles, separated as in PATH."""
+
+ENTRY_POINTS = "training_puzzles.puzzles"
+"""Group of entry points; the value of each is the package whose folder holds the puzzles."""
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ def add_installed() -> list[str]:
 
     for path in filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)):
         add(FOLDERS_VARIABLE, partial(str, path))
-    for name, module in installed_packages():
-        add(f"the entry point '{name}'", partial(_package_folder, module))
+    for point in entry_points(group=ENTRY_POINTS):
+        add(f"the entry point '{point.name}'", partial(_package_folder, point.module))
     return problems
 
 
@@ -243,46 +245,3 @@ def _digest(folder: Path) -> str:
         if file.suffix in (".toml", ".py", ".json") and file.is_file():
             digest.update(str(file.relative_to(folder)).encode() + b"\0" + file.read_bytes() + b"\0")
     return digest.hexdigest()[:16]
-
-
-ENTRY_POINTS = "training_puzzles.puzzles"
-"""Group of entry points; the value of each is the package whose folder holds the puzzles."""
-
-METADATA = (".dist-info", ".egg-info")
-
-
-def installed_packages() -> list[tuple[str, str]]:
-    """The entry points: (name, module)."""
-    if not may_have_entry_points():
-        return []
-    from importlib.metadata import entry_points  # here, because it is slow to import and seldom needed
-
-    return [(point.name, point.module) for point in entry_points(group=ENTRY_POINTS)]
-
-
-def may_have_entry_points() -> bool:
-    """False if no package in an ordinary folder has the group, and there is no other place for packages. Every command
-    asks, and reading the metadata of all packages takes a tenth of its time."""
-    if any(finder is not PathFinder and hasattr(finder, "find_distributions") for finder in sys.meta_path):
-        return True
-    return any(map(_may_have_them, sys.path))
-
-
-def _may_have_them(place: str) -> bool:
-    """The same for one entry of `sys.path`."""
-    try:
-        names = os.listdir(place or ".")
-    except OSError:
-        return os.path.exists(place)  # an archive, perhaps
-    if "EGG-INFO" in names:
-        return True
-    return any(_names_us(Path(place, name)) for name in names if name.endswith(METADATA))
-
-
-def _names_us(folder: Path) -> bool:
-    try:
-        return ENTRY_POINTS.encode() in (folder / "entry_points.txt").read_bytes()
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True

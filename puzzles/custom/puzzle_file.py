@@ -67,12 +67,8 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {sanitized(str(error))[:300]}"
 
 
-def trials_at(path: Path) -> tuple[Any, ...]:
-    """The makers of trials that a Python file lists in TRIALS."""
-    return _trials_in(module_at(path), path)
-
-
 def _trials_in(module: ModuleType, path: Path) -> tuple[Any, ...]:
+    """The makers of trials that a Python file lists in TRIALS."""
     trials = getattr(module, "TRIALS", None)
     if not isinstance(trials, tuple | list) or not trials or not all(map(callable, trials)):
         raise OwnPuzzleError(
@@ -173,7 +169,7 @@ def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
         puzzle = track.read(path.stem, fields)
         if track.needs_trials:
             file = path.parent / fields.take("trials", TRIALS, lambda given: isinstance(given, str))
-            trials = partial(trials_at, file)
+            trials = lambda: _trials_in(module_at(file), file)  # noqa: E731
     except PuzzleError as why:
         raise OwnPuzzleError(f"{where}: {why}") from None
     fields.done()

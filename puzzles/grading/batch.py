@@ -20,7 +20,7 @@ from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint, GradingJob, close_kept_client
 from .submission import SourceFile
-from .verdict import LOST, Graded, Shared, Verdict
+from .verdict import LOST, Graded, Verdict
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, and others so that the process never waits."""
@@ -36,18 +36,17 @@ def grade_all(
     job: GradingJob,
     jobs: int | None = None,
     resume: bool = False,
-    meanwhile: Callable[[], None] = lambda: None,
     finish: Callable[[Graded], Graded] = lambda graded: graded,
 ) -> list[Graded]:
     """Grades all files in up to `jobs` processes and returns the verdicts in the order of the files.
 
     Progress goes to the terminal and to a checkpoint file; with `resume`, files in the checkpoint are not graded again.
-    `meanwhile` is called once, while processes work; `finish` is called with each file's verdicts as they arrive.
+    `finish` is called with each file's verdicts as they arrive.
     """
     found = {file.path: file for file in files}
     if len(found) == 1:
         return [finish(job.grade(path, content(file))) for path, file in found.items()]
-    processes, shared = jobs or cores(), Shared()
+    processes = jobs or cores()
     with Checkpoint.of(found, job, resume) as checkpoint:
 
         def read(path: str) -> Content:
@@ -56,12 +55,12 @@ def grade_all(
             return given
 
         known = {path: checkpoint.known(path, read(path)) for path in found} if resume else {}
-        done = {path: shared(finish(graded)) for path, graded in known.items() if graded is not None}
+        done = {path: finish(graded) for path, graded in known.items() if graded is not None}
         to_do = [path for path in found if path not in done]
         to_do.sort(key=lambda path: -found[path].size)  # so that no process is left with a long file at the end
         try:
-            for graded in _with_progress_bar(_distribute(to_do, job, read, processes, meanwhile), len(to_do)):
-                done[graded.path] = shared(finish(graded))
+            for graded in _with_progress_bar(_distribute(to_do, job, read, processes), len(to_do)):
+                done[graded.path] = finish(graded)
                 if not graded.is_lost:
                     checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:
@@ -128,26 +127,16 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)  # its servers' pipes close, so they end their runs and themselves
 
 
-def _distribute(
-    paths: Iterable[str],
-    job: GradingJob,
-    read: Read,
-    processes: int,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> Generator[Graded, None, None]:
+def _distribute(paths: Iterable[str], job: GradingJob, read: Read, processes: int) -> Generator[Graded, None, None]:
     """The verdicts as they arrive. If a process breaks, only the file that broke it is lost."""
     left, suspects = iter(paths), list[str]()
     executor: LocalProcesses | None = None
-    begun = False
     given: dict[Future[Graded], str] = {}
     try:
         while True:
             while len(given) < processes * QUEUED_PER_PROCESS and (path := next(left, None)) is not None:
                 executor = executor or LocalProcesses(processes)
                 given[executor.submit(job.grade_with_kept_client, path, read(path))] = path
-            if not begun:
-                begun = True
-                meanwhile()
             if not given:
                 break
             for future in wait(given, return_when=FIRST_COMPLETED).done:

@@ -65,20 +65,17 @@ def _with_work(verdict: Verdict, session: Session, keep: bool) -> Verdict:
     return replace(verdict, work=work, trace=verdict.trace if keep else "")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SubmittedDefinition(Definition):
     """A definition in a file or notebook."""
 
-    submission: Submission | None = None
-
-    def message(self, failure: Failure) -> str:
-        return self.placed(failure.message)
+    submission: Submission
 
     def placed(self, text: str) -> str:
-        return text if self.submission is None else self.submission.placed(text)
+        return self.submission.placed(text)
 
     def source(self, line: int) -> str:
-        return "" if self.submission is None else self.submission.line(line)
+        return self.submission.line(line)
 
 
 def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:

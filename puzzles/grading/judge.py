@@ -13,7 +13,7 @@ from puzzles.custom import fault_in
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import track_of
-from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score, tried_with
+from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .starters import is_unchanged_starter
 from .submission import MAX_FILE_SIZE
@@ -44,7 +44,7 @@ class Definition:
 
     def message(self, failure: Failure) -> str:
         """A failure as the player reads it."""
-        return failure.message
+        return self.placed(failure.message)
 
     def placed(self, text: str) -> str:
         """A text with line numbers as the player knows them."""
@@ -142,11 +142,11 @@ def _judge_other_sizes(
             score = Failure("incomplete", f"there is no {slug} at this size")
         if isinstance(score, Score):
             if not found.missed:
-                found = found._replace(missed=tuple(tried_with(request.size) + words for words in score.missed))
+                found = found._replace(missed=tuple(f"tried with {request.size}: {words}" for words in score.missed))
             if score.remark and not found.remark:
                 found = found._replace(remark=f"with {request.size}, {score.remark}")
         elif not request.hidden:
-            return score._replace(sentence=tried_with(request.size) + score.sentence)
+            return score._replace(sentence=f"tried with {request.size}: {score.sentence}")
         elif not found.note:
             why = definition.message(score)
             note = f"{SHOWN_SIZE_ONLY} ({shown.size}); with {request.size} it fails: {why}"

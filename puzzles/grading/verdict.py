@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from textwrap import indent
 from typing import Any
 
 from puzzles.catalog.path import FOLDED
@@ -209,32 +207,6 @@ def _student(graded: Graded) -> dict[str, Any]:
         if graded.name
     ]
     return {"students": people} if people and not graded.is_anonymous else {}
-
-
-def json_text(files: Iterable[Graded], why: bool = False, facts: Facts = lambda *_: {}) -> Iterator[str]:
-    """The text of `as_json` in pieces, so that a large class does not fill memory."""
-    frame = json.dumps(as_json([]), indent=2)
-    before, _, after = frame.rpartition("]")
-    yield before
-    end = ""
-    for graded in files:
-        yield f"{end}\n{indent(json.dumps(_row(graded, why, facts), indent=2), '    ')}"
-        end = ","
-    yield ("\n  ]" if end else "]") + after
-
-
-class Shared:
-    """Makes equal verdicts on puzzles that were not attempted one object, because a class has many of them."""
-
-    def __init__(self) -> None:
-        self._seen: dict[str, Verdict] = {}
-
-    def __call__(self, graded: Graded) -> Graded:
-        return replace(graded, verdicts=tuple(map(self._one, graded.verdicts)))
-
-    def _one(self, verdict: Verdict) -> Verdict:
-        seen = verdict if verdict.attempted else self._seen.setdefault(verdict.puzzle, verdict)
-        return seen if seen == verdict else verdict
 
 
 def all_passed(files: Iterable[Graded]) -> bool:

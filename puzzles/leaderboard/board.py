@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from puzzles.failure import sanitized
-from puzzles.reports.html import environment
+from puzzles.reports.html import rendered
 from puzzles.reports.listed_files import listed_files, remove
 from puzzles.tracks import ALL, track_of
 
@@ -125,10 +125,10 @@ def files_of(rankings: Sequence[Ranking], title: str) -> dict[str, str]:
     runs = {_page(entry): entry for one in rankings for place in (*one.front, *one.beaten) for entry in place.entries}
     names = sorted([*runs, "index.html", DATA])
     data = {"title": title, "files": names, "puzzles": [_data(one) for one in rankings]}
-    page = environment().get_template("board.html").render(title=title, rankings=[_shown(one) for one in rankings])
+    page = rendered("board.html", title=title, rankings=[_shown(one) for one in rankings], page_of=_page)
     return {
         **{name: track_of(one.puzzle.slug).run_page(one.puzzle, one.trace) for name, one in runs.items()},
-        "index.html": str(page),
+        "index.html": page,
         DATA: json.dumps(data, indent=1, ensure_ascii=False) + "\n",
     }
 
@@ -183,23 +183,11 @@ def _shown(one: Ranking) -> dict[str, Any]:
     goal = getattr(puzzle, "goal", None)
     known = [f"{goal.words(r)}{r.family and f': {r.family}'}" for r in goal.open_front] if goal else []
     return {
-        "slug": one.slug,
-        "heading": track.heading(puzzle),
-        "limits": track.limits(puzzle),
-        "front": [_row(place) for place in one.front],
-        "beaten": [_row(place) for place in one.beaten],
+        "track": track,
+        "puzzle": puzzle,
+        "front": one.front,
+        "beaten": one.beaten,
         "known": known,
         "has_dates": any(entry.found for place in (*one.front, *one.beaten) for entry in place.entries),
         "columns": [AXES[name] for name in one.front[0].entries[0].axes],
-    }
-
-
-def _row(place: Standing) -> dict[str, Any]:
-    first = place.entries[0]
-    return {
-        "figures": [f"{value:,}" if isinstance(value, int) else f"{value:g}" for value in place.point],
-        "stars": max(entry.verdict.stars for entry in place.entries),
-        "found": first.found,
-        "kind": track_of(first.puzzle.slug).built(first.puzzle, first.trace),
-        "names": [(entry.name, _page(entry)) for entry in place.entries],
     }

@@ -3,7 +3,6 @@
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any
 
 from lib import Report, Trace, peak_lines
@@ -11,7 +10,7 @@ from lib.judging.traffic import traffic_lines
 from puzzles.failure import Failure
 from puzzles.tracks.free_play import FreeGame, figures, picture, summary
 
-from .html import excerpt, inline, lines_block, message, picture_frame, result_page, smile_text
+from .html import rendered, result_page, smile_text
 from .source_lines import SourceLine
 from .words import ResultWords
 
@@ -91,12 +90,9 @@ class Result(ResultWords, Shown):
 
         def page() -> str:
             picture = track.beside_reference(self.puzzle, trace, **track.coloured(self.colour))
-            return lines_block(text.splitlines()) + picture_frame(picture)
+            return rendered("compared", text.splitlines(), picture)
 
         show_once(object(), text, page)
-
-
-COLOURS = {"correct": "#1a8754", "failed": "#c2410c"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -158,18 +154,13 @@ class FreeResult(Shown):
     def text(self) -> str:
         lines = [self.game.title, *([self.message] if self.failure else [])]
         lines += [f"{'->' if n == self.place.line else '  '} {n:>4} {code}" for n, code in self.place.excerpt()]
-        return "\n".join(line.rstrip() for line in [*lines, *self.lines(), *(self.why if self.explains else ())])
+        return "\n".join(line.rstrip() for line in [*lines, *self.lines(), *self.shown_why])
+
+    @property
+    def shown_why(self) -> Sequence[str]:
+        """The same where it is asked for."""
+        return self.why if self.explains else ()
 
     def page(self) -> str:
-        colour = COLOURS[self.status]
-        parts = [
-            f'<div style="font-size:19px;margin-bottom:4px"><b>{escape(self.game.slug)}</b> '
-            f'<span style="opacity:.7">{escape(self.game.described)}</span></div>',
-            message(self.message, colour),
-            excerpt(self.place, colour),
-            *(f'<p style="margin:4px 0;max-width:52em">{inline(line)}</p>' for line in self.lines()),
-            lines_block(self.why if self.explains else ()),
-            picture_frame(picture(self.game, self.trace, self.colour) if self.trace is not None else ""),
-        ]
-        frame = f"border-left:4px solid {colour};padding:6px 0 8px 14px;margin:4px 0"
-        return f'<div class="training-puzzles" data-status="{self.status}" style="{frame}">{"".join(parts)}</div>'
+        shown = picture(self.game, self.trace, self.colour) if self.trace is not None else ""
+        return rendered("free_page", self, shown)

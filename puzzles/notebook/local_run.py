@@ -20,8 +20,8 @@ from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.sandbox.worker.stages.stage import UnplayableError
 from puzzles.sandbox.worker.withheld import withheld_use
-from puzzles.tracks import Track, track_of
-from puzzles.tracks.free_play import FreeGame, free_track
+from puzzles.tracks import Track, track_for, track_of
+from puzzles.tracks.free_play import FreeGame
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
 
 from .display import FreeResult
@@ -172,7 +172,7 @@ async def play_freely(
     game: FreeGame, definition: Any, seconds: float, why: bool = False, colour: str = "layer"
 ) -> FreeResult:
     """The outcome of a schedule in a game without targets. Runs on the running event loop, as `judge_here` does."""
-    track, file = free_track(), file_of(definition)
+    track, file = track_for(game), file_of(definition)
     problem = known_of(track, game.slug, definition, graded=False).problem
     if problem is not None:
         return FreeResult(game, failure=problem)

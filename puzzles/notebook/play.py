@@ -11,8 +11,8 @@ from lib.runtime.nested import no_running_loop
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import add_installed
 from puzzles.grading.progress import remember_verdicts
-from puzzles.tracks import ALL, UnknownPuzzleError, find
-from puzzles.tracks.free_play import FreeGame, game_of, track_for
+from puzzles.tracks import ALL, UnknownPuzzleError, find, track_for
+from puzzles.tracks.free_play import FreeGame, game_of
 
 from .display import FreeResult, Result
 from .local_run import judge_here, play_freely
@@ -138,16 +138,9 @@ async def _play(game: Puzzle | FreeGame, definition: Any, seconds: float, why: b
 
 
 def _play_alone(work: Callable[[], Coroutine[Any, Any, AnyResult]]) -> AnyResult:
-    """Plays on an event loop of its own and cleans up everything left on it."""
-    loop = asyncio.new_event_loop()
-    try:
-        return loop.run_until_complete(work())
-    finally:
-        left = asyncio.all_tasks(loop)  # not empty if it was interrupted
-        for task in left:
-            task.cancel()
-        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True) if left else asyncio.sleep(0))
-        loop.close()
+    """Plays on an event loop of its own, which ends everything that is left on it."""
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        return runner.run(work())
 
 
 def _game(puzzle: Playable, definition: Any, given: Mapping[str, Any]) -> tuple[Puzzle | FreeGame, Any]:

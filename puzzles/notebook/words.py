@@ -1,7 +1,7 @@
 """Texts of a result in a notebook: the verdict, the place in the player's code, the next step."""
 
 import linecache
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
 from puzzles.reports.feedback import details, story, what_next
 from puzzles.tracks import Track, track_of
-from puzzles.tracks.outcomes import capitalized, stars_text
+from puzzles.tracks.outcomes import Measure, capitalized, stars_text
 from puzzles.tracks.references import as_lines, differing_lines, reference_file
 
 from .source_lines import SourceLine
@@ -80,6 +80,11 @@ class ResultWords:
     def values(self) -> Mapping[str, float]:
         """The figures by name, if the solution is correct."""
         return self.verdict.figures
+
+    @property
+    def measures(self) -> Sequence[Measure]:
+        """The figures with their targets, if the solution is correct."""
+        return self.track.measures(self.puzzle, self.values) if self.values else ()
 
     @property
     def place(self) -> SourceLine:

@@ -9,16 +9,15 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from importlib.resources import files as resources
 from pathlib import Path
-from typing import Any
 
 from puzzles.course.comments import Comment
 from puzzles.course.handed_in import shared_folder, without_runs
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
-from puzzles.tracks import ALL, track_of
+from puzzles.tracks import ALL
 
-from .html import attempts, environment, named
+from .html import attempts, named, rendered
 from .listed_files import listed, listed_files, remove, write
 from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
@@ -109,8 +108,8 @@ class ClassPages:
         written, if there is one."""
         slugs = slugs_of(graded)
         self._write("index.html", lambda: self._index(graded, slugs, tier))
-        texts = [_texts(slug) for slug in ALL if slug in slugs or slug in self._linked]
-        self._write("puzzles.html", lambda: _rendered("puzzle_texts.html", puzzles=texts, links_class=self.links_class))
+        told = [(track, track.puzzle(slug)) for slug, track in ALL.items() if slug in slugs or slug in self._linked]
+        self._write("puzzles.html", lambda: rendered("puzzle_texts.html", told=told, links_class=self.links_class))
         remove(self.folder, self._names.stale)
         self._write(INDEX, lambda: self._names.index(with_stale=False))
         return self.problem
@@ -121,10 +120,11 @@ class ClassPages:
         for one in found:
             one["points"] = self.scoring.facts(graded, one["verdict"])
         points = points_text(graded, self.scoring) if self.scoring.is_stated else ""
-        said = {"name": self._name(graded), "attempts": found, "missing": _missing(graded), "points": points}
+        missing = [v.puzzle for v in graded.verdicts if not v.attempted and not v.message]
+        said = {"name": self._name(graded), "attempts": found, "missing": missing, "points": points}
         comments = [(named(slug)[1] if slug else "", text) for slug, text in self._comments.get(graded.path, ())]
         people = [] if graded.is_anonymous else [one.name or one.id for one in graded.student.members]
-        return _rendered("student.html", **said, comments=comments, people=people, links_class=self.links_class)
+        return rendered("student.html", **said, comments=comments, people=people, links_class=self.links_class)
 
     def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: IsolationTier) -> str:
         rows = []
@@ -147,7 +147,7 @@ class ClassPages:
         counts = _counts(graded, slugs)
         summary = [(label, [one[stars] for one in counts]) for stars, label in SUMMARY.items()]
         content = {"slugs": slugs, "rows": rows, "summary": summary, "titles": titles, "mark": SHOWN_SIZE * marked}
-        return _rendered("index.html", **content, script=script, digest=digest, tier=tier)
+        return rendered("index.html", **content, script=script, digest=digest, tier=tier)
 
     def _name(self, graded: Graded) -> str:
         return name_in(graded, self._shared)
@@ -156,10 +156,6 @@ class ClassPages:
         """Makes and writes a page; whatever fails is a problem of this page alone, and costs no verdict."""
         problem = write(self.folder / name, content)
         self.problem = self.problem or problem
-
-
-def _rendered(template: str, **content: Any) -> str:
-    return str(environment().get_template(template).render(**content))
 
 
 SUMMARY = {3: "★★★", 2: "★★", 1: "★ (over target)", 0: "failed", -1: "not attempted"}
@@ -179,14 +175,3 @@ def _cell(verdict: Verdict | None) -> tuple[str, str]:
     if verdict is None or not verdict.attempted:
         return "n", ""
     return LETTERS[verdict.status], ("★" * verdict.stars or verdict.reason or "failed") + shown_size_mark(verdict)
-
-
-def _missing(graded: Graded) -> list[str]:
-    return [v.puzzle for v in graded.verdicts if not v.attempted and not v.message]
-
-
-def _texts(slug: str) -> Mapping[str, Any]:
-    track = track_of(slug)
-    puzzle = track.puzzle(slug)
-    return {"puzzle": puzzle, "heading": track.heading(puzzle), "limits": track.limits(puzzle),
-            "background": track.background(puzzle), "sources": track.sources(puzzle)}  # fmt: skip

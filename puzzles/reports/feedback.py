@@ -108,7 +108,5 @@ def _finished(slug: str, solved: set[str]) -> str:
 
 def _first_sentences(text: str) -> str:
     """The first two sentences of a paragraph; a full stop inside 'et al.' or a number ends none."""
-    words, sentences = " ".join(text.split()), []
-    for piece in words.replace("et al. ", "et al.\u00a0").split(". ")[:2]:
-        sentences.append(piece.rstrip("."))
-    return ". ".join(sentences).replace("\u00a0", " ") + "."
+    sentences = " ".join(text.split()).replace("et al. ", "et al.\u00a0").split(". ")[:2]
+    return ". ".join(sentence.rstrip(".") for sentence in sentences).replace("\u00a0", " ") + "."

@@ -16,7 +16,7 @@ from puzzles.grading.judge import SHOWN_SIZE_ONLY
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import UnknownPuzzleError, find_several, track_of
 
-from .html import attempts, environment
+from .html import attempts, rendered
 
 VISIBILITIES = ("visible", "hidden", "after_due_date", "after_published")
 OTHER_SIZES = "other-sizes"
@@ -139,8 +139,8 @@ def _html(verdict: Verdict) -> str:
     (attempt,) = attempts([verdict]) or [{"verdict": verdict}]
     missing = track_of(verdict.puzzle).signature(verdict.puzzle)
     images = [base64.b64encode(picture.encode()).decode() for picture in attempt.get("pictures", ())]
-    template = environment().get_template("gradescope_test.html")
-    return str(template.render({"measures": (), "story": (), "missing": missing, **attempt, "images": images})).strip()
+    content = {"measures": (), "story": (), "missing": missing, **attempt, "images": images}
+    return rendered("gradescope_test.html", **content).strip()
 
 
 def _leaderboard(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:

@@ -23,37 +23,30 @@ if TYPE_CHECKING:
 
 def text_html(text: str) -> str:
     """The text of a puzzle: CommonMark and tables, with HTML escaped."""
-    return str(_whole().render(text))
+    return str(_markdown("commonmark", "table").render(text))
 
 
 def message_html(text: str) -> str:
     """A message in one line: only `code` in backquotes is rendered, since links and pictures could be a player's."""
-    return str(_code_only().renderInline(text))
+    return str(_markdown("zero", "backticks").renderInline(text))
 
 
 @cache
-def _whole() -> MarkdownIt:
+def _markdown(preset: str, rule: str) -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    return MarkdownIt("commonmark", {"html": False}).enable("table")
-
-
-@cache
-def _code_only() -> MarkdownIt:
-    from markdown_it import MarkdownIt
-
-    return MarkdownIt("zero", {"html": False}).enable("backticks")
+    return MarkdownIt(preset, {"html": False}).enable(rule)
 
 
 @cache
 def environment() -> Any:
     """jinja2's environment, with the filters `message`, `markdown`, `stars`, `capitalized` and `picture`."""
-    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
     from markupsafe import Markup
 
     made = Environment(
         loader=PackageLoader("puzzles.reports"),
-        autoescape=True,
+        autoescape=select_autoescape(("html", "svg")),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -64,6 +57,11 @@ def environment() -> Any:
     made.filters["capitalized"] = capitalized
     made.filters["picture"] = Markup
     return made
+
+
+def rendered(template: str, **content: Any) -> str:
+    """The text that a template makes of its content."""
+    return str(environment().get_template(template).render(**content))
 
 
 def attempts(verdicts: Sequence[Verdict], colour: str = "layer") -> list[dict[str, Any]]:
@@ -112,18 +110,7 @@ def pictures(verdict: Verdict, colour: str) -> list[str]:
 
 def same_work_page(found: Sequence[Same], graded: Sequence[Graded]) -> str:
     """The page, with the names that all reports use."""
-    shared = folder_of(graded)
-    rows: list[dict[str, Any]] = [
-        {
-            "puzzle": one.puzzle,
-            "what": one.what,
-            "submissions": one.submissions,
-            "names": [name_in(submission, shared) for submission in one.submissions],
-            "lines": one.lines,
-        }
-        for one in found
-    ]
-    return str(environment().get_template("same_work.html").render(found=rows))
+    return rendered("same_work.html", found=found, name_in=name_in, shared=folder_of(graded))
 
 
 def report_page(
@@ -142,18 +129,14 @@ def report_page(
         }
         for file in graded
     ]
-    return str(
-        environment()
-        .get_template("report.html")
-        .render(
-            files=files,
-            slugs=slugs_of(graded),
-            stars=stars_text,
-            mark=shown_size_mark,
-            tier=tier,
-            marked=next((m for f in graded for v in f.verdicts if (m := shown_size_mark(v))), ""),
-            left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
-        )
+    return rendered(
+        "report.html",
+        files=files,
+        slugs=slugs_of(graded),
+        mark=shown_size_mark,
+        tier=tier,
+        marked=next((m for f in graded for v in f.verdicts if (m := shown_size_mark(v))), ""),
+        left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
     )
 
 

@@ -1,7 +1,6 @@
 """Plans on the terminal: the time, the traffic and the memory of each."""
 
-from collections.abc import Iterator, Sequence
-from itertools import count
+from collections.abc import Sequence
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -123,10 +122,10 @@ def times(plans: Sequence[Plan]) -> Table:
     axes = [axis for axis in AXES if any(getattr(plan.split, axis) > 1 for plan in plans)]
     table = _table("", *axes, "ZeRO", "schedule", "micro", "recompute", "s/step", "MFU", "bubble")
     front = _front(plans)
-    for name, plan in numbered(plans):
+    for number, plan in enumerate(plans, 1):
         split = plan.split
         table.add_row(
-            name + ("*" if plan in front else ""),
+            str(number) + ("*" if plan in front else ""),
             *(str(getattr(split, axis)) for axis in axes),
             str(split.zero) + (f"/{split.shards}" if split.shards else ""),
             split.order_text,
@@ -156,19 +155,19 @@ def _short(split: Split) -> str:
 def traffic(plans: Sequence[Plan]) -> Table:
     """GB that a GPU sends in a step, by link, and tokens per second of all GPUs."""
     table = _table("GB sent", *LINKS.values(), "tokens/s")
-    for name, plan in numbered(plans):
+    for number, plan in enumerate(plans, 1):
         sent = (f"{plan.by_link[link] / GB:.1f}" for link in LINKS)
-        table.add_row(name, *sent, f"{plan.tokens_per_second:,.0f}")
+        table.add_row(str(number), *sent, f"{plan.tokens_per_second:,.0f}")
     return table
 
 
 def memory(plans: Sequence[Plan]) -> Table:
     """GiB of the fullest GPU in fused code, by kind, and the range up to eager code with its verdict."""
     table = _table("GiB", *SHORT.values(), "low", "high", "")
-    for name, plan in numbered(plans):
+    for number, plan in enumerate(plans, 1):
         kinds = (f"{plan.memory[kind] / GIB:.1f}" for kind in SHORT)
         verdict = dict(zip(VERDICTS, ("", "depends", "does not fit")))[plan.verdict]
-        table.add_row(name, *kinds, f"{plan.peak / GIB:.1f}", f"{plan.high / GIB:.1f}", verdict)
+        table.add_row(str(number), *kinds, f"{plan.peak / GIB:.1f}", f"{plan.high / GIB:.1f}", verdict)
     return table
 
 
@@ -188,10 +187,6 @@ def at_the_peak(plan: Plan) -> Table:
     for one in rank.held:
         table.add_row(f"{one.bytes / GIB:.2f}", f"{one.number:,} x" if one.number > 1 else "", one.what)
     return table
-
-
-def numbered(plans: Sequence[Plan]) -> Iterator[tuple[str, Plan]]:
-    yield from zip(map(str, count(1)), plans)
 
 
 def _front(plans: Sequence[Plan]) -> list[Plan]:

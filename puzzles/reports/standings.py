@@ -49,11 +49,11 @@ class NamedRows:
 
     def fits(self, console: Console) -> bool:
         """True if the table without its names fits."""
-        return least_width(console, self.make(None)) <= console.width
+        return width(console, self.make(None)).minimum <= console.width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         whole = self.make(self.names)
-        if least_width(console, whole) <= options.max_width:
+        if width(console, whole).minimum <= options.max_width:
             yield whole
             return
         lines = console.render_lines(self.make(None), options, pad=False)
@@ -73,17 +73,9 @@ def name_width(names: Sequence[str]) -> int:
     return max(map(cell_len, names), default=0)
 
 
-def least_width(console: Console, table: Table) -> int:
-    """The columns below which something in a table would be folded or cropped."""
-    return _measured(console, table).minimum
-
-
-def full_width(console: Console, table: Table) -> int:
-    """The columns that a table fills if no line in it is wrapped."""
-    return _measured(console, table).maximum
-
-
-def _measured(console: Console, table: Table) -> Measurement:
+def width(console: Console, table: Table) -> Measurement:
+    """The columns that a table needs: below the minimum something would be folded or cropped, and at the maximum no
+    line in it is wrapped."""
     return console.measure(table, options=console.options.update(max_width=UNLIMITED_WIDTH))
 
 

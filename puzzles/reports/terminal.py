@@ -52,9 +52,10 @@ def report(
     several, is_class = len(files) > 1, any(len(graded.attempted) > 1 for graded in files)
     if len(files) == 1:
         console.print(Text(sanitized(files[0].path), style="bold"))
-        for track, verdicts in _by_track(files[0].verdicts):
-            points = [scoring.facts(files[0], v) for v in verdicts]
-            console.print(verdict_table(console, track, verdicts, points))
+        for track in TRACKS.values():
+            if verdicts := [v for v in files[0].attempted if v.track == track.name]:
+                points = [scoring.facts(files[0], v) for v in verdicts]
+                console.print(verdict_table(console, track, verdicts, points))
         if scoring.is_stated:
             console.print(Text(points_text(files[0], scoring)))
     elif is_class:
@@ -98,13 +99,6 @@ def report_on(console: Console, title: str, verdict: Verdict) -> None:
     console.print(verdict_table(console, track_of(verdict.puzzle), [verdict]))
     for one in _distinct([verdict]):
         _explain(console, one, "")
-
-
-def _by_track(verdicts: Sequence[Verdict]) -> Iterator[tuple[Track[Any], list[Verdict]]]:
-    for track in TRACKS.values():
-        mine = [v for v in verdicts if v.track == track.name and v.attempted]
-        if mine:
-            yield track, mine
 
 
 def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], scoring: Scoring) -> NamedRows:

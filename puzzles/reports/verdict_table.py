@@ -12,7 +12,7 @@ from rich.text import Text
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import Track, outcomes
 
-from .standings import COLOURS, full_width, shown_size_mark, stars_text
+from .standings import COLOURS, shown_size_mark, stars_text, width
 
 
 def verdict_table(
@@ -21,7 +21,7 @@ def verdict_table(
     """A row for each verdict, with figures and targets; on a narrow terminal each target is below its figure. What only
     some puzzles measure is in the sentences below."""
     wide = _verdict_rows(console, track, verdicts, points, " ")
-    fits = full_width(console, wide) <= console.width
+    fits = width(console, wide).maximum <= console.width
     return wide if fits else _verdict_rows(console, track, verdicts, points, "\n")
 
 

@@ -204,20 +204,14 @@ def _end(server: subprocess.Popen[bytes], group: cgroup.Group) -> int:
     assert server.stdout is not None
     with suppress(OSError):
         server.stdin.close()  # on which the server ends all runs, then itself
-    code = _wait(server.wait, 5.0)
-    if code is None:
+    try:
+        code = server.wait(5.0)
+    except subprocess.TimeoutExpired:
         server.kill()
         code = server.wait()
     server.stdout.close()
     group.remove()
     return code
-
-
-def _wait(wait: Callable[..., int], seconds: float) -> int | None:
-    try:
-        return wait(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return None
 
 
 def end_words(ended: str, code: int) -> str:

@@ -7,7 +7,6 @@ a hook of Python's does.
 import os
 import subprocess
 import sys
-from contextlib import suppress
 from functools import cache
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -63,47 +62,23 @@ def _why_no_bubblewrap() -> str:
     """Reason why bubblewrap cannot be used here, found by starting Python in it; empty if it can."""
     if sys.platform != "linux":
         return f"it is for Linux, and this is {sys.platform}"
-    if not _may_have_bubblewrap():
+    if not bubblewrap():
         return "there is no command bwrap; install the package bubblewrap"
-    try:
-        with _probe() as probe:
-            _, stderr = _ended(probe)
+    try:  # as a server is started: in the same folder, with the same variables
+        probe = subprocess.run(
+            command(IsolationTier("bubblewrap"), Limits(), "pass"),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd="/",
+            env=environment(""),
+            timeout=START_SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as why:
         return str(why)
-    return "" if probe.returncode == 0 else (stderr.strip() or f"it ended with code {probe.returncode}")[:200]
-
-
-def _may_have_bubblewrap() -> bool:
-    return sys.platform == "linux" and bubblewrap() != ""
-
-
-def _ended(probe: subprocess.Popen[str]) -> tuple[str, str]:
-    try:
-        return probe.communicate(timeout=START_SECONDS)
-    except subprocess.TimeoutExpired:
-        probe.kill()
-        raise
-
-
-def start_probe(requested: str = "auto") -> None:
-    """Starts to find out whether bubblewrap works, so that `select_tier` need not wait for it later."""
-    if requested != "process" and _may_have_bubblewrap():
-        with suppress(OSError):  # which `select_tier` reports
-            _probe()
-
-
-@cache
-def _probe() -> subprocess.Popen[str]:
-    """Python in bubblewrap, just started as a server is: in the same folder, with the same variables."""
-    return subprocess.Popen(
-        command(IsolationTier("bubblewrap"), Limits(), "pass"),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd="/",
-        env=environment(""),
-    )
+    return "" if probe.returncode == 0 else (probe.stderr.strip() or f"it ended with code {probe.returncode}")[:200]
 
 
 def command(tier: IsolationTier, limits: Limits, program: str = SERVER_PROGRAM) -> list[str]:

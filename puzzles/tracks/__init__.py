@@ -3,11 +3,12 @@
 from puzzles.tracks import Track, find, register
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from difflib import get_close_matches
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.chapter import AnyChapter
 from puzzles.catalog.path import AFTER, CORE, FOLDED, ON_TENSORS
@@ -20,6 +21,9 @@ from .plan.track import Plans
 from .schedule.track import Schedules
 from .shown import OptionError as OptionError
 from .shown import PuzzleGroup as PuzzleGroup
+
+if TYPE_CHECKING:
+    from .schedule.free_game import FreeGame
 
 MIN_PART, MAX_NEAR = 3, 3
 """Letters of a part of a name by which puzzles are suggested, and how many are."""
@@ -83,16 +87,6 @@ def unregister(track: Track[Any]) -> None:
         del _by_slug[slug]
 
 
-@contextmanager
-def registered(track: Track[Any]) -> Iterator[None]:
-    """The track is registered within the block."""
-    register(track)
-    try:
-        yield
-    finally:
-        unregister(track)
-
-
 for _one in (Schedules(), Engine(), Layouts(), Plans()):
     register(_one)
 
@@ -103,6 +97,11 @@ SHIPPED = frozenset(ALL)
 def track_of(slug: str) -> Track[Any]:
     """The track that a puzzle is of."""
     return ALL[slug]
+
+
+def track_for(game: Puzzle | FreeGame) -> Track[Any]:
+    """The track that a puzzle or a free game is of: schedules can be run at any size."""
+    return track_of(game.slug) if isinstance(game, Puzzle) else TRACKS["schedule"]
 
 
 def default_slugs() -> tuple[str, ...]:

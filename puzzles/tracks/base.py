@@ -16,7 +16,7 @@ from puzzles.sandbox.worker.stages.stage import DefinitionSite
 
 from .open_track import OpenTrack
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
-from .shown import Column, OptionError, Overview, PuzzleGroup, Section
+from .shown import OptionError, PuzzleGroup, Section
 from .workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 P = TypeVar("P", bound=Puzzle)
@@ -48,7 +48,8 @@ class Track(OpenTrack[P], ABC):
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
     `figures_text` fills one column."""
     overview_columns: Sequence[str] = ()
-    """Headings of the size and the targets in a table of a chapter's puzzles."""
+    """Headings of the size and the targets in a table of a chapter's puzzles. Without them, or without a listing, the
+    puzzles are listed one below the other."""
     form: str = ""
     """What a player writes, in words."""
     noun: str = "function"
@@ -58,6 +59,8 @@ class Track(OpenTrack[P], ABC):
     some."""
     star_imports_solve: bool = False
     """True if a name that `from module import *` may have imported is run to find out."""
+    is_saved: bool = False
+    """True if `verify` can judge a kept run again."""
     has_pictures: bool = False
     """True if `draw` can draw a player's solution."""
     runs_without_tensors: bool = False
@@ -147,7 +150,7 @@ class Track(OpenTrack[P], ABC):
 
     def saved_as(self, puzzle: P) -> str:
         """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
-        return ""
+        return f"{puzzle.slug}.json" if self.is_saved else ""
 
     def row_of_saved(self, text: str) -> Row:
         """The row of a saved run.
@@ -167,9 +170,9 @@ class Track(OpenTrack[P], ABC):
 
     # --- Words ---
 
-    @abstractmethod
     def called(self, puzzle: P) -> str:
-        """Name of a puzzle in a sentence: 'puzzle 4', 'FSDP'."""
+        """Name of a puzzle in a sentence: 'layout puzzle 4', 'FSDP'."""
+        return f"{self.name} puzzle {self._listed.number(puzzle.slug)}"
 
     def heading(self, puzzle: P) -> str:
         """Name and title: 'Puzzle 4: Fully sharded data parallel'."""
@@ -252,22 +255,12 @@ class Track(OpenTrack[P], ABC):
     def sources(self, puzzle: P) -> Sequence[str]:
         return list(filter(None, [*map(str, puzzle.sources), puzzle.credit]))
 
-    def overview(self, slugs: Sequence[str]) -> Overview | None:
-        """A table of a chapter's puzzles; None: they are listed one below the other."""
-        if self.listing is None or not self.overview_columns:
-            return None
-        numbers = [Column(heading, "right", no_wrap=True) for heading in self.overview_columns]
-        columns = [Column("#", "right"), Column("puzzle", no_wrap=True, style="bold"), Column("title"), *numbers]
-        puzzles = list(map(self.puzzle, slugs))
-        rows = [(str(self.listing.number(p.slug)), p.slug, p.title, *self.overview_cells(p)) for p in puzzles]
-        return Overview(columns, rows, [self.overview_note(puzzles)])
-
     def overview_cells(self, puzzle: P) -> Sequence[str]:
         """The cells below `overview_columns`."""
         return ()
 
     def overview_note(self, puzzles: Sequence[P]) -> str:
-        """The line below the table."""
+        """The line below the table of these puzzles."""
         return ""
 
     def devices(self, puzzle: P) -> int:

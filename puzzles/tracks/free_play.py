@@ -1,39 +1,24 @@
-"""Free play as commands and `play` know it: games without targets, and the track that has them."""
+"""Free play as commands and `play` know it: games without targets."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lib import CLASSIC_SETTING, PuzzleError, Report, Setting, Size, Trace
+from lib import CLASSIC_SETTING, PuzzleError, Setting, Size, Trace
 from lib.communication.mesh import axes_of
 from lib.game.setting import Game
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 
 from . import ALL, TRACKS, track_of
-from .base import Track
 from .schedule.free_game import FreeGame as FreeGame
 from .schedule.free_game import figures as figures
 from .schedule.free_game import judged_saved as judged_saved
 from .schedule.free_game import require_size
 from .schedule.free_game import summary as summary
 from .schedule.pictures import timeline
-from .workbench import TensorOptions, Workbench
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-
-def free_track() -> Track[Any]:
-    """The track whose definitions can be run at any size."""
-    return TRACKS["schedule"]
-
-
-def track_for(game: Puzzle | FreeGame) -> Track[Any]:
-    """The track that a puzzle or a free game is of."""
-    return track_of(game.slug) if isinstance(game, Puzzle) else free_track()
 
 
 def own_game(slug: str) -> tuple[Puzzle, Size, Setting] | None:
@@ -51,7 +36,7 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
     """
     puzzle, own_size, own = own_game(slug) or (None, None, CLASSIC_SETTING)
     if puzzle is None and slug in ALL:
-        able = free_track().title.lower()
+        able = TRACKS["schedule"].title.lower()
         raise PuzzleError(f"{slug} is a puzzle of the track '{track_of(slug).name}'; {min(given)} is for {able}")
     setting = replace(own, **{field: value for field, value in given.items() if field != "size"})
     size = require_size(given.get("size", own_size), setting.replicas)
@@ -60,20 +45,6 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
     if puzzle is not None and (size, setting) == (own_size, own):
         return puzzle
     return FreeGame.of(slug, size, setting)
-
-
-def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) -> None:
-    """Shows what a correct run is and took."""
-    from .schedule.run_on_tensors import show_report
-
-    show_report(console, game, trace, report)
-
-
-def replay_on_tensors(game: FreeGame, trace: Trace, options: TensorOptions, bench: Workbench) -> bool:
-    """Runs the trace of a game on tensors, shows the result, and returns whether everything was as predicted."""
-    from .schedule.run_on_tensors import replay_trace
-
-    return replay_trace(game.slug, game.title, trace, options, bench)
 
 
 def picture(game: FreeGame, trace: Trace, colour: str) -> str:

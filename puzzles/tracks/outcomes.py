@@ -159,8 +159,3 @@ def stars_text(stars: int, full: str = "★", empty: str = "☆") -> str:
 def capitalized(text: str) -> str:
     """A text with its first letter capitalized."""
     return text[:1].upper() + text[1:]
-
-
-def tried_with(size: str) -> str:
-    """Prefix of a message about a further run; empty for the shown size."""
-    return size and f"tried with {size}: "

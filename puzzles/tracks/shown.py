@@ -1,7 +1,7 @@
-"""What a track shows of its puzzles, as data: groups, sections of a page, tables."""
+"""What a track shows of its puzzles, as data: groups, sections of a page."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 
 class PuzzleGroup(NamedTuple):
@@ -20,23 +20,6 @@ class Section(NamedTuple):
 
     title: str
     lines: Sequence[tuple[str, str]]
-
-
-class Column(NamedTuple):
-    """A column of an overview; styles are rich's."""
-
-    heading: str
-    justify: Literal["left", "right"] = "left"
-    no_wrap: bool = False
-    style: str = ""
-
-
-class Overview(NamedTuple):
-    """A table of the puzzles of a chapter, and lines below the table."""
-
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str]
 
 
 class OptionError(Exception):

@@ -182,7 +182,9 @@ PUPPY = "return document.querySelectorAll('.three-stars svg g').length === 1"
 
 
 def test_a_player_is_wrong_and_then_right(page: Page) -> None:
-    from puzzles.notebook.authoring.sections import solution
+    from puzzles.catalog.schedule import PUZZLES
+    from puzzles.notebook.authoring.sections import solution_or_starter
+    from puzzles.tracks.references import reference_file
 
     page.run("# Makes the puzzles importable")
     page.run("from lib import")
@@ -202,7 +204,7 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     assert min(wrong["picture"]) > 100
     assert wrong["shapes"] > 5
 
-    page.type_into("def basic", solution("basic"))
+    page.type_into("def basic", solution_or_starter(PUZZLES["basic"], reference_file("basic")))
     page.run(PLAY)
     right = page.result(PLAY, "passed")
     assert right["stars"] == "★★☆"

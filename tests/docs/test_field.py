@@ -17,9 +17,8 @@ from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.shards.memory_trials import bytes_per_device
 from puzzles.catalog.path import PATH
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.tracks.engine.perform import perform
 from tests.support import CLASSICS
-from tests.support.engine_trials import reference
+from tests.support.engine_trials import perform, reference
 from tests.support.unmeasured_figures import unmeasured
 
 PAGE = Path(__file__).parents[2] / "docs" / "variants.md"

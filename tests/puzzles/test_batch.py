@@ -7,7 +7,6 @@ import io
 import json
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import types
@@ -25,7 +24,7 @@ from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
-from puzzles.grading.verdict import Graded, Shared, as_json, json_text
+from puzzles.grading.verdict import Graded
 from puzzles.sandbox import cgroup, tiers
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
@@ -179,38 +178,6 @@ def test_an_exception_in_the_grader_is_a_row_too(a_class: Path, monkeypatch: pyt
     found = list(batch._distribute(paths, job(), lambda path: b"", 2))
     assert {g.verdicts[0].reason for g in found} == {"lost"}
     assert "OSError: no more processes" in found[0].verdicts[0].message
-
-
-@pytest.mark.slow
-def test_others_load_what_is_needed_later_while_processes_work(a_class: Path):
-    seen: list[int] = []
-    paths = sorted(map(str, a_class.iterdir()))
-    grade_all(files(paths), job(), jobs=1, meanwhile=lambda: seen.append(len(multiprocessing.active_children())))
-    assert seen == [1]
-
-
-@pytest.mark.slow
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("why", [False, True])
-def test_json_written_file_by_file_is_the_same_text(a_class: Path, why: bool):
-    graded = grade_all(files(sorted(map(str, a_class.iterdir()))), job())
-    for some in (graded, graded[:1], []):
-        assert "".join(json_text(some, why)) == json.dumps(as_json(some, why), indent=2)
-
-
-@pytest.mark.slow
-def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
-    def of(slug: str, path: Path) -> Graded:
-        source = path.read_bytes()
-        return pickle.loads(pickle.dumps(job()._replace(slugs=("basic", slug)).grade(str(path), source)))
-
-    path = a_class / "anna.py"
-    shared, pairs = Shared(), [(of("gpipe", path), of("gpipe", path)), (of("fsdp", path), of("wsdp", path))]
-    for pair in pairs:
-        one, other = map(shared, pair)
-        assert (one, other) == pair
-        assert one.verdicts[0] is not other.verdicts[0]
-        assert (one.verdicts[1] is other.verdicts[1]) == (one.verdicts[1] == other.verdicts[1])
 
 
 # --- Resuming ---

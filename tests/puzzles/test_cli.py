@@ -17,7 +17,7 @@ from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
 from puzzles.grading import progress
-from puzzles.tracks.schedule.track import limits_json, targets
+from puzzles.tracks import track_of
 from puzzles.version import VERSION
 from tests.support.tiers import any_tier  # noqa: F401  # a fixture
 
@@ -186,9 +186,9 @@ def test_start_where_nothing_can_be_written():
 
 def stated(slug: str, **target: int) -> dict[str, dict[str, object]]:
     """The targets and limits of a puzzle in JSON, of which these are known."""
-    goal = PUZZLES[slug].goal
-    assert target.items() <= targets(goal).items()
-    return {"target": targets(goal), "limits": limits_json(goal)}
+    track, puzzle = track_of(slug), PUZZLES[slug]
+    assert target.items() <= track.targets(puzzle).items()
+    return {"target": track.targets(puzzle), "limits": track.limits_json(puzzle)}
 
 
 def test_json_is_exactly_as_promised():

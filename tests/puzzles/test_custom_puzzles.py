@@ -6,9 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterator
-from importlib.machinery import PathFinder
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +21,6 @@ from puzzles.custom import (
     add_installed,
     folder_added,
     folders,
-    may_have_entry_points,
     read_folder,
     remove_folder,
 )
@@ -400,29 +397,6 @@ def test_installed_packages_and_the_variable_add_folders(
     (problem,) = add_installed()
     assert "nothing" in problem
     assert "relay_layout" in ALL
-
-
-def test_packages_are_looked_at_only_where_one_may_have_puzzles(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "meta_path", [PathFinder])  # packages that are imported may have added others
-    monkeypatch.setattr(sys, "path", [str(tmp_path), str(tmp_path / "nothing"), ""])
-    monkeypatch.chdir(tmp_path)
-    info = tmp_path / "other-1.dist-info"
-    info.mkdir()
-    assert not may_have_entry_points()
-    (info / "entry_points.txt").write_text("[console_scripts]\nother = other:main\n")
-    assert not may_have_entry_points()
-    (info / "entry_points.txt").write_text("[training_puzzles.puzzles]\nother = other.week1\n")
-    assert may_have_entry_points()
-    (info / "entry_points.txt").unlink()
-    (tmp_path / "archive.zip").write_bytes(b"")
-    monkeypatch.setattr(sys, "path", [str(tmp_path / "archive.zip")])
-    assert may_have_entry_points()
-    monkeypatch.setattr(sys, "path", [])
-    assert not may_have_entry_points()
-    monkeypatch.setattr(sys, "meta_path", [SimpleNamespace(find_distributions=lambda: ())])
-    assert may_have_entry_points()
 
 
 def test_a_process_elsewhere_reads_the_folder_itself(week: Path) -> None:

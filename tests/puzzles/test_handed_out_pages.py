@@ -9,11 +9,16 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from puzzles.course.comments import read_comments
 from puzzles.course.roster import CourseError
+from puzzles.grading.verdict import Verdict
+from puzzles.leaderboard import board
+from puzzles.leaderboard.board import Ranking, Standing
+from puzzles.leaderboard.entry import Entry
 from puzzles.reports.class_pages import INDEX, PageNames
-from puzzles.reports.html import environment
+from puzzles.reports.html import rendered
 
 LONG = "Long " * 32 + "Name"
 
@@ -161,24 +166,10 @@ def test_the_index_survives_long_names(tmp_path: Path) -> None:
 
 
 def test_the_board_survives_40_tied_players() -> None:
-    row = {
-        "figures": ["5", "6"],
-        "stars": 2,
-        "kind": "",
-        "found": "",
-        "names": [(f"Player {i}", "x.html") for i in range(40)],
-    }
-    one = {
-        "slug": "ddp",
-        "heading": "",
-        "limits": "",
-        "front": [row],
-        "beaten": [],
-        "known": [],
-        "columns": ["time"],
-        "has_dates": False,
-    }
-    page = environment().get_template("board.html").render(title="Board", rankings=[one])
+    verdict = Verdict("ddp", "schedule", "passed", {}, stars=2, figures={"timesteps": 5, "peak_memory": 6})
+    tied = Standing(tuple(Entry(PUZZLES["ddp"], f"Player {i}", "", verdict) for i in range(40)))
+    shown = board._shown(Ranking("ddp", (tied,), ()))
+    page = rendered("board.html", title="Board", rankings=[shown], page_of=lambda entry: "x.html")
     assert page.count("<a href") == 40
     first, _, rest = page.partition("<summary>and 32 more</summary>")
     assert (first.count("<a href"), rest.count("<a href")) == (8, 32)

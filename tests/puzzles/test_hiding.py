@@ -20,9 +20,9 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.perform import perform
 from puzzles.tracks.engine.score import better_record, comparison, score_trial
 from tests.support import hostile_hiding as hiding
+from tests.support.engine_trials import perform
 from tests.support.selection import TIERS, in_each_tier, in_every_tier
 from tests.support.tiers import require_tier
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable
-from html import escape
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 import lib
 from lib import Model
@@ -18,7 +18,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook import play as module
 from puzzles.notebook.display import Result, picture_of
-from puzzles.notebook.html import result_page, smile
+from puzzles.notebook.html import rendered, result_page
 from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS, Classic
 from tests.support.solved import SOME_PUZZLES, solved_by
@@ -56,10 +56,11 @@ def test_a_record_gets_three_stars_and_as_many_puppies_as_ranks(slug: str) -> No
     functions = (function for record in best for puzzle, function in solved_by(record) if puzzle.slug == slug)
     result = play(slug, next(functions))
     assert (result.status, result.stars) == ("passed", 3)
-    assert smile(result).count("<animateTransform") == 2 * PUZZLES[slug].goal.size.ranks
+    smile = rendered("three_stars", result)
+    assert smile.count("<animateTransform") == 2 * PUZZLES[slug].goal.size.ranks
     assert escape(PUZZLES[slug].praise) in result_page(result)
     assert len({puzzle.praise for puzzle in PUZZLES.values()}) == len(PUZZLES)
-    assert "http" not in smile(result).replace("http://www.w3.org/2000/svg", "")
+    assert "http" not in smile.replace("http://www.w3.org/2000/svg", "")
 
 
 def test_two_stars_show_no_puppies_but_what_is_known_to_be_better() -> None:
@@ -67,7 +68,7 @@ def test_two_stars_show_no_puppies_but_what_is_known_to_be_better() -> None:
     goal, peak = PUZZLES["fsdp"].goal, result.report.peak.memory
     point = result.report.timesteps, peak, result.report.traffic
     best = min((r for r in goal.rivals(goal.family) if r.dominates(*point)), key=lambda record: record.figures)
-    assert (result.stars, smile(result)) == (2, "")
+    assert (result.stars, rendered("three_stars", result)) == (2, "")
     assert goal.words(best) in result.next_step
     assert "Next: puzzle 10, " in result.next_step
 

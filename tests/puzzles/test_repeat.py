@@ -20,8 +20,8 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.perform import asked
 from puzzles.tracks.engine.repeat import has_other_values, with_other_values
+from puzzles.tracks.engine.row import asked
 from tests.support import hostile_hiding as hiding
 from tests.support.selection import TIERS, in_each_tier
 from tests.support.tiers import require_tier

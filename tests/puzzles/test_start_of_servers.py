@@ -1,4 +1,4 @@
-"""What a grader does once, so that its servers start sooner: looks for bubblewrap early, and compiles their modules."""
+"""What a grader does once for its servers: looks for bubblewrap, and compiles their modules."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bubblewrap is f
 BASIC = (Path(__file__).parents[2] / "solutions" / "basic.py").read_text(encoding="utf-8")
 
 CACHED: tuple[Callable[..., object], ...] = (
-    *(tiers.select_tier, tiers._why_no_bubblewrap, tiers._probe),
+    *(tiers.select_tier, tiers._why_no_bubblewrap),
     *(bubblewrap, options._without_nested_users),
 )
 
@@ -53,14 +53,13 @@ def command(folder: Path, script: str) -> None:
         (None, "no command bwrap"),
     ],
 )
-def test_looking_early_changes_no_answer(
+def test_it_is_said_why_there_is_no_bubblewrap(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str | None, why: str
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     if script:
         command(tmp_path, script)
     monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: [bubblewrap()])
-    tiers.start_probe()
     assert why in tiers.select_tier().no_bubblewrap_because
     assert tiers.select_tier().name == "process"
     with pytest.raises(tiers.UnknownTierError, match=why):
@@ -72,7 +71,6 @@ def test_a_probe_that_works_is_started_once(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(tiers, "bubblewrap_command", lambda *_: [bubblewrap(), str(tmp_path / "started")])
     command(tmp_path, 'echo x >> "$1"')
-    tiers.start_probe()
     assert tiers.select_tier().name == tiers.select_tier("bubblewrap").name == "bubblewrap"
     assert (tmp_path / "started").read_text() == "x\n"
 
@@ -132,8 +130,8 @@ def test_nobody_looks_who_wants_processes(monkeypatch: pytest.MonkeyPatch) -> No
     def never() -> None:
         raise AssertionError("bubblewrap was started")
 
-    monkeypatch.setattr(tiers, "_probe", never)
-    tiers.start_probe("process")
+    monkeypatch.setattr(tiers, "_why_no_bubblewrap", never)
+    assert not tiers.select_tier("process").is_sandbox
 
 
 @pytest.mark.parametrize("forbidden", [False, True])

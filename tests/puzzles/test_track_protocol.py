@@ -27,7 +27,7 @@ from puzzles.notebook.display import picture_of
 from puzzles.notebook.html import result_page
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
-from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, registered, unregister
+from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 
 ROOT = Path(__file__).parents[2]
@@ -204,8 +204,10 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr(
         "puzzles.grading.session.select_tier", lambda: IsolationTier("process", "the stage is in the tests")
     )
-    with registered(Answers()):
-        yield tmp_path / "mine.py"
+    track = Answers()
+    register(track)
+    yield tmp_path / "mine.py"
+    unregister(track)
 
 
 def puzzles(*arguments: str, code: int = 0) -> str:

@@ -21,7 +21,7 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import known_as_good, standing
 from puzzles.tracks.schedule.custom import tightest
-from puzzles.tracks.schedule.track import limits, limits_json, measures, targets
+from puzzles.tracks.schedule.track import measures
 
 GOAL = Goal("zero1", Size(4, 4, 4), 12, 2_300_000, traffic=1_500_000, drift=4, steady=True, family="data parallelism")
 CLASSIC = replace(GOAL, drift=None, decides="star")
@@ -30,18 +30,19 @@ LASTING = {**FIGURES, "lasting_peak": 2_359_296}
 
 
 def test_targets_are_data_and_words() -> None:
-    assert targets(GOAL) == {"time": 12, "memory": 2_300_000, "traffic": 1_500_000, "drift": 4}
-    assert limits_json(GOAL) == {
+    track, puzzle = track_of("zero1"), replace(PUZZLES["zero1"], goal=GOAL)
+    assert track.targets(puzzle) == {"time": 12, "memory": 2_300_000, "traffic": 1_500_000, "drift": 4}
+    assert track.limits_json(puzzle) == {
         "timesteps": {"below": 13},
         "peak_memory": {"below": 2_400_000},
         "traffic": {"below": 1_600_000},
         "drift": {"at_most": 4},
     }
-    assert limits(GOAL) == (
+    assert track.limits(puzzle) == (
         "4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M sent, at most 4 updates "
         "between two averages"
     )
-    assert limits(CLASSIC).endswith("< 2.4M elements, < 1.6M sent for the third star")
+    assert track.limits(replace(puzzle, goal=CLASSIC)).endswith("< 2.4M elements, < 1.6M sent for the third star")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,8 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.devices.device_port import DeviceMeter, repeat
-from puzzles.tracks.engine.perform import perform
 from tests.support import hostile_wire as wire
+from tests.support.engine_trials import perform
 from tests.support.graders import USERS, Grader
 from tests.support.selection import TIERS, in_each_tier, in_every_tier
 from tests.support.tiers import require_tier

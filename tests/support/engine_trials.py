@@ -10,16 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, trials_of
-from puzzles.catalog.engine.trial import WrongResultError
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.grading.grader import grade_file, grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.on_mpi import runner_on_mpi
-from puzzles.tracks.engine.perform import perform, size_of
+from puzzles.tracks.engine.row import asked, size_of
 from puzzles.tracks.engine.score import score_trial
-from puzzles.tracks.outcomes import Score, tried_with
+from puzzles.tracks.outcomes import Score
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions" / "engine"
 
@@ -50,6 +51,12 @@ def verdict_on_mpi(slug: str, path: Path) -> Verdict:
         return grade_puzzle(ENGINE_PUZZLES[slug], session, runner=runner)
 
 
+def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:
+    """Performs a trial outside the sandbox, in this process or on MPI, with a class that is trusted."""
+    given = asked(trial)
+    return Performed(*run_trial(given, launched(given, cls, on))).priced(trial)
+
+
 def score_class(puzzle: EnginePuzzle, cls: type) -> Score:
     """Performs all trials of a puzzle here: the score of the first, with the targets that any misses.
 
@@ -60,7 +67,7 @@ def score_class(puzzle: EnginePuzzle, cls: type) -> Score:
     trials = [make() for make in trials_of(puzzle)]
     scores = []
     for trial in trials:
-        where = "" if trial is trials[0] else tried_with(size_of(trial, trials[0]))
+        where = "" if trial is trials[0] else f"tried with {size_of(trial, trials[0])}: "
         try:
             score = score_trial(puzzle, trial, perform(trial, cls))
         except WrongResultError as why:

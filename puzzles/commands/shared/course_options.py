@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
 from puzzles.grading.verdict import Graded
 
-from .params import add_folders, usage_errors
+from .params import add_folders, several, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.course.comments import Comment
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from puzzles.grading.checkpoint import GradingJob
     from puzzles.reports.class_pages import ClassPages, PageNames
 
-
-C = TypeVar("C", bound=Callable[..., Any])
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 COURSE = "puzzles.course"
@@ -48,7 +46,7 @@ def _share(name: str, default: float, words: str) -> Any:
     )
 
 
-POINTS_OPTIONS = (
+points_options = several(
     click.option(
         "--points", metavar="SLUG=N,...", default="", help="Points for a puzzle, chapter or track  [default: 1 each]"
     ),
@@ -66,7 +64,7 @@ POINTS_OPTIONS = (
 )
 """The options that `puzzles gradescope` passes on as well."""
 
-OPTIONS = (
+course_options = several(
     click.option(
         "--course",
         metavar="FOLDER",
@@ -95,16 +93,12 @@ OPTIONS = (
         help="Your comments to show on the pages: CSV (id, puzzle, comment), or a folder with ID.md.",
     ),
     click.option("--link-class", is_flag=True, help="Link each student's page to the index of the class."),
-    *POINTS_OPTIONS,
+    points_options,
     click.option(
         "--late",
         metavar="due=TIME,...",
         help="Take off points for late work: due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv",
     ),
-)
-
-
-GRADEBOOK_OPTIONS = (
     click.option("--gradebook", metavar="FILE", help="Write a CSV table with a row for each student."),
     click.option("--canvas", metavar="FILE", help="Write the CSV table that Canvas imports."),
     click.option("--same-work", metavar="FILE", help="Write a page of the solutions that several submissions share."),
@@ -118,23 +112,14 @@ GRADEBOOK_OPTIONS = (
 )
 
 
-def visibility_option(command: C) -> C:
-    words = (
-        "When students see Gradescope's results: visible, hidden, after_due_date or after_published; SLUG=WHEN for one "
-        "puzzle. other-sizes=WHEN adds a test to each puzzle for its other sizes."
-    )
-    metavar = "WHEN,SLUG=WHEN,..."
-    return click.option("--visibility", metavar=metavar, default="visible", show_default=True, help=words)(command)
-
-
-def added(command: C, options: Sequence[Any]) -> C:
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-def course_options(command: C) -> C:
-    return added(command, (*OPTIONS, *GRADEBOOK_OPTIONS))
+visibility_option = click.option(
+    "--visibility",
+    metavar="WHEN,SLUG=WHEN,...",
+    default="visible",
+    show_default=True,
+    help="When students see Gradescope's results: visible, hidden, after_due_date or after_published; SLUG=WHEN for "
+    "one puzzle. other-sizes=WHEN adds a test to each puzzle for its other sizes.",
+)
 
 
 def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,16 @@ from collections.abc import Callable, Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lib import PuzzleError, Trace, trace_to_json
 
 if TYPE_CHECKING:
-    from lib.planning import Gpu, Transformer
     from lib.schedules import Timetable
+
+P = TypeVar("P")
 
 
 def text_of(path: str) -> str:
@@ -37,27 +38,9 @@ def write_text(text: str, output: str | None) -> None:
     click.echo(f"Wrote {output}.", err=True)
 
 
-def gpu_named(name: str, changed: dict[str, Any]) -> Gpu:
-    """A known GPU, or the GPU in a preset file (.toml)."""
-    from lib.planning import gpu
-    from lib.planning.presets import gpu_of_file
-
-    return gpu_of_file(text_of(name), **changed) if name.endswith(".toml") else gpu(name, **changed)
-
-
-def model_named(name: str, changed: dict[str, Any]) -> Transformer:
-    from lib.planning import transformer
-    from lib.planning.presets import transformer_of_file
-
-    return transformer_of_file(text_of(name), **changed) if name.endswith(".toml") else transformer(name, **changed)
-
-
-def calibrated(path: str) -> str:
-    """A preset file of a GPU with which the planner predicts the measured time of a run's step."""
-    from lib.planning.calibration import preset_text, read_run
-
-    found = read_run(text_of(path))
-    return preset_text(found, f"{found.gpu.name}-calibrated")
+def preset(name: str, known: Callable[..., P], of_file: Callable[..., P], **changed: Any) -> P:
+    """A known preset, or the one in a file (.toml)."""
+    return of_file(text_of(name), **changed) if name.endswith(".toml") else known(name, **changed)
 
 
 def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,14 +18,12 @@ from lib.game.setting import FIELDS as SETTING_FIELDS
 from lib.game.setting import LAYERS, TASKS
 from lib.game.setting_notation import costs_from_json
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import ALL, Track, UnknownPuzzleError, find, find_several
+from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several
 
-from .params import Parsed, usage_errors
+from .params import Parsed, several, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.tracks.free_play import FreeGame
-
-C = TypeVar("C", bound=Callable[..., Any])
 
 FIELDS = ("size", "costs", "mesh", "steps", "layer", "task", "fold")
 """Names of the options."""
@@ -94,13 +92,7 @@ def field_text(value: Any) -> Any:
     return name, numbers if name == "lengths" or len(numbers) > 1 else int(numbers[0]) if whole else numbers[0]
 
 
-def game_options(command: C) -> C:
-    for option in reversed(OPTIONS):
-        command = option(command)
-    return command
-
-
-OPTIONS = (
+game_options = several(
     click.option("--size", metavar="L,B,R", type=size_text, help="Play at this size: layers, batches, ranks."),
     click.option(
         "--costs",
@@ -119,11 +111,12 @@ OPTIONS = (
 )  # fmt: skip
 
 
-def fold_option(command: C) -> C:
-    """Adds `--fold` to a command that shows a run without judging it against targets."""
-    words = "Play one replica to stand for all along this axis, the first in --mesh; for planning."
-    folded: C = click.option("--fold", metavar="AXIS", help=words)(command)
-    return folded
+fold_option = click.option(
+    "--fold",
+    metavar="AXIS",
+    help="Play one replica to stand for all along this axis, the first in --mesh; for planning.",
+)
+"""For a command that shows a run without judging it against targets."""
 
 
 def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
@@ -155,9 +148,3 @@ def _puzzle(name: str) -> Puzzle:
     except UnknownPuzzleError as why:
         more = "; with --size L,B,R it may be any schedule in the file" if name.isidentifier() else ""
         raise click.UsageError(f"{why}{more}") from None
-
-
-def game_track(game: Puzzle | FreeGame) -> Track[Any]:
-    from puzzles.tracks.free_play import track_for
-
-    return track_for(game)

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 
 Command = TypeVar("Command", bound=click.Command)
+C = TypeVar("C", bound=Callable[..., Any])
 
 REFERENCES = INSTALL_ROOT / "solutions"
 
@@ -79,6 +80,17 @@ def with_own_puzzles(command: Command) -> Command:
         )
     )
     return command
+
+
+def several(*options: Callable[[C], C]) -> Callable[[C], C]:
+    """A decorator that adds options to a command, in their order."""
+
+    def add(command: C) -> C:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
 class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only in newer clicks
@@ -202,8 +214,6 @@ colour_option = click.option(
 )
 
 
-C = TypeVar("C", bound=Callable[..., Any])
-
 DEFAULT = Limits()
 KINDS: dict[str, click.ParamType] = {  # type: ignore[type-arg]  # generic only in newer clicks
     "time": seconds_text,
@@ -232,15 +242,13 @@ def limit_text(value: Any) -> tuple[str, Any]:
     return name, KINDS[name].convert(text, None, None)  # click adds the option to a refusal
 
 
-def limit_option(command: C) -> C:
-    """Adds `--limit`, and the old words as hidden options."""
-    for name, word in zip(KINDS, OLD_WORDS):
-        command = click.option(word, f"limit_{name}", type=KINDS[name], hidden=True)(command)
-    words = f"A limit for each run; may be repeated.  [default: {DEFAULTS}]"
-    added: C = click.option("--limit", "limits", metavar="time=10s", type=limit_text, multiple=True, help=words)(
-        command
-    )
-    return added
+WORDS = f"A limit for each run; may be repeated.  [default: {DEFAULTS}]"
+
+limit_option = several(
+    click.option("--limit", "limits", metavar="time=10s", type=limit_text, multiple=True, help=WORDS),
+    *(click.option(word, f"limit_{name}", type=KINDS[name], hidden=True) for word, name in zip(OLD_WORDS, KINDS)),
+)
+"""`--limit`, and the old words as hidden options."""
 
 
 def limits_from(options: Mapping[str, Any]) -> Limits:

@@ -110,10 +110,12 @@ def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tupl
             yield "code", sections.setup(), "setup"
         elif marker[1] == "collective":
             yield "markdown", collective_markdown(marker[2]), f"{marker[2]}-picture"
-        elif marker[2] in PUZZLES:
-            yield from sections.puzzle_cells(PUZZLES[marker[2]], solved)
         else:
-            yield from sections.any_puzzle_cells(find(marker[2]), reference_file(marker[2]) if solved else None)
+            reference = reference_file(marker[2]) if solved else None
+            if marker[2] in PUZZLES:
+                yield from sections.puzzle_cells(PUZZLES[marker[2]], reference)
+            else:
+                yield from sections.any_puzzle_cells(find(marker[2]), reference)
 
 
 def as_marimo(book: Book) -> Book:

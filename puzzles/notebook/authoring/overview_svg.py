@@ -7,16 +7,12 @@ from base64 import b64encode
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from html import escape
 
 from drawing.palette import layer_colour
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.reports.html import rendered
 
-CELL, GAP = 26, 6
-LEFT, TOP = 166, 30
-INK, SOFT, WIRE = "#1f2933", "#5a6675", "#44546a"
 Share = tuple[int, int] | None
-FONT = "'Helvetica Neue',Helvetica,Arial,sans-serif"
 
 
 @dataclass(frozen=True)
@@ -149,69 +145,12 @@ def placement_of(puzzle: SchedulePuzzle) -> PuzzlePlacement:
 
 def overview_svg(puzzle: SchedulePuzzle) -> str:
     placement, (layers, _, ranks) = placement_of(puzzle), puzzle.goal.size
-    row = CELL if ranks <= 8 else CELL * 0.75
-    right = LEFT + layers * (CELL + GAP)
-    parts = [
-        _text(LEFT + layer * (CELL + GAP) + CELL / 2, TOP - 10, f"layer {layer}" if layer == 0 else str(layer), SOFT)
-        for layer in range(layers)
-    ]
-    for rank in range(ranks):
-        y = TOP + rank * (row + GAP)
-        parts.append(_text(44, y + row / 2, f"rank {rank}", INK, "end", bold=True))
-        parts.append(_text(52, y + row / 2, placement.batches(rank), SOFT, "start"))
-        parts += [_cell(puzzle, placement, rank, layer, y, row) for layer in range(layers)]
-        if placement.chain(rank):
-            parts.append(_handover(placement, layers, rank, right, y, row))
-    bottom = TOP + ranks * (row + GAP) - GAP
-    if placement.everybody:
-        x = right + (26 if any(map(placement.chain, range(ranks))) else 8)
-        parts.append(f'<path d="M{x} {TOP}h8V{bottom:g}h-8" fill="none" stroke="{WIRE}" stroke-width="2"/>')
-    if placement.talk:
-        bottom += 22
-        parts.append(_text(6, bottom, placement.talk, WIRE, "start"))
-    width = max(right + 40, 6.2 * len(placement.talk) + 14)
-    title = f"{ranks} {'rank' if ranks == 1 else 'ranks'}, and what each keeps of {layers} layers"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{bottom + 12:.0f}" font-family="{FONT}" '
-        f'role="img" aria-label="{title}"><title>{title}</title><rect width="100%" height="100%" rx="6" fill="#fff"/>'
-        f"{''.join(parts)}</svg>"
-    )
+    colours = [layer_colour(layer, layers) for layer in range(layers)]
+    has_chain = any(map(placement.chain, range(ranks)))
+    given = {"placement": placement, "layers": layers, "ranks": ranks, "colours": colours, "has_chain": has_chain}
+    return rendered("overview.svg", **given)
 
 
 def overview_markdown(puzzle: SchedulePuzzle) -> str:
     data = b64encode(overview_svg(puzzle).encode()).decode()
     return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})"
-
-
-def _cell(puzzle: SchedulePuzzle, placement: PuzzlePlacement, rank: int, layer: int, y: float, height: float) -> str:
-    """One layer on one rank: outlined, and filled to show the part that the rank keeps."""
-    layers = puzzle.goal.size.layers
-    x = LEFT + layer * (CELL + GAP)
-    part = placement.part(rank, layer)
-    dash = "" if part else ' stroke-dasharray="2 3"'
-    framed = placement.works(rank, layer) and part is not None and part[1] > 4
-    edge = f'stroke="{WIRE}" stroke-width="2"' if framed else 'stroke="#b9c2cd"'
-    box = f'<rect x="{x}" y="{y:g}" width="{CELL}" height="{height:g}" fill="#f5f7f9" {edge}{dash}/>'
-    if part is None:
-        return box
-    index, total = part
-    strip = height / total
-    colour = layer_colour(layer, layers)
-    fill = f'<rect x="{x}" y="{y + index * strip:.2f}" width="{CELL}" height="{max(strip, 2):.2f}" fill="{colour}"/>'
-    return fill + box.replace('fill="#f5f7f9"', 'fill="none"') if total == 1 else box + fill
-
-
-def _handover(placement: PuzzlePlacement, layers: int, rank: int, right: float, y: float, row: float) -> str:
-    """Two arrows between a rank and the next one, one in each direction."""
-    top, bottom = y + row * 0.6, y + row * 1.4 + GAP
-    down = f"M{right + 6} {top:g}V{bottom:g}m-3 -4l3 4l3 -4"
-    up = f"M{right + 15} {bottom:g}V{top:g}m-3 4l3 -4l3 4"
-    return f'<path d="{down}{up}" fill="none" stroke="{WIRE}" stroke-width="1.5"/>'
-
-
-def _text(x: float, y: float, text: str, colour: str, anchor: str = "middle", bold: bool = False) -> str:
-    weight = ' font-weight="bold"' if bold else ""
-    return (
-        f'<text x="{x:g}" y="{y + 4:g}" font-size="11" fill="{colour}" text-anchor="{anchor}"'
-        f"{weight}>{escape(text)}</text>"
-    )

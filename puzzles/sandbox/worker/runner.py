@@ -47,18 +47,9 @@ def set_up_interpreter(packages: str) -> None:
         sys.modules[name] = None  # type: ignore[assignment]  # which makes an import of it fail
 
 
-def stage_of(module: str) -> Any:
-    """The module that runs a track's definitions, by its dotted name."""
-    return import_module(module)
-
-
 def disable_play() -> None:
     """Makes `play` do nothing in this process: in a file that is graded, the judge runs and judges all definitions."""
-    vars(sys.modules["puzzles"])["play"] = _no_play
-
-
-def _no_play(*_: Any, **__: Any) -> None:
-    return None
+    vars(sys.modules["puzzles"])["play"] = lambda *_, **__: None
 
 
 class DefinitionRun:
@@ -72,7 +63,7 @@ class DefinitionRun:
         self.code = code
         self.slug = request["slug"]
         self.graded = request.get("graded", False)
-        self.stage = stage_of(request["stage"])
+        self.stage: Any = import_module(request["stage"])
         self.ends: Sequence[Any] = ()
         if late is not None and request.get("devices"):
             self.ends = self._fork(request, seconds)

@@ -9,12 +9,12 @@ import gc
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from typing import Any
 
 from puzzles.sandbox import protocol, remove_tree
 
 from . import os_limits
-from .runner import stage_of
 from .source import SubmissionCode  # noqa: F401  # so that no worker has to load it
 from .supervisor import supervise
 
@@ -64,5 +64,5 @@ def _warm_up(conditions: dict[str, Any]) -> None:
             sys.path.append(conditions["packages"])
         os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads would count as the player's
         with suppress(ImportError):  # which each worker then reports
-            stage_of(stage)
+            import_module(stage)
         del os.environ["OPENBLAS_NUM_THREADS"]

@@ -25,8 +25,8 @@ def work(name: str, definitions: Mapping[str, ast.stmt]) -> list[str]:
     try:
         mine = [Bare().visit(deepcopy(definitions[one])) for one in _used(name, definitions)]
         chosen = _chosen(mine, definitions)
-        whole = _digest("\n".join(_unnamed(node, chosen, {}) for node in mine))
-        lines = [f"{_digest(_unnamed(line, chosen, {}))} {_head(line)}" for node in mine for line in _lines(node)]
+        whole = _digest("\n".join(_unnamed(node, chosen) for node in mine))
+        lines = [f"{_digest(_unnamed(line, chosen))} {_head(line)}" for node in mine for line in _lines(node)]
     except (RecursionError, ValueError):
         return []
     return [whole, *lines[:MAX_LINES]]
@@ -62,10 +62,10 @@ def _head(node: ast.AST) -> str:
     return ast.unparse(node).partition("\n")[0][:MAX_LINE]
 
 
-def _unnamed(node: ast.AST, chosen: set[str], numbers: dict[str, str]) -> str:
+def _unnamed(node: ast.AST, chosen: set[str]) -> str:
     """The source of a node with the chosen names numbered in the order in which they appear; of a statement with a
     body, in a line of another, its first line."""
-    text = _Unnamed(chosen, numbers).visit(deepcopy(node))
+    text = _Unnamed(chosen).visit(deepcopy(node))
     is_part = isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
     return _head(text) if is_part else ast.unparse(text)
 
@@ -77,9 +77,9 @@ def _digest(text: str) -> str:
 class _Unnamed(ast.NodeTransformer):
     """Numbers the chosen names."""
 
-    def __init__(self, chosen: set[str], numbers: dict[str, str]) -> None:
+    def __init__(self, chosen: set[str]) -> None:
         self._chosen = chosen
-        self._numbers = numbers
+        self._numbers: dict[str, str] = {}
 
     def _number(self, name: str) -> str:
         return self._numbers.setdefault(name, f"v{len(self._numbers)}") if name in self._chosen else name

@@ -20,8 +20,7 @@ from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 
-from .perform import asked
-from .row import performed_of
+from .row import asked, performed_of
 
 OTHER_VALUES = "its operations repeated on other values"
 

@@ -1,4 +1,4 @@
-"""Reads the row of a trial's run, and refuses impossible ones: wrong types or sizes, contradictory meters."""
+"""What the run of a trial is asked, and its row. Impossible ones are refused: wrong types or sizes, wrong meters."""
 
 from collections.abc import Sequence
 from dataclasses import fields
@@ -12,6 +12,31 @@ from puzzles.tracks.outcomes import Row
 
 MAX_FIGURE = 1 << 62
 """Larger than any figure."""
+
+
+MAX_ARGUMENT = 20
+"""Letters of an argument that a message shows."""
+
+
+def asked(trial: Trial) -> dict[str, Any]:
+    """A trial without the right results: the part that a class is given."""
+    return {
+        "arguments": dict(trial.arguments),
+        "params": dict(trial.params),
+        "calls": [(call.method, list(call.arguments)) for call in trial.calls],
+        "stream": None if trial.stream is None else list(trial.stream[0]),
+        "devices": trial.devices,
+        "options": dict(trial.options),
+    }
+
+
+def size_of(trial: Trial, shown: Trial) -> str:
+    """A trial in words; for any but the shown one, what is different: "8 devices, model_dim 32"."""
+    sizes = {name: str(value) for name, value in trial.arguments.items() if len(str(value)) < MAX_ARGUMENT}
+    first = trial is shown
+    others = [f"{name} {value}" for name, value in sizes.items() if first or value != str(shown.arguments.get(name))]
+    devices = [f"{trial.devices} devices"] if first or trial.devices != shown.devices else []
+    return ", ".join(devices + others)
 
 
 def performed_of(row: Row, trial: Trial) -> Performed:

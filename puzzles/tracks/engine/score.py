@@ -14,9 +14,8 @@ from puzzles.sandbox.plain_data import pack
 from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, capitalized, listed
 
 from .compare import require_right
-from .perform import asked, size_of
 from .repeat import can_be_repeated, repeat_request
-from .row import performed_of
+from .row import asked, performed_of, size_of
 
 TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
 """Figures that follow from what is called."""

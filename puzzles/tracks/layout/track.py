@@ -97,9 +97,6 @@ class Layouts(Track["LayoutPuzzle"]):
     kept = later("layout.score", "strategies_text")
     restored = later("layout.score", "plan_of")
 
-    def called(self, puzzle: LayoutPuzzle) -> str:
-        return f"layout puzzle {LAYOUT_PUZZLES.number(puzzle.slug)}"
-
     def limits(self, puzzle: LayoutPuzzle) -> str:
         return capitalized(puzzle.limits)
 

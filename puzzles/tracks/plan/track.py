@@ -35,6 +35,7 @@ class Plans(Track["PlanPuzzle"]):
     stage = "puzzles.sandbox.worker.stages.plan"
     reasons = ("split", "memory")
     has_pictures = True
+    is_saved = True
     why_title = "where time and memory go"
     in_browser = True
     columns = (("s/step", "seconds"), ("GiB", "gib"))
@@ -61,15 +62,8 @@ class Plans(Track["PlanPuzzle"]):
         return ", ".join(filter(None, [super().figures_text(puzzle, figures), more]))
 
     kept = later("plan.score", "kept_text")
-
-    def saved_as(self, puzzle: PlanPuzzle) -> str:
-        return f"{puzzle.slug}.json"
-
     row_of_saved = later("plan.score", "row_of")
     restored = later("plan.score", "plan_of")
-
-    def called(self, puzzle: PlanPuzzle) -> str:
-        return f"plan puzzle {PLAN_PUZZLES.number(puzzle.slug)}"
 
     def limits(self, puzzle: PlanPuzzle) -> str:
         job = puzzle.job

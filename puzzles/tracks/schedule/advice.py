@@ -173,7 +173,11 @@ class _Rank:
         """Sends that this rank waits for, and before which another rank does something else."""
         for index, (sender, place) in self.report.waits[self.rank].items():
             ops = self.trace.ranks[sender]
-            if ops[place].name == "pass_to" and (before := _work_before(ops, place, _made(ops))) is not None:
+            if ops[place].name != "pass_to":
+                continue
+            made = _made(ops)
+            last = max((made.get(number, -1) for number in ops[place].inputs), default=-1)
+            if (before := _compute_between(ops, last, place)) is not None:
                 yield Loss(
                     f"{line_of(ops[place])} sends after the {before.name} on {line_of(before).lower()}, and other "
                     "ranks wait: send first.",
@@ -261,11 +265,6 @@ def _events(ops: tuple[Op, ...]) -> list[int]:
         numbers.append(number)
         number += op.name in TIMED
     return numbers
-
-
-def _work_before(ops: tuple[Op, ...], index: int, made: dict[int, int]) -> Op | None:
-    """The first computation between the operation that made what is sent and the send; None if there is none."""
-    return _compute_between(ops, max((made.get(number, -1) for number in ops[index].inputs), default=-1), index)
 
 
 def _compute_between(ops: tuple[Op, ...], start: int, end: int) -> Op | None:

@@ -1,7 +1,6 @@
 """`puzzles run` of a schedule: what a free game took; a trace replayed on real tensors, predicted and measured."""
 
 import json
-from collections.abc import Sequence
 from contextlib import redirect_stdout
 from io import StringIO
 from itertools import groupby
@@ -60,7 +59,11 @@ def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, be
     except PuzzleError as why:
         return bench.refuse(f"could not be run: {why}")
     if options.output:
-        draw_replay(options.output, title, trace, lines, times, options.colour, options.on == "torch")
+        import drawing
+
+        measured_first = options.on == "torch"
+        picture = drawing.draw_replay(trace, times, title, lines, False, options.colour, measured_first)
+        drawing.save(picture, options.output)
         bench.wrote(options.output)
     if options.profile:
         bench.console.print(f"Wrote {options.profile}/rank0.json and on; next: puzzles profile {options.profile}")
@@ -98,14 +101,6 @@ def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more
 
     request = json.dumps({"trace": trace_to_json(trace), "small": small})
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))
-
-
-def draw_replay(
-    output: str, title: str, trace: Trace, lines: Sequence[str], times: Any, colour: str, measured_first: bool
-) -> None:
-    import drawing
-
-    drawing.save(drawing.draw_replay(trace, times, title, lines, False, colour, measured_first), output)
 
 
 def captions(result: Replay) -> list[str]:
@@ -171,17 +166,13 @@ def run_freely(game: FreeGame, options: TensorOptions, bench: Workbench) -> bool
     if options.tensors:
         return replay_trace(game.slug, game.title, trace, options, bench)
     if options.output:
-        draw_run(options.output, game.title, trace, options.colour)
+        import drawing
+
+        with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
+            picture = drawing.draw(trace, game.title, colour=options.colour)
+        drawing.save(picture, options.output)
         bench.wrote(options.output)
     return True
-
-
-def draw_run(output: str, title: str, trace: Trace, colour: str) -> None:
-    import drawing
-
-    with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
-        picture = drawing.draw(trace, title, colour=colour)
-    drawing.save(picture, output)
 
 
 def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) -> None:

@@ -86,6 +86,7 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
         return report
     if report.error is not None:
         return of_refusal(report.error)
+    assert isinstance(trace, Trace), "there is a report on it"
     if (refused := _refused_call(trace, puzzle)) is not None:
         return refused
     figures = figures_of(report, puzzle, size)
@@ -93,7 +94,7 @@ def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> S
     ordered = sorted(report.notes, key=attrgetter("costs_a_star"))  # feedback names the last one as the reason
     notes = (*(sanitized(note.text) for note in ordered if note not in report.unrepeatable), *_star_notes(report))
     missed = tuple(_missed(report, puzzle)) if shown else ()
-    told = advice(trace, report, puzzle) if missed and isinstance(trace, Trace) else ""
+    told = advice(trace, report, puzzle) if missed else ""
     why = (*peak_lines(report.contents), *traffic_lines(report.sent))
     why_matters = shown and report.status == "over_target" and (not report.meets_memory or sends_too_much(report))
     remark = "" if shown else _remark(report, puzzle, size)
@@ -114,10 +115,8 @@ def figures_of(report: Report, puzzle: SchedulePuzzle, size: Size) -> dict[str, 
     return figures
 
 
-def _refused_call(trace: Trace | Failure, puzzle: SchedulePuzzle) -> Failure | None:
+def _refused_call(trace: Trace, puzzle: SchedulePuzzle) -> Failure | None:
     """The first call of a run that the puzzle does not let a solution make, besides those that every run needs."""
-    if isinstance(trace, Failure):
-        return None
     for rank, operations in enumerate(trace.ranks):
         for op in operations:
             if puzzle.refuses(op.name) and (op.name in puzzle.forbidden or op.name not in UNRULED):

@@ -49,6 +49,7 @@ class Schedules(Track[SchedulePuzzle]):
     overview_columns = ("L", "B", "R", "time", "memory", "traffic")
     star_imports_solve = True
     has_pictures = True
+    is_saved = True
     runs_without_tensors = True
     colours = COLOURS
     turn_seconds = 0.8
@@ -79,7 +80,8 @@ class Schedules(Track[SchedulePuzzle]):
     # --- Grading ---
 
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, float]:
-        return targets(puzzle.goal)
+        given = {name: getattr(puzzle.goal, name) for name in ("time", "memory", "host", "traffic", "drift")}
+        return {name: value for name, value in given.items() if value is not None}
 
     def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
         for size in (puzzle.goal.size, *puzzle.other_sizes):
@@ -108,7 +110,15 @@ class Schedules(Track[SchedulePuzzle]):
         return {**{name: figures.get(name) for name in FIGURES}, **others}
 
     def limits_json(self, puzzle: SchedulePuzzle) -> dict[str, dict[str, float]]:
-        return limits_json(puzzle.goal)
+        goal = puzzle.goal
+        below = {
+            "timesteps": goal.time_limit,
+            "peak_memory": goal.memory_limit,
+            "traffic": goal.traffic_limit,
+            "host_memory": goal.host_limit,
+        }
+        found = {name: {"below": limit} for name, limit in below.items() if limit is not None}
+        return found if goal.drift is None else found | {"drift": {"at_most": goal.drift}}
 
     # --- Kept runs ---
 
@@ -117,9 +127,6 @@ class Schedules(Track[SchedulePuzzle]):
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
     fingerprint = later("schedule.fingerprint", "fingerprint")
-
-    def saved_as(self, puzzle: SchedulePuzzle) -> str:
-        return f"{puzzle.slug}.json"
 
     def row_of_saved(self, text: str) -> Row:
         try:
@@ -144,7 +151,14 @@ class Schedules(Track[SchedulePuzzle]):
         return f"{PUZZLES.number(puzzle.slug)}. {puzzle.title}"
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
-        return limits(puzzle.goal)
+        """'4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M sent'."""
+        goal = puzzle.goal
+        words = [f"{goal.time_text} {goal.costs.time_words}", f"{goal.memory_text} elements"]
+        words += [f"{goal.host_text} on the host"] if goal.host_text else []
+        if goal.traffic_text:
+            words.append(f"{goal.traffic_text} sent" + (" for the third star" if goal.decides == "star" else ""))
+        words += [] if goal.drift is None else [f"at most {goal.drift} updates between two averages"]
+        return f"{size_text(goal.size)}; targets: {', '.join(words)}"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -213,22 +227,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells]
 
 
-def targets(goal: Goal) -> dict[str, float]:
-    """The targets by name, as the puzzle states them."""
-    given = {name: getattr(goal, name) for name in ("time", "memory", "host", "traffic", "drift")}
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def limits_json(goal: Goal) -> dict[str, dict[str, float]]:
-    """By the name of a figure: what it has to be `below`, or may be `at_most`."""
-    limits = {
-        **{"timesteps": goal.time_limit, "peak_memory": goal.memory_limit},
-        **{"traffic": goal.traffic_limit, "host_memory": goal.host_limit},
-    }
-    found: dict[str, dict[str, float]] = {name: {"below": limit} for name, limit in limits.items() if limit is not None}
-    return found | ({} if goal.drift is None else {"drift": {"at_most": goal.drift}})
-
-
 def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
     """The figures beside their targets. Where the steady peak decides the pass, it is shown in place of the peak."""
     for_star = goal.decides == "star"
@@ -253,14 +251,3 @@ def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
         yield Measure.at_most("updates between two averages", figures.get("drift"), goal.drift, "drift")
     if counts_steady and for_star:
         yield in_steady._replace(figure="lasting_peak", for_star=True)
-
-
-def limits(goal: Goal) -> str:
-    """Size and targets in a line: '4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M
-    sent'."""
-    words = [f"{goal.time_text} {goal.costs.time_words}", f"{goal.memory_text} elements"]
-    words += [f"{goal.host_text} on the host"] if goal.host_text else []
-    if goal.traffic_text:
-        words.append(f"{goal.traffic_text} sent" + (" for the third star" if goal.decides == "star" else ""))
-    words += [] if goal.drift is None else [f"at most {goal.drift} updates between two averages"]
-    return f"{size_text(goal.size)}; targets: {', '.join(words)}"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.transformer import softmax
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.balance_loss import BalanceLoss
+from tests.support.engine_trials import perform
 
 N = 4
 

@@ -22,11 +22,11 @@ from puzzles.catalog.engine.shards.uneven_trials import require_shard, uneven_fs
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import integers, numbers
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory
 from tests.catalog.engine.tables.data import WRONG
+from tests.support.engine_trials import perform
 from tests.support.examples import examples
 
 

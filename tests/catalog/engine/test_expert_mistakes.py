@@ -16,14 +16,13 @@ from puzzles.catalog.engine.experts import reference_layers
 from puzzles.catalog.engine.transformer import softmax
 from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.balance_loss import BalanceLoss
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
 from tests.catalog.engine.tables.experts import WRONG
-from tests.support.engine_trials import score_class, verdict_on
+from tests.support.engine_trials import perform, score_class, verdict_on
 
 N = 4
 

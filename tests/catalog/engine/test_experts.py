@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.experts import reference_layers, trials
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
+from tests.support.engine_trials import perform
 from tests.support.examples import examples
 
 N = 4

@@ -19,7 +19,6 @@ from puzzles.catalog.engine.federated.encodings import padded_vector, spiky_vect
 from puzzles.catalog.engine.federated.structured_trials import linear_clients
 from puzzles.catalog.engine.trial import Trial
 from puzzles.catalog.engine.two_layer_mlp import ROUNDING
-from puzzles.tracks.engine.perform import perform
 from puzzles.tracks.engine.repeat import with_other_values
 from solutions.engine.fed_avg import FedAvg
 from solutions.engine.fed_sgd import FedSGD
@@ -27,6 +26,7 @@ from solutions.engine.low_rank import LowRank
 from solutions.engine.quantize import Quantize
 from solutions.engine.rotate import Rotate, hadamard
 from solutions.engine.subsample import Subsample
+from tests.support.engine_trials import perform
 from tests.support.examples import examples
 
 SEEDS = 2_000

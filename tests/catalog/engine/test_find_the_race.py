@@ -15,10 +15,9 @@ from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.grading.starters import starter_file
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
-from tests.support.engine_trials import verdict_on, verdict_on_mpi
+from tests.support.engine_trials import perform, verdict_on, verdict_on_mpi
 from tests.support.mpi import mpiexec_or_skip
 
 N = 4

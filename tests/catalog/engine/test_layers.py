@@ -23,11 +23,10 @@ from puzzles.catalog.engine.layers.split_trials import (
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.catalog.engine.tables.layers import WRONG
-from tests.support.engine_trials import score_class
+from tests.support.engine_trials import perform, score_class
 from tests.support.examples import examples
 
 

@@ -19,9 +19,8 @@ from puzzles.catalog.engine.tensors import trials as tensor_trials
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.perform import perform
 from puzzles.tracks.engine.score import score_trial
-from tests.support.engine_trials import reference
+from tests.support.engine_trials import perform, reference
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 

@@ -16,9 +16,8 @@ from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.layers.attention_trials import causal_ring_attention, ring_attention
 from puzzles.catalog.engine.transformer import attention
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.ring_attention import Queries, RingAttention
-from tests.support.engine_trials import SOLUTIONS, verdict_on
+from tests.support.engine_trials import SOLUTIONS, perform, verdict_on
 from tests.support.examples import examples
 
 

@@ -17,10 +17,9 @@ from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.tensors.mesh_trials import megatron_mesh
 from puzzles.catalog.engine.tensors.trials import matmul_2d, megatron_limits, vocab_limits
 from puzzles.catalog.engine.two_layer_mlp import numbers
-from puzzles.tracks.engine.perform import perform
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
-from tests.support.engine_trials import REFERENCES, SOLUTIONS, reference, score_class, verdict_on
+from tests.support.engine_trials import REFERENCES, SOLUTIONS, perform, reference, score_class, verdict_on
 from tests.support.examples import examples
 
 

@@ -30,7 +30,7 @@ from puzzles.sandbox.worker.repeat import hooks
 from puzzles.sandbox.worker.repeat.recorder import DeviceRecorder
 from puzzles.sandbox.worker.repeat.traced_numbers import Recording
 from puzzles.sandbox.worker.stages.engine_trial import require_engine
-from puzzles.sandbox.worker.stages.stage import UnplayableError
+from puzzles.sandbox.worker.stages.stage import FailedError, UnplayableError
 from puzzles.sandbox.worker.withheld import refusal_in_class, withhold
 
 from .device_channel import DeviceChannel, WireError
@@ -116,7 +116,7 @@ class DeviceProcess:
             exec(code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
         failure = code.failure_of(slug, self.names)
         if failure is not None:
-            raise _FailedError(failure)
+            raise FailedError(failure)
         if slug not in self.names:
             return False
         self.cls = self.names[slug]
@@ -200,18 +200,18 @@ class DeviceProcess:
 
     def _require_unchanged(self) -> None:
         if changed := self.snapshot.changed() or ("" if self.port.meter is self.meter else "the meter"):
-            raise _FailedError(Failure("rule", f"{changed} was changed; leave the engine as it is", self.given.start))
+            raise FailedError(Failure("rule", f"{changed} was changed; leave the engine as it is", self.given.start))
 
     def _failure(self, why: BaseException) -> Failure:
         """What the player is told: that the engine was changed, or a refusal or a crash at the player's line."""
         given, file = self.given, self.given.code.name
-        if not isinstance(why, _FailedError | TimeLimitError):
+        if not isinstance(why, FailedError | TimeLimitError):
             try:
                 self._require_unchanged()
-            except _FailedError as changed:
+            except FailedError as changed:
                 why = changed
         match why:
-            case _FailedError():
+            case FailedError():
                 failure = why.failure
             case TimeLimitError():
                 failure = self._too_slow()
@@ -239,11 +239,3 @@ class DeviceProcess:
 
         line = self.timer.line_in(self.given.code.name) or (0 if self.phase else self.given.start)
         return Failure("timeout", too_slow(self.timer.seconds, self.phase), line)
-
-
-class _FailedError(Exception):
-    """A failure that is already worded."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.sentence)
-        self.failure = failure

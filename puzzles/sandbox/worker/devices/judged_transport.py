@@ -28,17 +28,10 @@ from lib.engine.transports.base import Put
 from lib.engine.transports.inprocess import InProcessPort
 from lib.errors import PuzzleError
 from puzzles.failure import Failure, of_refusal
+from puzzles.sandbox.worker.stages.stage import FailedError
 
 from .device_channel import DeviceEnd, WireError
 from .device_port import repeat
-
-
-class DeviceFailedError(Exception):
-    """A device has ended the run; `failure` says why."""
-
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure.sentence)
-        self.failure = failure
 
 
 class BufferForm(NamedTuple):
@@ -150,7 +143,7 @@ class RemoteDevice:
             try:
                 self._answer(kind, given)
             except PuzzleError as why:
-                raise DeviceFailedError(of_refusal(why, self._line())) from None
+                raise FailedError(of_refusal(why, self._line())) from None
             except (TypeError, ValueError, OverflowError):  # no engine makes such a call
                 raise self._broken(UNKNOWN) from None
             except GreenletExit:
@@ -179,7 +172,7 @@ class RemoteDevice:
                 self._outputs.write(item)
                 self._reply("ok", None)
             case "failed", [[str(reason), str(sentence), int(line), *_]]:
-                raise DeviceFailedError(Failure(reason, sentence, line))
+                raise FailedError(Failure(reason, sentence, line))
             case _:
                 raise self._broken(UNKNOWN)
 
@@ -248,7 +241,7 @@ class RemoteDevice:
 
     def _line(self) -> int:
         """The line of the player's file that the device is in; 0 if it is in none."""
-        with suppress(DeviceFailedError):  # it made the call without the engine, and waits for no answer
+        with suppress(FailedError):  # it made the call without the engine, and waits for no answer
             if found := re.search(r"line (\d+)", self.place()):
                 return int(found[1])
         return 0
@@ -280,13 +273,13 @@ class RemoteDevice:
             with suppress(KeyError):  # it has closed its end
                 self._poll.unregister(self.end.printed)
 
-    def _broken(self, why: str) -> DeviceFailedError:
+    def _broken(self, why: str) -> FailedError:
         device, size = self.port.device, self.port.size
         reason, advice = "rule", "leave the engine as it is"
         if "closed" in why:
             reason, advice = "crash", "let the methods return instead of exiting"
         sentence = f"device {device} of {size} ended its part of the run: {why}; {advice}"
-        return DeviceFailedError(Failure(reason, sentence))
+        return FailedError(Failure(reason, sentence))
 
 
 STREAM_END = object()

@@ -17,6 +17,7 @@ from lib.errors import RuleError
 
 _launch, _unmetered, _run_kernel = lib.engine.launch, lib.engine.unmetered, kernel.run_kernel
 _loading = [False]
+"""True while a device is loading the file, when nothing belongs to its puzzle's calls."""
 
 
 @contextmanager
@@ -29,14 +30,9 @@ def while_loading() -> Iterator[None]:
         meter.current.meter, _loading[0] = before, False
 
 
-def is_loading() -> bool:
-    """True while a device is loading the file, when nothing belongs to its puzzle's calls."""
-    return _loading[0]
-
-
 def launch(*args: Any, **kwargs: Any) -> Any:
     """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it."""
-    if meter.current.meter is not None and not is_loading():
+    if meter.current.meter is not None and not _loading[0]:
         raise RuleError("a device cannot launch devices of its own; it must compute everything itself")
     return _launch(*args, **kwargs)
 

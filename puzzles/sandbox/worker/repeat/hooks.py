@@ -18,8 +18,9 @@ from .traced_numbers import Recording
 
 
 def _wrapped(kind: str, name: str, function: Any, with_self: bool = False, if_known: bool = False) -> Any:
-    """A function that is recorded where a device records. `with_self`: its first argument is the engine, which stays
-    the same. `if_known`: it is recorded only with arrays of the device."""
+    """A function that is recorded where a device records. `with_self`: its first argument is the engine or a memory
+    tier, which stays the same; a tier has the `kind`, if that is empty. `if_known`: it is recorded only with arrays of
+    the device."""
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -27,18 +28,7 @@ def _wrapped(kind: str, name: str, function: Any, with_self: bool = False, if_kn
         if recorder is None or current.meter is None or (if_known and not recorder.is_known((*args, *kwargs.values()))):
             return function(*args, **kwargs)
         split = 1 if with_self else 0
-        return recorder.perform(kind, name, function, args[:split], args[split:], kwargs)
-
-    return call
-
-
-def _wrapped_tier(name: str, function: Any) -> Any:
-    @wraps(function)
-    def call(tier: MemoryTier, *args: Any, **kwargs: Any) -> Any:
-        recorder = Recording.recorder
-        if recorder is None or current.meter is None:
-            return function(tier, *args, **kwargs)
-        return recorder.perform(tier.kind, name, function, (tier,), args, kwargs)
+        return recorder.perform(kind or args[0].kind, name, function, args[:split], args[split:], kwargs)
 
     return call
 
@@ -72,7 +62,7 @@ def install() -> None:
     for name in COMMUNICATION:
         setattr(ShardedEngine, name, _wrapped("communication", name, getattr(ShardedEngine, name), with_self=True))
     for name in TIER:
-        setattr(MemoryTier, name, _wrapped_tier(name, getattr(MemoryTier, name)))
+        setattr(MemoryTier, name, _wrapped("", name, getattr(MemoryTier, name), with_self=True))
     write = OutputStream.write
 
     def written(stream: OutputStream, item: Any) -> None:

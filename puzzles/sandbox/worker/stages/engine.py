@@ -16,12 +16,11 @@ from puzzles.sandbox.worker.devices.device_channel import DeviceEnd, fork_device
 from puzzles.sandbox.worker.devices.device_process import Assignment, DeviceProcess
 from puzzles.sandbox.worker.devices.integrity import EngineSnapshot
 from puzzles.sandbox.worker.devices.judge_executor import JudgeExecutor
-from puzzles.sandbox.worker.devices.judged_transport import DeviceFailedError
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import Repeated
 
 from .engine_trial import launched, packed, run_class, run_trial
-from .stage import DefinitionSite, StageResult
+from .stage import DefinitionSite, FailedError, StageResult
 
 MAX_RECORDINGS = 8 << 20
 """Bytes of the recordings of all devices of a class."""
@@ -55,7 +54,7 @@ def run_on_devices(ends: Sequence[DeviceEnd], trial: Mapping[str, Any]) -> tuple
         data = packed(*run_trial(trial, lambda: Run(executor.made())))
         recorded = {"recordings": _not_too_long(executor.recordings())} if is_recorded else {}
         return StageResult({**data, **recorded}), executor.end()
-    except DeviceFailedError as why:
+    except FailedError as why:
         return StageResult(failure=why.failure), ""
 
 

@@ -12,6 +12,14 @@ class UnplayableError(Exception):
     """An object under a puzzle's name that cannot be its solution."""
 
 
+class FailedError(Exception):
+    """A run has ended; `failure` says why, in the words that the player reads."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.sentence)
+        self.failure = failure
+
+
 class DefinitionSite(NamedTuple):
     """Place of a definition: the name of the player's file, and the line."""
 
