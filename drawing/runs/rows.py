@@ -18,8 +18,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drawing.number_text import ranks_text
 from lib import COLLECTIVES, group_of
+from lib.values.algebra import named
 
 from .marks import LaneMarks, Link, Mark, Tie
 
@@ -45,12 +45,12 @@ class MarkRow(NamedTuple):
     @property
     def all(self) -> str:
         """'rank 0', 'ranks 0-63': names what is true of all ranks in the row."""
-        return ranks_text(self.ranks)
+        return named("rank", self.ranks)
 
     @property
     def first(self) -> str:
         """'rank 0', 'rank 0 (like ranks 1-63)': names what differs in the numbers of peers or microbatches."""
-        like = f" (like {ranks_text(self.ranks[1:])})" if len(self.ranks) > 1 else ""
+        like = f" (like {named('rank', self.ranks[1:])})" if len(self.ranks) > 1 else ""
         return f"rank {self.lane.rank}{like}"
 
 

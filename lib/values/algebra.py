@@ -4,7 +4,7 @@ Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from operator import index
 
 from lib.errors import RuleError
@@ -134,16 +134,16 @@ def missing_text(thing: str, held: Collection[int], total: int, shown: int = 8) 
     return named(thing, missing[:shown]) + (", ..." if len(missing) > shown else "")
 
 
+def consecutive(numbers: Iterable[int]) -> list[list[int]]:
+    """Numbers in ascending order, cut where one is missing: {0, 1, 4} is [0, 1] and [4]."""
+    runs = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    return [[number for _, number in pairs] for _, pairs in runs]
+
+
 def set_text(numbers: Collection[int]) -> str:
     """{0, 1, 2, 3, 7} as '{0-3, 7}': long sets stay readable."""
-    runs: list[list[int]] = []
-    for i in sorted(numbers):
-        if runs and i == runs[-1][-1] + 1:
-            runs[-1].append(i)
-        else:
-            runs.append([i])
     parts = []
-    for run in runs:
+    for run in consecutive(numbers):
         parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
     return "{" + ", ".join(parts) + "}"
 
