@@ -41,7 +41,10 @@ class TensorDevice(ShardedEngine):
         made = library.zeros(shape, self.workload.dtype)
         return made if current.meter is None else library.charged(made, current.meter)
 
-    def tier(self, label: OnTier) -> MemoryTier:
+    def tier(self, number: int) -> MemoryTier:
+        """The tier on which a value is parked."""
+        label = self.labels[number]
+        assert isinstance(label, OnTier)
         memory: MemoryTier = getattr(self, label.tier)
         return memory
 
