@@ -84,11 +84,10 @@ class MarkRows:
 
     def is_above(self, partner: int | None, rank: int) -> bool:
         """True if the `partner` of a rank, if it has one, is in a row above it."""
-        return partner is not None and self._place(partner) < self.places[rank]
-
-    def _place(self, rank: int) -> int:
-        """The number of a row, even for a rank that a wrong run names but that does not exist."""
-        return self.places[rank] if 0 <= rank < len(self.places) else rank
+        if partner is None:
+            return False
+        exists = 0 <= partner < len(self.places)  # a wrong run may name any rank
+        return (self.places[partner] if exists else partner) < self.places[rank]
 
     def shown(self, mark: Mark) -> Mark:
         """The drawn operation for this one: that of the first rank in its row."""
