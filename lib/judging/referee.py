@@ -60,7 +60,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
             RankReport(
-                _share(busy, makespan),
+                busy / makespan if makespan else 0.0,
                 len(state.all({"pass_to"})),
                 sent.of(state.rank) * BYTES_PER_ELEMENT,
                 tuple(prof.memory),
@@ -138,10 +138,6 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
     if others := trace.setting.differences(goal.setting):
         theirs = ", ".join(f"{name} {getattr(goal.setting, name)!r}" for name in others)
         raise TraceError(f"this run has another setting than the puzzle {goal.slug}, whose is {theirs}")
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
 
 
 def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> Peak:
