@@ -257,7 +257,7 @@ class TierOperations(Computation):
 
         def written(*_: object) -> Any:
             own = [copy_of(value) for value in made]
-            recorder.write_event(name, own, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
+            recorder.write(name, own, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
             return own[0] if makes == 1 else tuple(own)
 
         return self._promise(wait, lambda _: True, written)

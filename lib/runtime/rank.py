@@ -74,14 +74,11 @@ class RankOperations(LaneOperations):
             made: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
             batches: frozenset[int] = operations.batches_of(made) if name in operations.PER_BATCH else NO_BATCHES
             timed = name in TIMED
-            ticks = durations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else None
+            ticks = durations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        if ticks is None:
-            recorder.write(name, made, line, numbers, layer)
-        else:
-            recorder.write_event(name, made, line, numbers, layer, batches, args, recorder.clock, ticks)
+        recorder.write(name, made, line, numbers, layer, batches, args, None, ticks)
         return result
 
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = (), root: Any = None) -> Any:
@@ -123,14 +120,12 @@ class RankOperations(LaneOperations):
     def _joined(self, wait: CollectiveWait, answer: Joined) -> Value | None:
         results, start, ticks = answer
         own = [unrecorded(result) for result in results]
-        self._recorder.write_event(
-            wait.name, own, wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks
-        )
+        self._recorder.write(wait.name, own, wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks)
         return own[0] if own else None
 
     def _posted(self, wait: SendWait, _: bool) -> None:
         ticks = wait.message.sent - wait.clock
-        self._recorder.write_event(
+        self._recorder.write(
             "pass_to", (), wait.line, wait.used, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
         )
 
@@ -138,7 +133,7 @@ class RankOperations(LaneOperations):
         source, message = answer
         ticks = message_ticks("receive", message.values, self.run.costs, (source, self._rank))
         start = max(wait.clock, message.sent)
-        self._recorder.write_event(
+        self._recorder.write(
             "receive", message.values, wait.line, (), None, NO_BATCHES, address(source, wait.tag), start, ticks
         )
         return message.payload

@@ -124,24 +124,13 @@ class RankRecorder:
         layer: int | None = None,
         batches: frozenset[int] = NO_BATCHES,
         args: tuple[Any, ...] = (),
+        start: int | None = None,
+        ticks: int = 0,
     ) -> None:
-        """Records an operation that takes no time; the values in `made` become this rank's own."""
-        clock = self.clock
-        self.ops.append(_op(Op, (name, clock, clock, layer, batches, used, self._own(made), args, line)))
-
-    def write_event(
-        self,
-        name: str,
-        made: Sequence[Value],
-        line: int,
-        used: tuple[int, ...],
-        layer: int | None,
-        batches: frozenset[int],
-        args: tuple[Any, ...],
-        start: int,
-        ticks: int,
-    ) -> None:
-        """Records an operation that takes `ticks` from `start`, and moves the clock to its end."""
+        """Records an operation that takes `ticks` from `start`, or from now, and moves the clock to its end; the values
+        in `made` become this rank's own."""
+        if start is None:
+            start = self.clock
         self.clock = end = start + ticks
         self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
 
