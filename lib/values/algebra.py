@@ -4,8 +4,10 @@ Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from fractions import Fraction
 from itertools import groupby, islice
 from operator import index
+from typing import TypeVar
 
 from lib.errors import RuleError
 from lib.game.folding import ReplicaNumber
@@ -24,6 +26,20 @@ def operand(i: int) -> str:
 def uneven_size(size: int, shards: Collection[int], total: int) -> int:
     """Elements that `shards` of `total` hold of a tensor of `size` elements which `total` does not divide."""
     return sum((i + 1) * size // total - i * size // total for i in shards)
+
+
+N = TypeVar("N", float, Fraction)
+
+
+def union(intervals: Iterable[tuple[N, N]]) -> list[tuple[N, N]]:
+    """Intervals, ascending, without overlaps."""
+    found: list[tuple[N, N]] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
 
 
 def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int) -> bool:
