@@ -28,10 +28,6 @@ VERDICTS = ("fits", "depends on the code", "does not fit")
 """The whole range of memory fits, only its lower end fits, or none of it."""
 
 
-def verdict_of(low: int, high: int, usable: int) -> str:
-    return VERDICTS[0 if high <= usable else 1 if low <= usable else 2]
-
-
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What a run of the ledger says about a split: the `seconds` of a step; the memory of each rank of the pipeline;
@@ -78,7 +74,8 @@ class Plan:
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        return verdict_of(self.peak, self.high, self.job.gpu.usable)
+        usable = self.job.gpu.usable
+        return VERDICTS[0 if self.high <= usable else 1 if self.fits else 2]
 
     @property
     def fits(self) -> bool:
