@@ -28,6 +28,10 @@ VERDICTS = ("fits", "depends on the code", "does not fit")
 """The whole range of memory fits, only its lower end fits, or none of it."""
 
 
+def verdict_of(low: int, high: int, usable: int) -> str:
+    return VERDICTS[0 if high <= usable else 1 if low <= usable else 2]
+
+
 @dataclass(frozen=True, eq=False)
 class Plan:
     """What a run of the ledger says about a split: the `seconds` of a step; the memory of each rank of the pipeline;
@@ -74,8 +78,7 @@ class Plan:
     @property
     def verdict(self) -> str:
         """One of VERDICTS."""
-        usable = self.job.gpu.usable
-        return VERDICTS[0 if self.high <= usable else 1 if self.fits else 2]
+        return verdict_of(self.peak, self.high, self.job.gpu.usable)
 
     @property
     def fits(self) -> bool:
