@@ -1,8 +1,5 @@
 """Numbers as short text: times in steps, large counts with the suffixes k, M and G."""
 
-from collections.abc import Iterable, Sequence
-from itertools import groupby
-
 
 def time_text(steps: float) -> str:
     """19.9 is '19.9', 17.0 is '17', 13.05 is '13.05', 9498.0 is '9,498': exact, since every tick is a number of
@@ -21,15 +18,3 @@ def short_text(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return str(number)
-
-
-def consecutive(numbers: Iterable[int]) -> list[list[int]]:
-    """Ascending numbers, cut where one is missing: 0, 1, 4 is [0, 1] and [4]."""
-    runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    return [[number for _, number in pairs] for _, pairs in runs]
-
-
-def ranks_text(ranks: Sequence[int]) -> str:
-    """'rank 2', 'ranks 0-2, 5': ascending numbers, three or more in sequence as a range."""
-    texts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in consecutive(ranks)]
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {', '.join(texts)}"

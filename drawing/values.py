@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from chalk.types import Diagram
 
-from drawing.number_text import consecutive, time_text
+from drawing.number_text import time_text
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
 from drawing.pen import box, clip, corners, dots, hatch, label, lines, panel, polygons, stack, style, text_width
 from drawing.picture import Picture
@@ -30,6 +30,7 @@ from lib import (
     Weight,
     WeightGrad,
 )
+from lib.values.algebra import consecutive
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
@@ -200,7 +201,7 @@ def draw_batches(batches: Collection[int], total: int, x: float, y: float) -> li
 
 def runs_of(numbers: Collection[int]) -> Sequence[tuple[int, int]]:
     """{0, 1, 2, 5} as [(0, 3), (5, 6)]."""
-    return [(run[0], run[-1] + 1) for run in consecutive(sorted(numbers))]
+    return [(run[0], run[-1] + 1) for run in consecutive(numbers)]
 
 
 KEY_SIZE, TEXT_SIZE = 12.0, 12.0

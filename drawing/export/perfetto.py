@@ -27,13 +27,14 @@ def viewer_json(scene: Scene, title: str = "") -> str:
 
 
 def all_events(scene: Scene) -> Iterator[dict[str, Any]]:
-    yield named("process_name", "ranks", RANKS)
-    yield named("process_name", "memory in elements", MEMORY)
+    yield process(RANKS, "ranks")
+    yield process(MEMORY, "memory in elements")
     for lane in scene.lanes:
         for stream, name in enumerate(scene.streams):
-            row = row_of(lane.rank, stream, scene)
-            yield named("thread_name", f"rank {lane.rank}{f' {name}' if stream else ''}", RANKS, row)
-            yield {"ph": "M", "name": "thread_sort_index", **place(row), "args": {"sort_index": row}}
+            row = place(lane.rank, stream, scene)
+            words = f"rank {lane.rank}{f' {name}' if stream else ''}"
+            yield {"ph": "M", "name": "thread_name", **row, "args": {"name": words}}
+            yield {"ph": "M", "name": "thread_sort_index", **row, "args": {"sort_index": row["tid"] - 1}}
     for lane in scene.lanes:
         yield from (operation(mark, scene) for mark in lane.marks)
         yield from waits(lane, scene)
@@ -43,26 +44,18 @@ def all_events(scene: Scene) -> Iterator[dict[str, Any]]:
     for number, (name, marks) in enumerate([*messages, *((tie.name, tie.members) for tie in scene.ties)]):
         for i, mark in enumerate(marks):
             phase = "s" if i == 0 else "f" if i == len(marks) - 1 else "t"
-            what = {"ph": phase, "name": name, "cat": "communication", **place_of(mark, scene)}
+            where = place(mark.rank, mark.stream, scene)
+            what = {"ph": phase, "name": name, "cat": "communication", **where}
             yield {**what, **({"bp": "e"} if phase == "f" else {}), "ts": at(mark.start), "id": number}
 
 
-def named(what: str, name: str, process: int, rank: int = 0) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": rank + 1, "args": {"name": name}}
+def process(number: int, name: str) -> dict[str, Any]:
+    return {"ph": "M", "name": "process_name", "pid": number, "tid": 1, "args": {"name": name}}
 
 
-def row_of(rank: int, stream: int, scene: Scene) -> int:
-    """The number of a rank's stream among all."""
-    return rank * len(scene.streams) + stream
-
-
-def place(row: int) -> dict[str, int]:
+def place(rank: int, stream: int, scene: Scene) -> dict[str, int]:
     """Process and thread; viewers reserve thread 0."""
-    return {"pid": RANKS, "tid": row + 1}
-
-
-def place_of(mark: Mark, scene: Scene) -> dict[str, int]:
-    return place(row_of(mark.rank, mark.stream, scene))
+    return {"pid": RANKS, "tid": rank * len(scene.streams) + stream + 1}
 
 
 def at(time: float) -> int:
@@ -92,7 +85,7 @@ def operation(mark: Mark, scene: Scene) -> dict[str, Any]:
         "cat": op.name,
         "ts": at(mark.start),
         "dur": at(mark.end) - at(mark.start),
-        **place_of(mark, scene),
+        **place(mark.rank, mark.stream, scene),
         "args": {key: value for key, value in details.items() if value is not None},
     }
 
@@ -103,8 +96,7 @@ def waits(lane: LaneMarks, scene: Scene) -> Iterator[dict[str, Any]]:
         if gap.before is not None:
             when = {"ts": at(gap.start), "dur": at(gap.end) - at(gap.start)}
             why = {"why": describe_gap(gap, f"rank {lane.rank}", scene)}
-            where = place(row_of(lane.rank, 0, scene))
-            yield {"ph": "X", "name": "idle", "cat": "idle", **when, **where, "args": why}
+            yield {"ph": "X", "name": "idle", "cat": "idle", **when, **place(lane.rank, 0, scene), "args": why}
 
 
 def counters(lane: LaneMarks) -> Iterator[dict[str, Any]]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from drawing.number_text import consecutive
 from drawing.palette import INK, OPERATIONS, PAPER, SOFT, STROKE, batch_colour, layer_colour, mix
 from lib import PuzzleError, halves
+from lib.values.algebra import consecutive
 
 from .marks import LaneMarks, Mark
 
@@ -115,7 +115,7 @@ def chunk_bars(computed: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], f
     A chunk is a run of consecutive layers. If ranks have several, the shortest run is the size of all, because the last
     rank of a V has two adjacent chunks.
     """
-    runs = {rank: consecutive(sorted(layers)) for rank, layers in computed.items()}
+    runs = {rank: consecutive(layers) for rank, layers in computed.items()}
     if max(map(len, runs.values()), default=0) < 2:
         return {}
     size = min(len(run) for found in runs.values() for run in found)

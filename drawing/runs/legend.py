@@ -152,14 +152,9 @@ def chunks_entry(bars: Sequence[float]) -> LegendEntry:
     x = 0.0
     for length in thin_out(bars, MAX_LAYERS):
         frame = Frame(x, 4, x + 24, ROW - 4)
-        parts += [
-            box(frame.x0, frame.y0, frame.x1, frame.y1, style(palette.EMPTY)),
-            *draw_bar(length, frame, palette.INK),
-        ]
+        parts += [box(*frame[:4], style(palette.EMPTY)), *draw_bar(length, frame, palette.INK)]
         x += 26
-    return LegendEntry(
-        x + 4 + text_width(words, SIZE), [*parts, label(x + 4, ROW / 2, words, SIZE, palette.SOFT, "start")]
-    )
+    return worded(x - 2, parts, words)
 
 
 def shaded_text(steps: int) -> str:

@@ -18,8 +18,8 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from drawing.number_text import ranks_text
 from lib import COLLECTIVES, group_of
+from lib.values.algebra import named
 
 from .marks import LaneMarks, Link, Mark, Tie
 
@@ -45,12 +45,12 @@ class MarkRow(NamedTuple):
     @property
     def all(self) -> str:
         """'rank 0', 'ranks 0-63': names what is true of all ranks in the row."""
-        return ranks_text(self.ranks)
+        return named("rank", self.ranks)
 
     @property
     def first(self) -> str:
         """'rank 0', 'rank 0 (like ranks 1-63)': names what differs in the numbers of peers or microbatches."""
-        like = f" (like {ranks_text(self.ranks[1:])})" if len(self.ranks) > 1 else ""
+        like = f" (like {named('rank', self.ranks[1:])})" if len(self.ranks) > 1 else ""
         return f"rank {self.lane.rank}{like}"
 
 
@@ -84,11 +84,10 @@ class MarkRows:
 
     def is_above(self, partner: int | None, rank: int) -> bool:
         """True if the `partner` of a rank, if it has one, is in a row above it."""
-        return partner is not None and self._place(partner) < self.places[rank]
-
-    def _place(self, rank: int) -> int:
-        """The number of a row, even for a rank that a wrong run names but that does not exist."""
-        return self.places[rank] if 0 <= rank < len(self.places) else rank
+        if partner is None:
+            return False
+        exists = 0 <= partner < len(self.places)  # a wrong run may name any rank
+        return (self.places[partner] if exists else partner) < self.places[rank]
 
     def shown(self, mark: Mark) -> Mark:
         """The drawn operation for this one: that of the first rank in its row."""

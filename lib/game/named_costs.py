@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from fractions import Fraction
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any
 
 from lib.errors import RuleError
 
@@ -20,18 +20,20 @@ NVLINK, INFINIBAND, PCIE = 225_000, 25_000, 27_500
 NVLINK_HOP, INFINIBAND_HOP = 2, 5
 """Microseconds for each hop of a ring, however small the message."""
 
-SENDING = ("allreduce", "allgather", "scatterreduce", "pass_to")
-
 FREE: Mapping[str, int] = MappingProxyType(dict.fromkeys(("loss", "update", "receive"), 0))
 
 
-def _each(price: Any, *more: str) -> Mapping[str, Any]:
-    return MappingProxyType(dict.fromkeys((*SENDING, *more), price))
+_COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
 
 
-_INFINIBAND: dict[str, Any] = {"alpha": _each(INFINIBAND_HOP), "beta": _each(Fraction(1, INFINIBAND))}
-_NVLINK: dict[str, Any] = {"alpha": _each(NVLINK_HOP), "beta": _each(Fraction(1, NVLINK))}
-_NODE: dict[str, Any] = {name: _each(price["allgather"], "dispatch", "collect") for name, price in _NVLINK.items()}
+def _sending(price: Any, *more: str) -> Mapping[str, Any]:
+    """One price for each hop, or for each element sent, of whatever sends."""
+    return MappingProxyType(dict.fromkeys((*_COLLECTIVES, "pass_to", *more), price))
+
+
+_INFINIBAND: dict[str, Any] = {"alpha": _sending(INFINIBAND_HOP), "beta": _sending(Fraction(1, INFINIBAND))}
+_NVLINK: dict[str, Any] = {"alpha": _sending(NVLINK_HOP), "beta": _sending(Fraction(1, NVLINK))}
+_NODE: dict[str, Any] = {name: _sending(price["allgather"], "dispatch", "collect") for name, price in _NVLINK.items()}
 _MACHINES: dict[str, Any] = {
     **_NVLINK,
     "islands": 4,
@@ -79,10 +81,6 @@ HOPPER_MEANINGS: Mapping[str, str] = MappingProxyType(
 LONG = 8 * LENGTH
 """Tokens in a long microbatch: its activation is four times as large as a weight."""
 
-Price = TypeVar("Price", int, Fraction)
-
-_COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
-
 
 def _with(prices: Mapping[str, int], **changes: int) -> Mapping[str, int]:
     return MappingProxyType({**prices, **changes})
@@ -93,11 +91,6 @@ def _computing(scale: int = 1) -> Mapping[str, int]:
     message is free: its sender has paid by its size."""
     own = {name: scale * ticks for name, ticks in CLASSIC_TICKS.items() if name not in (*_COLLECTIVES, "pass_to")}
     return _with(own, receive=0)
-
-
-def _sending(price: Price) -> Mapping[str, Price]:
-    """One price for each hop, or for each element sent, of whatever sends."""
-    return MappingProxyType(dict.fromkeys((*_COLLECTIVES, "pass_to"), price))
 
 
 _STAGES = _with({}, forward=10, backward=20, loss=0, update=0, pass_to=0, receive=0)

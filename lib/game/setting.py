@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from typing import NamedTuple
 
@@ -183,9 +183,7 @@ def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
     return shares
 
 
-FIELDS = ("costs", "mesh", "steps", "layer", "task", "fold", "kinds", "lengths", "lag", "shares") + (
-    ("outer", "late", "mix", "clip")
-)
+FIELDS = tuple(field.name for field in fields(Setting))
 
 CLASSIC_SETTING = Setting()
 

@@ -41,6 +41,3 @@ def most_in_window(spans: Iterable[Span], window: Fraction) -> Fraction:
 
     begins = [*map(Fraction, edges), *(edge - window for edge in edges)]
     return max(sent_until(begin + window) - sent_before(begin) for begin in begins)
-
-
-__all__ = ["most_in_window"]

@@ -60,6 +60,7 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     if _bring(ranks, {"pass_to", *COLLECTIVES}, KeyValue) or _bring(ranks, HEADS, Batched):
         return CONTEXT_PARALLEL
     tensor_parallel = _bring(ranks, COLLECTIVES - ALL_TO_ALL - MESSAGES, Batched)
+    sends_weights = _bring(ranks, MESSAGES, Weight)
     if any(_receives_activations(rank, tensor_parallel) for rank in ranks):
         if not _has_stages(ranks, COMPUTING):
             return REPEATED if _has_stages(ranks, BACKWARD) else MIXED
@@ -67,7 +68,7 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
             return VOCABULARY_PIPELINE
         if tensor_parallel:
             return TENSOR_PIPELINE
-        return SHARDED_PIPELINE if _shards(ranks) or _sends_weights(ranks) else PIPELINE
+        return SHARDED_PIPELINE if _shards(ranks) or sends_weights else PIPELINE
     if _bring(ranks, ALL_TO_ALL, Batched):
         return EXPERT_PARALLEL
     if tensor_parallel:
@@ -76,7 +77,7 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
         return MIXED
     if _bring(ranks, SUMMING, Weight) or _bring(ranks, SUMMING, Delta):
         return LOCAL_SGD
-    if _sends_weights(ranks):
+    if sends_weights:
         return OWNERS_SEND
     return SHARDED if _shards(ranks) else DATA_PARALLEL
 
@@ -111,10 +112,6 @@ def _receives_activations(rank: RankState, in_messages: bool) -> bool:
     came = {n for op in rank.all(names) if not op.inputs for n in op.outputs}
     came = {n for n in came if isinstance(values[n], Batched)}
     return bool(came) and any(not came.isdisjoint(op.inputs) for op in rank.all(COMPUTING | {"loss"}))
-
-
-def _sends_weights(ranks: Sequence[RankState]) -> bool:
-    return _bring(ranks, MESSAGES, Weight)
 
 
 def _shards(ranks: Sequence[RankState]) -> bool:

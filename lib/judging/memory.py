@@ -2,12 +2,14 @@
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from lib.communication.lanes import clocks
 from lib.game.costs import PAIR, Costs
 from lib.trace.lifetimes import Lifetimes, Span
 from lib.trace.ops import Op, Trace, halves
+from lib.values.algebra import consecutive
 from lib.values.base import Value
 from lib.values.kinds import (
     Activation,
@@ -149,10 +151,7 @@ def _done(left: dict[Piece, set[int]], piece: Piece, layer: int) -> None:
 
 def _chunks(layers: Iterable[int], chunk: int) -> dict[int, tuple[int, ...]]:
     """The chunk of each layer: `chunk` layers, or the longest run of a rank's layers that includes it."""
-    runs: list[list[int]] = []
-    for layer in sorted(set(layers)):
-        if runs and layer == runs[-1][-1] + 1 and not (chunk and layer % chunk == 0):
-            runs[-1].append(layer)
-        else:
-            runs.append([layer])
+    runs = consecutive(set(layers))
+    if chunk:
+        runs = [[*part] for run in runs for _, part in groupby(run, lambda layer: layer // chunk)]
     return {layer: tuple(run) for run in runs for layer in run}

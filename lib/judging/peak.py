@@ -1,6 +1,6 @@
 """Explains a peak: every value charged at that moment, and when it is read again, if ever."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from lib.communication.lanes import clocks, computing
@@ -98,11 +98,8 @@ def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:
 
 def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
     """The first operation from `at` on that reads each value, by number."""
-    return {number: i for i, number in reversed(list(_reads(ops, at)))}
-
-
-def _reads(ops: Sequence[Op], at: int) -> Iterator[tuple[int, int]]:
+    found: dict[int, int] = {}
     for i in range(at, len(ops)):
-        if ops[i].name != "store":
-            for number in ops[i].inputs:
-                yield i, number
+        for number in ops[i].inputs if ops[i].name != "store" else ():
+            found.setdefault(number, i)
+    return found

@@ -48,9 +48,6 @@ class RankState(Cursor):
     """The event that set the clock, if not the preceding computation."""
     computed: int = -1
     """The index of the last event that kept this rank busy."""
-    messages: int = 0
-    elements: int = 0
-    """Elements sent in messages and collectives (ring-optimal)."""
 
     def __post_init__(self) -> None:
         self.liveness = Liveness(self.ops, self.values, {*overlapped(self.costs), *(("given",) if self.strict else ())})

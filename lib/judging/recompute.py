@@ -6,11 +6,10 @@ from contextlib import suppress
 from dataclasses import replace
 
 from lib.communication.lanes import LANES, OpIndex, overlapped
-from lib.communication.meetings import PendingCall, complete, members_of, message_ticks
+from lib.communication.meetings import PendingCall, complete, message_ticks
 from lib.communication.meetings import ticks as collective_ticks
 from lib.communication.mesh import Mesh, mesh_of
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.ring import elements_sent
 from lib.game.setting import Game
 from lib.game.tiers import ON_TIER
 from lib.rules import completeness, durations, memory_tiers, operations, outer
@@ -18,7 +17,7 @@ from lib.rules.collectives import COLLECTIVES, REQUESTING, Group, requested_batc
 from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of
 from lib.rules.rooted import refuse_broadcast
 from lib.trace.gc_pause import no_collection
-from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text, sent_values
+from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
 from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
@@ -28,9 +27,9 @@ from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed, us
 from .recompute_lanes import OverlappedCalls
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
-Met = tuple[tuple[Value, ...], Group | range, int, int, OpIndex, OpIndex | None]
-"""One rank's part of a collective: its results, all members, the start, the ticks, the call that determined the start,
-and the event before that call."""
+Met = tuple[tuple[Value, ...], int, int, OpIndex, OpIndex | None]
+"""One rank's part of a collective: its results, the start, the ticks, the call that determined the start, and the event
+before that call."""
 
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
@@ -246,11 +245,10 @@ class Recomputation(OverlappedCalls):
         length = collective_ticks(calls, self.game)
         last = self.ranks[next(call.rank for call in calls if call.clock == start)]
         setter, before = (last.rank, last.at), last.last_event()
-        members = members_of(self.game, calls[0].group)
-        return [(made, members, start, length, setter, before) for made in results]
+        return [(made, start, length, setter, before) for made in results]
 
     def on_result(self, cursor: RankState, op: Op, result: Met) -> None:
-        made, members, start, length, setter, before = result
+        made, start, length, setter, before = result
         if cursor.clock < start:
             cursor.waited_for[cursor.at] = setter
             cursor.cause = before
@@ -259,14 +257,9 @@ class Recomputation(OverlappedCalls):
             confirm(cursor, op, made, start, length, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
-        for number in sent_values(op, cursor.rank, members):
-            cursor.elements += elements_sent(op.name, cursor.values[number].memory(self.costs), len(members))
 
     def on_send(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)
-        cursor.messages += 1
-        elements = sum(value.memory(self.costs) for value in used)
-        cursor.elements += elements_sent("pass_to", elements, self.size.ranks)
         confirm(cursor, op, (), cursor.clock, message_ticks("pass_to", used, self.costs, (cursor.rank, op.args[0])))
 
     def on_receive(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 
 from lib.communication.lanes import Call
-from lib.communication.meetings import members_of
 from lib.communication.walk import Walk
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.ring import elements_sent
 from lib.rules.collectives import Group, requested_batches
 from lib.rules.requirements import WHOLE
 from lib.rules.rooted import results_of, root_in
-from lib.trace.ops import NO_BATCHES, Op, place_text, sent_values
+from lib.trace.ops import NO_BATCHES, Op, place_text
 from lib.values.base import Value
 from lib.values.kinds import WeightGrad
 
@@ -63,16 +61,12 @@ class OverlappedCalls(Walk[RankState]):
             cursor.cause = call.place
 
     def on_end(self, cursor: RankState, call: Call) -> None:
-        name, start, end, _, _, _, made, _, _ = call.op
-        if start != call.start or end != call.end:
-            why = TraceError(f"it takes place from tick {call.start} to {call.end}, not {start} to {end}")
+        op = call.op
+        if op.start != call.start or op.end != call.end:
+            why = TraceError(f"it takes place from tick {call.start} to {call.end}, not {op.start} to {op.end}")
             raise self._at(call, why)
         cursor.causes[call.at] = call.cause
-        cursor.values.update(zip(made, call.outputs))
-        members = members_of(self.game, call.group)
-        for number in sent_values(call.op, call.rank, members):
-            cursor.elements += elements_sent(name, cursor.values[number].memory(self.costs), len(members))
-        cursor.messages += name == "pass_to"
+        cursor.values.update(zip(op.outputs, call.outputs))
 
     def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
         raise self._at(min(calls, key=lambda call: (call.clock, call.rank)), why)

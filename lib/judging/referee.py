@@ -50,6 +50,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     lasting_peak = max(contents.memory, *lasting)
     working = [_working(ops, costs) for ops in events]
     peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
+    sent = traffic(recomputation)
     report = Report(
         error=error or _too_full(peaks, costs),
         goal=goal,
@@ -58,7 +59,12 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         peak=Peak(contents.memory, contents.rank, costs.steps(contents.tick)),
         bubble=1 - sum(working) / (makespan * len(events)) if makespan else 0.0,
         ranks=tuple(
-            RankReport(_share(busy, makespan), state.messages, state.elements * BYTES_PER_ELEMENT, tuple(prof.memory))
+            RankReport(
+                busy / makespan if makespan else 0.0,
+                len(state.all({"pass_to"})),
+                sent.of(state.rank) * BYTES_PER_ELEMENT,
+                tuple(prof.memory),
+            )
             for busy, state, prof in zip(working, ranks, profiles)
         ),
         copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
@@ -70,7 +76,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
         contents=contents,
         family=family_of(ranks, trace.setting.replicas),
         lasting_peak=lasting_peak,
-        sent=traffic(recomputation),
+        sent=sent,
         drift=drift(ranks),
         costs=costs,
         staleness=staleness(ranks) if trace.setting.lag else 0,
@@ -84,7 +90,7 @@ def _explained(report: Report, recomputation: Recomputation) -> Report:
         return report
     causes: tuple[Cause, ...] = ()
     if not (report.meets_traffic and report.meets_time):
-        causes = traffic_causes(recomputation)
+        causes = traffic_causes(recomputation, recomputation.ranks[report.sent.rank])
     if report.meets_traffic:
         causes = tuple(cause for cause in causes if cause.takes_time)
     return replace(report, causes=causes) if causes else report
@@ -132,10 +138,6 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
     if others := trace.setting.differences(goal.setting):
         theirs = ", ".join(f"{name} {getattr(goal.setting, name)!r}" for name in others)
         raise TraceError(f"this run has another setting than the puzzle {goal.slug}, whose is {theirs}")
-
-
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole else 0.0
 
 
 def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> Peak:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from lib.game.tiers import COPYING
 from lib.trace.ops import UPDATES
-from lib.values.algebra import named
+from lib.values.algebra import named, union
 from lib.values.base import Sharded, Value, with_fields
 from lib.values.kinds import OptState, Parked, Weight
 from lib.values.replica_shards import ReplicaShards
@@ -137,17 +137,10 @@ def _contain(held: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
 
 def _cover(have: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> bool:
     """`_contain` for shards with different totals, as intervals of the unsharded value."""
-    spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in have)
-    starts: list[Fraction] = []
-    ends: list[Fraction] = []
-    for start, end in spans:
-        if ends and start <= ends[-1]:
-            ends[-1] = max(ends[-1], end)
-        else:
-            starts.append(start)
-            ends.append(end)
+    spans = union((Fraction(i, n), Fraction(i + 1, n)) for i, n in have)
+    starts = [start for start, _ in spans]
     for i, n in wanted:
         at = bisect_right(starts, Fraction(i, n)) - 1
-        if at < 0 or ends[at] < Fraction(i + 1, n):
+        if at < 0 or spans[at][1] < Fraction(i + 1, n):
             return False
     return True

@@ -91,13 +91,11 @@ def _members(recomputation: Recomputation, rank: RankState, op: Op) -> Sequence[
     return members_of(recomputation.game, group_of(op))
 
 
-def _sent(recomputation: Recomputation, rank: RankState) -> list[Sent]:
-    return [one for one in sent_by(recomputation, rank) if one.operation not in COPYING]
-
-
 def traffic(recomputation: Recomputation) -> Traffic:
     """The traffic of a run. For a folded run, in which one of several equal replicas was played, the traffic of all."""
-    ranks = [_sent(recomputation, rank) for rank in recomputation.ranks]
+    ranks = [
+        [one for one in sent_by(recomputation, rank) if one.operation not in COPYING] for rank in recomputation.ranks
+    ]
     totals = [sum(one.elements for one in sent) for sent in ranks]
     return Traffic(
         busiest=max(totals, default=0),

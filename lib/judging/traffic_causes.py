@@ -25,9 +25,8 @@ class Cause(NamedTuple):
     takes_time: bool = False
 
 
-def traffic_causes(recomputation: Recomputation) -> tuple[Cause, ...]:
-    """The causes on the rank that sends the most, most elements first."""
-    rank = max(recomputation.ranks, key=lambda rank: rank.elements)
+def traffic_causes(recomputation: Recomputation, rank: RankState) -> tuple[Cause, ...]:
+    """The causes on a rank, such as the one that sends the most, most elements first."""
     readers: dict[int, list[Op]] = defaultdict(list)
     for op in rank.done:
         if op.name not in BOOKKEEPING:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lib import Model, Weight
-from lib.schedules.cells import Message
+from lib.schedules.cells import Message, by_message
 
 from .actions import Action, Program, actions
 
@@ -31,7 +31,7 @@ class _Rank:
 
     def __init__(self, model: Model, program: Program) -> None:
         self.model, self.program, self.zero = model, program, program.zero
-        self.peers = model.axis("pp")
+        self.peers, self.tag = model.axis("pp"), by_message(program.table.stages)
         self.shard = (model.index("dp"), len(model.axis("dp"))) if program.replicated else (0, 1)
         self.pending: dict[Action, Any] = {}
         self.gradients: list[Any] = []
@@ -127,9 +127,6 @@ class _Rank:
         if message.made.op == "F":
             return self.model.activations, (layers.stop, batch)
         return self.model.grad_activations, (layers.start - 1, batch)
-
-    def tag(self, message: Message) -> int:
-        return message.stream + 2 * self.program.table.stages * message.made.batch
 
     def gather(self, layer: int) -> None:
         self.pending["gather", layer] = self.model.allgather(self.model.weights[layer], layer, group="dp")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from lib.errors import PuzzleError, RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import OPERATIONS
+from lib.values.algebra import consecutive
 
 from .dumps import NAME as DUMP_NAME
 from .dumps import is_dump_config, read_dump
@@ -107,12 +108,7 @@ def _require_one_run(profiles: Sequence[RankProfile], only: Collection[int] | No
 
 def numbers_text(numbers: Collection[int]) -> str:
     """'0-2, 5'."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
+    runs = consecutive(numbers)
     return ", ".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)
 
 

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from lib.errors import RuleError
 from lib.schedules import Cell
 from lib.schedules.cells import Slot
+from lib.values.algebra import union
 
 from .names import NameRule, slot_named
-from .sources import JoinedCall, RankProfile, RankStep, Span, clipped, is_time, mapping, union, whole_number, without
+from .sources import JoinedCall, RankProfile, RankStep, Span, clipped, is_time, mapping, whole_number, without
 
 LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
 from lib.errors import RuleError
 from lib.schedules import Timetable
-from lib.schedules.cells import Message
+from lib.schedules.cells import Message, in_order
 
 from .sources import Span
 
@@ -36,21 +35,8 @@ class Order:
             [[Arrival(self.places[one.made], one) for one in table.needs.received(slot)] for slot in row]
             for row in table.rows
         ]
-
-    @cached_property
-    def sequence(self) -> list[Place]:
+        self.sequence = [*in_order(table.rows, table.needs)]
         """All slots, each after its inputs."""
-        done = [0] * self.table.ranks
-        found: list[Place] = []
-        count = sum(map(len, self.table.rows))
-        while len(found) < count:
-            for rank, row in enumerate(self.table.rows):
-                while done[rank] < len(row) and all(
-                    at < done[source] for (source, at), _ in self.arrivals[rank][done[rank]]
-                ):
-                    found.append((rank, done[rank]))
-                    done[rank] += 1
-        return found
 
 
 def replayed(

@@ -8,9 +8,10 @@ from statistics import median
 from typing import NamedTuple
 
 from lib.errors import RuleError
+from lib.values.algebra import union
 
 from .gathered import NOT_NAMED, common_steps, numbers_text
-from .sources import JoinedCall, RankProfile, RankStep, union, without
+from .sources import JoinedCall, RankProfile, RankStep, without
 
 
 class RankTime(NamedTuple):

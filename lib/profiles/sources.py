@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -80,24 +80,13 @@ class RankProfile:
     base: int = 0
     groups: Sequence[tuple[int, ...]] = ()
     """Process groups of pipelines, if the file names them."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
 
 def clipped(text: str) -> str:
     """A name from a file in one short line."""
     line = " ".join(text.split())
     return line if len(line) <= MOST_TEXT else f"{line[: MOST_TEXT - 3]}..."
-
-
-def union(intervals: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Intervals, ascending, without overlaps."""
-    found: list[tuple[float, float]] = []
-    for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
-        else:
-            found.append((start, end))
-    return found
 
 
 def without(

@@ -12,7 +12,6 @@ from lib.values.base import Batched, Sharded
 from lib.values.kinds import KeyValue, OptState, Weight, WeightGrad
 
 from . import names
-from . import names as known
 from .computed import RankWork
 
 OTHER = "data parallelism of another kind"
@@ -131,12 +130,12 @@ def gathers(work: RankWork) -> list[int]:
 def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
     """The kind of data parallelism of ranks that share their layers, and the first layer that is held differently."""
     held = ((one, layer) for one in map(_Reader, ranks) for layer in sorted(one.work.layers))
-    names = [(one.work.rank, layer, name_of(one.holding(layer))) for one, layer in held]
-    each = [name for _, _, name in names]
+    found = [(one.work.rank, layer, name_of(one.holding(layer))) for one, layer in held]
+    each = [name for _, _, name in found]
     most = max(dict.fromkeys(each), key=lambda name: (each.count(name), RANKING.index(name)))
-    for rank, layer, name in names:
+    for rank, layer, name in found:
         if name != most:
-            everywhere = all(other == name for _, at, other in names if at == layer)
+            everywhere = all(other == name for _, at, other in found if at == layer)
             where = "" if everywhere else f" on rank {rank}"
             return most, f"layer {layer} is {HELD[name]}{where}"
     return most, ""
@@ -161,7 +160,7 @@ RANKING = [*HELD]
 def context_parallel(ranks: Sequence[RankWork]) -> str:
     """The name of context parallelism among some ranks."""
     if any(True for work in ranks for _ in work.named(*HEADS)):
-        return known.ULYSSES
+        return names.ULYSSES
     brought = {
         op.name
         for work in ranks
@@ -169,8 +168,8 @@ def context_parallel(ranks: Sequence[RankWork]) -> str:
         if any(isinstance(work.state.values[number], KeyValue) for number in op.inputs)
     }
     if "allgather" in brought:
-        return known.GATHERED_KEYS
-    return known.ZIGZAG if all(map(_is_zigzag, ranks)) else known.RING
+        return names.GATHERED_KEYS
+    return names.ZIGZAG if all(map(_is_zigzag, ranks)) else names.RING
 
 
 def _is_zigzag(work: RankWork) -> bool:

@@ -15,8 +15,6 @@ from lib.values.kinds import KeyValue, KeyValueGrad
 from lib.values.label_text import batches_text, parts_text, tokens_text
 from lib.values.sums import ALIKE_PARTS, ONE_LABEL
 
-FIRST = frozenset((0,))
-
 
 def sum_parts(values: Sequence[Value], who: Who) -> Batched:
     """The sum of all parts, each of which is contributed once."""
@@ -32,7 +30,7 @@ def sum_parts(values: Sequence[Value], who: Who) -> Batched:
         raise RuleError(
             f"this sum is missing {missing} of {first.of}; every rank that has a shard contributes its part"
         )
-    return with_fields(first, parts=FIRST, of=1)
+    return with_fields(first, parts=algebra.WHOLE, of=1)
 
 
 def scatter_sum(values: Sequence[Value], who: Who) -> list[Value]:

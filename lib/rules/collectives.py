@@ -41,7 +41,7 @@ Wanted = Sequence[frozenset[int]]
 """The batches that each member asks for, where the operation names any."""
 
 
-def allreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+def allreduce(values: Sequence[Value], group: Group | None, wanted: Wanted = ()) -> list[Value]:
     """Everyone gets the sum. Each rank contributes its own batches, or its part of an activation. Of weights that
     replicas have trained everyone gets the average."""
     if isinstance(values[0], Batched):
@@ -53,12 +53,7 @@ def allreduce(values: Sequence[Value], group: Group | None = None, wanted: Wante
     return [_reduced(values, group)] * len(values)
 
 
-def broadcast(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
-    """Everyone gets the root's value, which is the only one."""
-    return list(values)
-
-
-def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+def allgather(values: Sequence[Value], group: Group | None, wanted: Wanted = ()) -> list[Value]:
     """Everyone gets the shards of all, joined; of activations, the tokens."""
     if isinstance(values[0], Batched):
         return [activations.gather_tokens(values, who_in(group))] * len(values)
@@ -68,7 +63,7 @@ def allgather(values: Sequence[Value], group: Group | None = None, wanted: Wante
     return [joined] * len(values)
 
 
-def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
+def scatterreduce(values: Sequence[Value], group: Group | None, wanted: Wanted = ()) -> list[Value]:
     """The sum, of which the i-th of n members keeps shard i of n (reduce-scatter); of a sum that is shard j of T, in a
     group smaller than the world, shard j n + i of T n. Activations are cut by tokens."""
     if isinstance(values[0], KeyValueGrad):
@@ -91,38 +86,20 @@ def scatterreduce(values: Sequence[Value], group: Group | None = None, wanted: W
     ]
 
 
-def dispatch(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
-    """The all-to-all that takes tokens to their experts."""
-    return activations.dispatch(values, who_in(group))
-
-
-def collect(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
-    """The all-to-all that brings tokens back from their experts: to each member the batches that it wants."""
-    return activations.collect(values, wanted, who_in(group))
-
-
-def heads(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
-    """The all-to-all from shares of the tokens to parts of the heads."""
-    return attention.to_heads(values, who_in(group))
-
-
-def tokens(values: Sequence[Value], group: Group | None = None, wanted: Wanted = ()) -> list[Value]:
-    """The all-to-all back from parts of the heads to shares of the tokens."""
-    return attention.to_tokens(values, who_in(group))
-
-
 COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
     "allreduce": allreduce,
     "reduce": allreduce,
-    "broadcast": broadcast,
+    "broadcast": lambda values, group, wanted: [*values],  # the root's, which is the only one
     "allgather": allgather,
     "scatterreduce": scatterreduce,
-    "dispatch": dispatch,
-    "collect": collect,
-    "heads": heads,
-    "tokens": tokens,
+    "dispatch": lambda values, group, wanted: activations.dispatch(values, who_in(group)),
+    "collect": lambda values, group, wanted: activations.collect(values, wanted, who_in(group)),
+    "heads": lambda values, group, wanted: attention.to_heads(values, who_in(group)),
+    "tokens": lambda values, group, wanted: attention.to_tokens(values, who_in(group)),
 }
-"""Each collective operation by name: from every member's value to every member's result, both in rank order."""
+"""Each collective operation by name: from every member's value to every member's result, both in rank order.
+`dispatch` and `collect` take tokens to their experts and back, `heads` and `tokens` exchange shares of the tokens for
+parts of the heads and back."""
 
 REQUESTING = frozenset(("collect",))
 """Collectives whose members ask for batches."""

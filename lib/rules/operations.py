@@ -17,7 +17,7 @@ section 5), GPipe (Huang et al. 2019, section 2).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from lib.errors import RuleError
 from lib.game.costs import COMPUTING
@@ -169,15 +169,8 @@ def message(values: Iterable[Value]) -> None:
 # --- Local operations from a record ------------------------------------------------------------------
 
 
-class LocalRecord(Protocol):
-    """The columns of a local operation's record, besides the values it used."""
-
-    @property
-    def layer(self) -> Any: ...
-    @property
-    def batches(self) -> Any: ...
-    @property
-    def args(self) -> Any: ...
+LocalRecord = Any
+"""The record of a local operation: an `Op`, of which the rules read the layer, the batches and the args."""
 
 
 def _loaded(game: Game, op: LocalRecord) -> Any:

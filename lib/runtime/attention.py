@@ -8,19 +8,18 @@ from lib.rules import attention
 from lib.values.base import object_text
 from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
 
+from .rank import RankOperations
 from .recorder import player_line
-from .rooted import RootedCalls
 
 T = TypeVar("T")
 
 
-class AttentionCalls(RootedCalls):
+class AttentionCalls(RankOperations):
     """The attention calls of a rank. Each takes its share of the price in the costs."""
 
     def keys(self, layer: int, inp: Activation, weight: Weight) -> KeyValue:
         """Returns the keys and values of some tokens, for `attend`."""
-        made: tuple[KeyValue] = self._compute("keys", attention.keys, layer, inp, weight)
-        return made[0]
+        return self._compute("keys", attention.keys, layer, inp, weight)
 
     def attend(
         self, layer: int, inp: Activation, keys: Sequence[KeyValue], into: Activation | None = None
@@ -28,19 +27,16 @@ class AttentionCalls(RootedCalls):
         """Returns the next layer's input for the tokens of `inp`: a part of a sum until it includes the keys of all
         tokens up to their own. With `into`, an earlier part, the new part is added to it in place."""
         more = () if into is None else (into,)
-        made: tuple[Activation] = self._compute(
-            "attend", attention.attend, layer, inp, *self._blocks("attend", keys), *more
-        )
-        return made[0]
+        return self._compute("attend", attention.attend, layer, inp, *self._blocks("attend", keys), *more)
 
     def attend_backward(
         self, layer: int, inp: Activation, keys: Sequence[KeyValue], grad: ActivationGrad
     ) -> tuple[ActivationGrad, list[KeyValueGrad]]:
         """Returns the gradient of the queries through these keys, and a list with the gradient of each of the keys from
         these queries."""
-        through, *of_keys = self._compute(
-            "attend_backward", attention.attend_backward, layer, inp, *self._blocks("attend_backward", keys), grad
-        )
+        blocks = self._blocks("attend_backward", keys)
+        made: Any = self._compute("attend_backward", attention.attend_backward, layer, inp, *blocks, grad)
+        through, *of_keys = made
         return through, of_keys
 
     def keys_backward(
@@ -48,9 +44,7 @@ class AttentionCalls(RootedCalls):
     ) -> tuple[WeightGrad, ActivationGrad]:
         """Returns the weight gradient of some tokens, and the gradient for the previous layer. `grad_keys` comes from
         all later queries; `grad` is the gradient of the queries through all earlier keys."""
-        made: tuple[WeightGrad, ActivationGrad]
-        made = self._compute("keys_backward", attention.keys_backward, layer, inp, grad_keys, weight, grad)
-        return made
+        return self._compute("keys_backward", attention.keys_backward, layer, inp, grad_keys, weight, grad)
 
     def block_forward(
         self, layer: int, inp: Activation, weight: Weight, past: Sequence[KeyValue] = ()

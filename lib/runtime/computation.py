@@ -6,20 +6,20 @@ from typing import Any, Literal, overload
 from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
-from lib.rules import clipping, durations, layers, operations, updating
+from lib.rules import clipping, durations, layers, operations, outer, updating
 from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values import algebra
 from lib.values.base import Value, copy_of, object_text
-from lib.values.kinds import Activation, ActivationGrad, OptState, OuterState, Parked, Weight, WeightGrad
+from lib.values.kinds import Activation, ActivationGrad, Delta, OptState, OuterState, Parked, Weight, WeightGrad
 from lib.values.scalar import Scalar
 
-from .outer import OuterCalls
+from .attention import AttentionCalls
 from .recorder import RankRecorder, player_line
 from .waits import CopyWait
 
 
-class Computation(OuterCalls):
+class Computation(AttentionCalls):
     """The operations of one rank that need no other rank. Durations are for the classic costs."""
 
     @overload
@@ -44,14 +44,12 @@ class Computation(OuterCalls):
 
         Each `step` has its own batches. For attention, `shares` names some shares of the tokens, such as [0, 7].
         """
-        made: tuple[Activation] = self._source("get_activation", _activation, None, batches, step, shares)
-        return made[0]
+        return self._source("get_activation", _activation, None, batches, step, shares)
 
     def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
         """Returns a made-up gradient: zero for no batches; a gradient of some batches is refused in puzzles. Takes no
         time."""
-        made: tuple[WeightGrad] = self._source("fake_grad", _gradient, layer, batches, step)
-        return made[0]
+        return self._source("fake_grad", _gradient, layer, batches, step)
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """Returns the input of the next layer; 1 step for each batch.
@@ -59,15 +57,13 @@ class Computation(OuterCalls):
         With a shard of a block's weight, it takes this share of the time and returns a part of a sum. Each of the
         experts takes its own tokens.
         """
-        made: tuple[Activation] = self._compute("forward", layers.forward, layer, inp, weight)
-        return made[0]
+        return self._compute("forward", layers.forward, layer, inp, weight)
 
     def loss(self, inp: Activation) -> ActivationGrad:
         """Returns the gradient of the loss with respect to the last layer's output. Store it in
         `grad_activations[LAYERS]`. Takes no time.
         """
-        made: tuple[ActivationGrad] = self._compute("loss", layers.loss, None, inp)
-        return made[0]
+        return self._compute("loss", layers.loss, None, inp)
 
     def backward(
         self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
@@ -100,9 +96,7 @@ class Computation(OuterCalls):
 
         Only where the costs price it.
         """
-        made: tuple[ActivationGrad]
-        made = self._compute("backward_input", layers.backward_input, layer, inp, grad, weight)
-        return made[0]
+        return self._compute("backward_input", layers.backward_input, layer, inp, grad, weight)
 
     def backward_weight(
         self,
@@ -118,14 +112,33 @@ class Computation(OuterCalls):
         gradients.
         """
         used = (inp, grad, *(one for one in (weight, total) if one is not None))
-        made: tuple[WeightGrad] = self._compute("backward_weight", layers.backward_weight, layer, *used)
-        return made[0]
+        return self._compute("backward_weight", layers.backward_weight, layer, *used)
 
     def norm(self, layer: int, grad: WeightGrad) -> Scalar:
         """Returns the norm of a layer's gradient, of one element, to add to the norms of the other layers and to pass
         to `update` as `scale`. Takes no time; only where the setting clips gradients."""
-        made: tuple[Scalar] = self._compute("norm", clipping.norm, layer, grad)
-        return made[0]
+        return self._compute("norm", clipping.norm, layer, grad)
+
+    # --- An outer step: the change of a copy, the outer update, and the merge of a late average ---
+
+    def delta(self, layer: int, before: Weight, after: Weight) -> Delta:
+        """Returns the outer gradient: by how much the copy `after` has moved away from the agreed weight `before`.
+        All-reduce it over the replicas. Takes no time."""
+        return self._compute("delta", outer.delta, layer, before, after)
+
+    def outer_update(
+        self, layer: int, before: Weight, delta: Delta, outer_state: OuterState
+    ) -> tuple[Weight, OuterState]:
+        """Returns the agreed weight of the next round and its outer state, from the changes of all copies."""
+        return self._compute("outer_update", outer.outer_update, layer, before, delta, outer_state)
+
+    def merge(self, layer: int, copy: Weight, agreed: Weight) -> Weight:
+        """Returns a mixture of a copy that has gone on and the agreed weight of the next round. Takes no time."""
+        return self._compute("merge", outer.merge, layer, copy, agreed)
+
+    def set_final_copy(self, layer: int, copy: Any) -> None:
+        """Declares this replica's own weight after all steps to be final, besides the agreed weight."""
+        self._compute("set_final_copy", outer.set_final_copy, layer, copy)
 
 
 def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -244,7 +257,7 @@ class TierOperations(Computation):
 
         def written(*_: object) -> Any:
             own = [copy_of(value) for value in made]
-            recorder.write_event(name, own, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
+            recorder.write(name, own, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
             return own[0] if makes == 1 else tuple(own)
 
         return self._promise(wait, lambda _: True, written)

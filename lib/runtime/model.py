@@ -177,6 +177,16 @@ class Model(TierOperations):
         """
         return self._collective("scatterreduce", v, layer, group)  # type: ignore[no-any-return]  # as above
 
+    def broadcast(self, v: T | None, layer: Any, source: int = 0, group: Any = None) -> Awaitable[T]:
+        """Returns the value of rank `source` on every rank; the other ranks give None as `v`. Starts when the last rank
+        joins. `layer` and `group` as in `allreduce`."""
+        return self._collective("broadcast", v, layer, group, root=source)  # type: ignore[no-any-return]  # as allreduce
+
+    def reduce(self, v: T, layer: Any, to: int = 0, group: Any = None) -> Awaitable[T | None]:
+        """Returns the sum of every rank's `v` on rank `to`, and None on the others. It sums what `allreduce` sums, and
+        starts when the last rank joins. `layer` and `group` as in `allreduce`."""
+        return self._collective("reduce", v, layer, group, root=to)  # type: ignore[no-any-return]  # as allreduce
+
     def dispatch(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
         """Sends the tokens of full batches to their experts (all-to-all): returns the tokens of all ranks that go to
         this rank's expert. Arguments as in `allreduce`."""

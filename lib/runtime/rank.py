@@ -29,13 +29,13 @@ class RankOperations(LaneOperations):
 
     parked: Storage[Parked]
 
-    def _source(self, name: str, rule: Callable[..., Any], layer: int | None, *args: Any) -> Any:
-        """Performs an operation that makes values from nothing."""
+    def _source(self, name: str, rule: Callable[..., R], layer: int | None, *args: Any) -> R:
+        """Performs an operation that makes values from nothing, and returns what its rule returns."""
         recorder, line = self._recorder, player_line(2)
         try:
             self._ready()
-            made = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
-            made = made if isinstance(made, tuple) else (made,)
+            result = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
+            made: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
             self._require_room(made)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
@@ -43,10 +43,12 @@ class RankOperations(LaneOperations):
         if name in operations.PER_BATCH:
             value, cut = made[0], name == "get_activation" and args[2] is not None
             more = shortest(value.step or None, tuple(sorted(value.shards)) if cut else None)
-            return recorder.write(name, made, line, (), layer, operations.batches_of(made), more)
-        *plain, outer = [part if part is None or isinstance(part, str) else index(part) for part in args]
-        more = shortest(*plain, stride_of(args[0]) or None, outer or None)
-        return recorder.write(name, made, line, (), layer, args=more)
+            recorder.write(name, made, line, (), layer, operations.batches_of(made), more)
+        else:
+            *plain, outer = [part if part is None or isinstance(part, str) else index(part) for part in args]
+            more = shortest(*plain, stride_of(args[0]) or None, outer or None)
+            recorder.write(name, made, line, (), layer, args=more)
+        return result
 
     def _require_room(self, made: Sequence[Value]) -> None:
         """Refuses to park more on a tier than its capacity."""
@@ -55,31 +57,29 @@ class RankOperations(LaneOperations):
             memory_tiers.require_room(self.run.costs, held.values(), made)
 
     def _compute(
-        self, name: str, rule: Callable[..., Any], layer: int | None, *used: Any, args: tuple[int, ...] = ()
-    ) -> Any:
-        """Performs an operation on this rank's values; optional arguments may replace its own."""
+        self, name: str, rule: Callable[..., R], layer: int | None, *used: Any, args: tuple[int, ...] = ()
+    ) -> R:
+        """Performs an operation on this rank's values, and returns what its rule returns."""
         recorder, line = self._recorder, player_line(2)
         game = recorder.game
         try:
             if recorder.unawaited is not None or recorder.under_way is not None:
                 self._ready()
             if layer is None:
-                made = rule(game, *used)
+                result = rule(game, *used)
             else:
                 if type(layer) is not int:
                     layer = algebra.whole_number(layer, "layer")
-                made = rule(game, layer, *args, *used)
-            if type(made) is not tuple:
-                made = (made,)
+                result = rule(game, layer, *args, *used)
+            made: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
             batches: frozenset[int] = operations.batches_of(made) if name in operations.PER_BATCH else NO_BATCHES
             timed = name in TIMED
-            ticks = durations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else None
+            ticks = durations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        if ticks is None:
-            return recorder.write(name, made, line, numbers, layer)
-        return recorder.write_event(name, made, line, numbers, layer, batches, args, recorder.clock, ticks)
+        recorder.write(name, made, line, numbers, layer, batches, args, None, ticks)
+        return result
 
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = (), root: Any = None) -> Any:
         """A collective of a group, which may ask for batches or have a root. The layer is that of the value; a
@@ -120,14 +120,12 @@ class RankOperations(LaneOperations):
     def _joined(self, wait: CollectiveWait, answer: Joined) -> Value | None:
         results, start, ticks = answer
         own = [unrecorded(result) for result in results]
-        self._recorder.write_event(
-            wait.name, own, wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks
-        )
+        self._recorder.write(wait.name, own, wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks)
         return own[0] if own else None
 
     def _posted(self, wait: SendWait, _: bool) -> None:
         ticks = wait.message.sent - wait.clock
-        self._recorder.write_event(
+        self._recorder.write(
             "pass_to", (), wait.line, wait.used, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
         )
 
@@ -135,7 +133,7 @@ class RankOperations(LaneOperations):
         source, message = answer
         ticks = message_ticks("receive", message.values, self.run.costs, (source, self._rank))
         start = max(wait.clock, message.sent)
-        self._recorder.write_event(
+        self._recorder.write(
             "receive", message.values, wait.line, (), None, NO_BATCHES, address(source, wait.tag), start, ticks
         )
         return message.payload

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from functools import lru_cache
 from types import FrameType
-from typing import Any, Protocol
+from typing import Any
 
 from lib.communication.lanes import Call
 from lib.errors import PuzzleError, RuleError
@@ -14,6 +14,8 @@ from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, set_number, set_recorder
 from lib.values.kinds import Parked
+
+from .waits import Wait
 
 _op = tuple.__new__  # what Op(...) does, in half of its time
 
@@ -43,14 +45,6 @@ def player_line(depth: int = 1) -> int:
     return line
 
 
-class UnderWay(Protocol):
-    """A call that involves other ranks."""
-
-    line: int
-
-    def call(self) -> str: ...
-
-
 class RankRecorder:
     """One rank's operations, its clock in ticks, and its stored memory. All recorders of a run share `run`."""
 
@@ -63,9 +57,9 @@ class RankRecorder:
         self.clock = 0
         self.values: list[Any] = []
         """Each value that this rank has made, by number; None while the call that makes it is pending."""
-        self.unawaited: tuple[Coroutine[Any, Any, Any], UnderWay] | None = None
+        self.unawaited: tuple[Coroutine[Any, Any, Any], Wait] | None = None
         """A call whose coroutine has not been awaited yet."""
-        self.under_way: UnderWay | None = None
+        self.under_way: Wait | None = None
         """The call in which this rank waits for others."""
         self.handles: dict[int, object] = {}
         """Calls that have not been awaited, by the index of their rows."""
@@ -109,7 +103,8 @@ class RankRecorder:
         if isinstance(value, Parked):
             raise RuleError(f"this is the {value} of another Dist; fetch it there")
         if id(value) not in self._given:
-            (own,) = self.write("given", (copy_of(value),), args=(copy_of(value),), line=player_line())
+            own = copy_of(value)
+            self.write("given", (own,), args=(copy_of(value),), line=player_line())
             # The value itself is kept too, so that its id cannot be reused.
             self._given[id(value)] = (value, own._number)
         return self._given[id(value)][1]
@@ -123,34 +118,21 @@ class RankRecorder:
     def write(
         self,
         name: str,
-        made: Sequence[V],
+        made: Sequence[Value],
         line: int,
         used: tuple[int, ...] = (),
         layer: int | None = None,
         batches: frozenset[int] = NO_BATCHES,
         args: tuple[Any, ...] = (),
-    ) -> Sequence[V]:
-        """Records an operation that takes no time; the values in `made` become this rank's own."""
-        clock = self.clock
-        self.ops.append(_op(Op, (name, clock, clock, layer, batches, used, self._own(made), args, line)))
-        return made
-
-    def write_event(
-        self,
-        name: str,
-        made: Sequence[V],
-        line: int,
-        used: tuple[int, ...],
-        layer: int | None,
-        batches: frozenset[int],
-        args: tuple[Any, ...],
-        start: int,
-        ticks: int,
-    ) -> Sequence[V]:
-        """Records an operation that takes `ticks` from `start`, and moves the clock to its end."""
+        start: int | None = None,
+        ticks: int = 0,
+    ) -> None:
+        """Records an operation that takes `ticks` from `start`, or from now, and moves the clock to its end; the values
+        in `made` become this rank's own."""
+        if start is None:
+            start = self.clock
         self.clock = end = start + ticks
         self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
-        return made
 
     def write_call(
         self,

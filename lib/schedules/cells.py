@@ -87,6 +87,24 @@ class Dependencies:
         return self._backward.get((cell.stage - 1, cell.batch)) if cell.op != "W" else None
 
 
+def in_order(rows: Rows, needs: Dependencies) -> Iterator[tuple[int, int]]:
+    """The rank and the index of each slot, after all slots whose results it uses; of slots that wait for others in a
+    circle, and of what comes after them, nothing."""
+    done, begun = set[Cell](), [0] * len(rows)
+    goes_on = True
+    while goes_on:
+        goes_on = False
+        for rank, row in enumerate(rows):
+            while begun[rank] < len(row):
+                slot = row[begun[rank]]
+                if not all(made in done or made in slot for cell in slot for made in needs.of(cell)):
+                    break
+                yield rank, begun[rank]
+                done.update(slot)
+                begun[rank] += 1
+                goes_on = True
+
+
 Tagging = Callable[[Message], int]
 """Gives each message a tag. Between two ranks there is one mailbox for each tag, and it holds one unread message."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,7 +11,7 @@ from typing import Any
 
 from lib import Model, RuleError
 
-from .cells import Cell, Dependencies, by_message, by_stream, untagged
+from .cells import Cell, Dependencies, by_message, by_stream, in_order, untagged
 from .timetable import Timetable
 from .timetable_rank import TimetableRank
 
@@ -105,12 +105,9 @@ class Draft:
 
     def computable(self) -> list[list[Cell]]:
         """The beginning of each row, up to the first cell that waits for an unplaced one."""
-        rows = [deque(row) for row in self.rows]
-        made: list[Cell] = []
-        while ready := [row for row in rows if row and {*made} >= {*self.step.of(row[0])}]:
-            for row in ready:
-                made.append(row.popleft())
-        return [[cell for cell in row if cell in made] for row in self.rows]
+        slots = [[(cell,) for cell in row] for row in self.rows]
+        count = Counter(rank for rank, _ in in_order(slots, self.step))
+        return [[*row[: count[rank]]] for rank, row in enumerate(self.rows)]
 
     def ready(self) -> Iterator[tuple[Cell, int]]:
         """For each stage and operation, the next missing cell whose inputs are placed, with its rank: the rank of the

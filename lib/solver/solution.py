@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lib import COSTS, Costs, Model, RuleError, Setting, Size, Trace
 from lib.schedules import Cell, Timetable, pipeline
-from lib.schedules.cells import Dependencies
+from lib.schedules.cells import Dependencies, in_order
 
 from .bounds import LowerBound, bound
 from .problem import Problem
@@ -162,25 +162,17 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
     """The figures of some rows of cells, each cell as early as possible."""
     f, i, w, c = problem.ticks
     length = {"F": f, "I": i, "W": w, "B": i}
-    needs = Dependencies([[(cell,) for cell in row] for row in rows])
+    slots = [[(cell,) for cell in row] for row in rows]
+    needs = Dependencies(slots)
     ends: dict[Cell, int] = {}
-    clock, begun, at = [0] * problem.ranks, [-1] * problem.ranks, [0] * problem.ranks
-    left = sum(map(len, rows))
-    while left:
-        before = left
-        for rank, row in enumerate(rows):
-            while at[rank] < len(row):
-                cell = row[at[rank]]
-                made = needs.of(cell)
-                if not ends.keys() >= {*made}:
-                    break
-                ready = (ends[one] + c * (needs.rank_of[one] != rank) for one in made)
-                start = max(clock[rank], *ready, 0)
-                begun[rank] = start if begun[rank] < 0 else begun[rank]
-                clock[rank] = ends[cell] = start + length[cell.op][cell.stage]
-                at[rank] += 1
-                left -= 1
-        assert left < before, "cells wait for each other"
+    clock, begun = [0] * problem.ranks, [0] * problem.ranks
+    for rank, at in in_order(slots, needs):
+        cell = rows[rank][at]
+        ready = (ends[one] + c * (needs.rank_of[one] != rank) for one in needs.of(cell))
+        start = max(clock[rank], *ready, 0)
+        begun[rank] = begun[rank] if at else start
+        clock[rank] = ends[cell] = start + length[cell.op][cell.stage]
+    assert len(ends) == len(needs.rank_of), "cells wait for each other"
     return Figures(begun, clock, [_most_held(problem, row) for row in rows])
 
 

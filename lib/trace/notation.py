@@ -65,14 +65,10 @@ def _row(op: Op) -> dict[str, Any]:
     form = FORMS[op.name]
     for name, arg in zip(form.args + form.optional, op.args):
         if arg is not None or name not in form.optional:
-            row[name] = _value_row(arg) if isinstance(arg, Value) else arg
+            row[name] = [type(arg).__name__, *map(_plain, arg.label())] if isinstance(arg, Value) else arg
     columns = (sorted(op.batches), list(op.inputs), list(op.outputs), op.line)
     row.update((name, content) for name, content in zip(COLUMNS[1:], columns) if content)
     return row
-
-
-def _value_row(value: Value) -> list[Any]:
-    return [type(value).__name__, *map(_plain, value.label())]
 
 
 def _plain(field: Any) -> Any:

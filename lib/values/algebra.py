@@ -4,8 +4,10 @@ Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from itertools import islice
+from fractions import Fraction
+from itertools import groupby, islice
 from operator import index
+from typing import TypeVar
 
 from lib.errors import RuleError
 from lib.game.folding import ReplicaNumber
@@ -24,6 +26,20 @@ def operand(i: int) -> str:
 def uneven_size(size: int, shards: Collection[int], total: int) -> int:
     """Elements that `shards` of `total` hold of a tensor of `size` elements which `total` does not divide."""
     return sum((i + 1) * size // total - i * size // total for i in shards)
+
+
+N = TypeVar("N", float, Fraction)
+
+
+def union(intervals: Iterable[tuple[N, N]]) -> list[tuple[N, N]]:
+    """Intervals, ascending, without overlaps."""
+    found: list[tuple[N, N]] = []
+    for start, end in sorted(intervals):
+        if found and start <= found[-1][1]:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
 
 
 def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int) -> bool:
@@ -134,16 +150,16 @@ def missing_text(thing: str, held: Collection[int], total: int, shown: int = 8) 
     return named(thing, missing[:shown]) + (", ..." if len(missing) > shown else "")
 
 
+def consecutive(numbers: Iterable[int]) -> list[list[int]]:
+    """Numbers in ascending order, cut where one is missing: {0, 1, 4} is [0, 1] and [4]."""
+    runs = groupby(enumerate(sorted(numbers)), lambda pair: pair[1] - pair[0])
+    return [[number for _, number in pairs] for _, pairs in runs]
+
+
 def set_text(numbers: Collection[int]) -> str:
     """{0, 1, 2, 3, 7} as '{0-3, 7}': long sets stay readable."""
-    runs: list[list[int]] = []
-    for i in sorted(numbers):
-        if runs and i == runs[-1][-1] + 1:
-            runs[-1].append(i)
-        else:
-            runs.append([i])
     parts = []
-    for run in runs:
+    for run in consecutive(numbers):
         parts += [f"{run[0]}-{run[-1]}"] if len(run) > 2 else [str(i) for i in run]
     return "{" + ", ".join(parts) + "}"
 

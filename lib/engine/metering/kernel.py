@@ -22,6 +22,3 @@ def run_kernel(compute: Callable[[], Array]) -> Array:
         current.meter = meter
     meter.compute(scratch.flops)
     return np.array(made)
-
-
-__all__ = ["run_kernel"]

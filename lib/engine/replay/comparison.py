@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from lib.engine.call import WORD
-from lib.engine.collectives import Array
 from lib.engine.metering.meter import Reading
 from lib.game.ring import elements_sent
 from lib.judging.rank_state import RankState
@@ -19,15 +18,12 @@ from lib.trace.ops import Op, group_of, sent_values
 from lib.values.base import Value
 from lib.values.kinds import ActivationGrad, Parked
 
-from .labels import Content, Tokens
+from .labels import Found, Tokens
 from .outer_reference import numbered_copies, trained_with_outer_steps
 from .reference import averages_in, outputs, trained, versions_in
 from .tensor_device import TENSOR_COLLECTIVES, TIERS
 from .vocabulary import width
 from .workload import Workload
-
-Found = tuple[int | None, Content, Array]
-"""A result that a rank has declared: the layer of a final weight, or None for an output; its content; the tensor."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +60,7 @@ def compared(state: RankState, workload: Workload, played: Mapping[str, Any], me
         predicted_peak=max(predicted[0]),
         peak=max(sample[0] for sample in live),
         same_memory=samples == live,
-        predicted_messages=state.messages + len(links),
+        predicted_messages=len(state.all({"pass_to"})) + len(links),
         messages=meter.messages,
         predicted_sent=sum(bytes_sent(state, op, workload) for op in state.done),
         sent=meter.sent,

@@ -275,13 +275,8 @@ LOCAL_LABELS: Mapping[str, Callable[[LabelWalk, Op, Sequence[Label]], Sequence[L
 """The labels of an operation's results. Operations that are not here make no values."""
 
 
-def _dispatched(brought: Sequence[Content], place: int, op: Op) -> Content:
-    mine = as_tokens(cut(brought[place], place, len(brought)))
-    return mine._replace(batches=all_batches(brought))
-
-
-def _collected(brought: Sequence[Content], place: int, op: Op) -> Content:
-    return as_tokens(union(brought))._replace(batches=tuple(sorted(op.batches)))
+def _part(brought: Sequence[Content], place: int) -> Tokens:
+    return as_tokens(cut(brought[place], place, len(brought)))
 
 
 def _scattered(brought: Sequence[Content], place: int, op: Op) -> Content:
@@ -292,23 +287,13 @@ def _scattered(brought: Sequence[Content], place: int, op: Op) -> Content:
     return cut(mine, place, len(brought))
 
 
-def _to_heads(brought: Sequence[Content], place: int, op: Op) -> Content:
-    whole = as_tokens(union(brought))
-    return whole._replace(heads=len(brought))
-
-
-def _to_tokens(brought: Sequence[Content], place: int, op: Op) -> Content:
-    mine = as_tokens(cut(brought[place], place, len(brought)))
-    return mine._replace(heads=1)
-
-
 COLLECTIVE_LABELS: Mapping[str, Callable[[Sequence[Content], int, Op], Content]] = {
     "allreduce": lambda brought, place, op: _of_copies(brought, place),
     "allgather": lambda brought, place, op: union(brought),
     "scatterreduce": _scattered,
-    "dispatch": _dispatched,
-    "collect": _collected,
-    "heads": _to_heads,
-    "tokens": _to_tokens,
+    "dispatch": lambda brought, place, op: _part(brought, place)._replace(batches=all_batches(brought)),
+    "collect": lambda brought, place, op: as_tokens(union(brought))._replace(batches=tuple(sorted(op.batches))),
+    "heads": lambda brought, place, op: as_tokens(union(brought))._replace(heads=len(brought)),
+    "tokens": lambda brought, place, op: _part(brought, place)._replace(heads=1),
 }
 """The label of what the rank at a position of a group gets from a collective, given the labels of all inputs."""

@@ -46,6 +46,10 @@ class OnTier(NamedTuple):
 
 Label = Content | OnTier
 
+Found = tuple[int | None, Content, Array]
+"""A result that a rank has declared: the layer of a final weight, ~layer of a final copy, or None for an output; its
+content; the tensor."""
+
 
 def held(label: Label) -> Content:
     """What a tensor on the device holds; refuses a tensor on a tier."""

@@ -14,7 +14,7 @@ from lib.judging.rank_state import RankState, uses_of_weights
 from lib.values.kinds import Weight
 from lib.values.replicas import Average
 
-from .labels import Content
+from .labels import Found
 from .reference import gradients
 from .workload import Workload
 
@@ -110,9 +110,6 @@ def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> 
         for layer in training.layers:
             right += [weight for (at, own), weight in training.copies.items() if at == layer and batch in own]
     return right
-
-
-Found = tuple[int | None, Content, Array]
 
 
 def numbered_copies(

@@ -130,11 +130,11 @@ class ReplayEngine(TensorDevice):
         """Starts a copy in the background, if its source is there. The copy drops its own reference to the tensor, so
         that the rank's reference decides about memory."""
         (number,), (made,) = op.inputs, op.outputs
-        library, place = cast(Any, self._port.library), self.labels[number if op.name == "fetch" else made]
+        library = cast(Any, self._port.library)
         if number in self.reserved or (op.name == "offload" and number not in self.tensors):
             return
-        assert isinstance(place, OnTier)
-        store = vars(self.tier(place))["_store"]  # counted when the call was made; players have no such way
+        tier = self.tier(number if op.name == "fetch" else made)
+        store = vars(tier)["_store"]  # counted when the call was made; players have no such way
         box = [self.tensors[number] if op.name == "offload" else self.arriving[made]]
         if op.name == "offload":
             self.copies[at] = library.in_background(lambda: store.update({str(made): library.on_host(box.pop())}))
@@ -174,10 +174,9 @@ class ReplayEngine(TensorDevice):
         """Allocates the memory of a call's results."""
         self.reserved.update(op.outputs)
         for number in op.outputs:
-            label = self.labels[number]
-            buffer = self.zeros(content(label))
-            if isinstance(label, OnTier):
-                self.tier(label).put(str(number), buffer)
+            buffer = self.zeros(content(self.labels[number]))
+            if isinstance(self.labels[number], OnTier):
+                self.tier(number).put(str(number), buffer)
             else:
                 self.arriving[number] = buffer
 
@@ -185,11 +184,10 @@ class ReplayEngine(TensorDevice):
         """Frees values that are not needed any more."""
         for number in numbers:
             self.freed.add(number)
-            label = self.labels[number]
-            if isinstance(label, OnTier):
+            if isinstance(self.labels[number], OnTier):
                 for copy in self.copies.values():  # one of them may read it
                     copy.result()
-                self.tier(label).drop(str(number))
+                self.tier(number).drop(str(number))
             else:
                 self.tensors.pop(number, None)
                 self.arriving.pop(number, None)
@@ -207,16 +205,12 @@ class ReplayEngine(TensorDevice):
     def parked(self, op: Op, tensors: Sequence[Array]) -> Sequence[Array]:
         """Copies tensors to the tier where an operation parks them."""
         for number, tensor in zip(op.outputs, tensors):
-            label = self.labels[number]
-            assert isinstance(label, OnTier)
-            self.tier(label).put(str(number), tensor)
+            self.tier(number).put(str(number), tensor)
         return ()
 
     def fetched(self, op: Op, used: list[Array]) -> Sequence[Array]:
         (number,) = op.inputs
-        label = self.labels[number]
-        assert isinstance(label, OnTier)
-        return [self.tier(label).fetch(str(number))]
+        return [self.tier(number).fetch(str(number))]
 
     def layer_forward(self, op: Op, used: list[Array]) -> Sequence[Array]:
         return [self.layer(op).forward(*used)]
@@ -245,9 +239,7 @@ class ReplayEngine(TensorDevice):
 
     def without_device(self, op: Op, make: Callable[[Op, list[Array]], Sequence[Array]]) -> Sequence[Array]:
         """Parks what is made of tensors on a tier."""
-        label = self.labels[op.inputs[0]]
-        assert isinstance(label, OnTier)
-        there = vars(self.tier(label))["_store"]  # players have no such way
+        there = vars(self.tier(op.inputs[0]))["_store"]  # players have no such way
         with unmetered():
             made = make(op, [there[str(number)] for number in op.inputs])
             made = [self._port.library.adopted(array) for array in made]  # `put` takes a device's

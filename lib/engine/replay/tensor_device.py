@@ -1,6 +1,7 @@
 """A device of a replay: its tensors of numpy or torch, and the game's collectives on them."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from lib.engine.metering.meter import current, unmetered
 from lib.trace.ops import Op
 
 from .label_walk import TensorExchange
-from .labels import Content, Label, OnTier, Rows, Tokens, as_tokens, axis_of, held, index_of, joined, shape_of
+from .labels import Content, Found, Label, OnTier, Rows, Tokens, as_tokens, axis_of, held, index_of, joined, shape_of
 from .workload import Workload
 
 TIERS = ("host", "disk")
@@ -25,8 +26,7 @@ class TensorDevice(ShardedEngine):
     workload: Workload
     labels: Mapping[int, Label]
     """What each tensor holds, by the number of its value."""
-    results: list[tuple[int | None, Content, Array]]
-    """What the rank has declared: final weights with their layer, final copies with ~layer, or outputs."""
+    results: list[Found]
 
     def load_checkpoint(self, params: Any) -> None:
         """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
@@ -41,7 +41,10 @@ class TensorDevice(ShardedEngine):
         made = library.zeros(shape, self.workload.dtype)
         return made if current.meter is None else library.charged(made, current.meter)
 
-    def tier(self, label: OnTier) -> MemoryTier:
+    def tier(self, number: int) -> MemoryTier:
+        """The tier on which a value is parked."""
+        label = self.labels[number]
+        assert isinstance(label, OnTier)
         memory: MemoryTier = getattr(self, label.tier)
         return memory
 
@@ -50,7 +53,7 @@ class TensorDevice(ShardedEngine):
         meter = self._port.meter
         return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
 
-    def found(self) -> list[tuple[int | None, Content, Array]]:
+    def found(self) -> list[Found]:
         return self.results
 
     def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -130,18 +133,16 @@ def collected(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> 
     return joined(short, exchange.brought, made, engine.zeros(made))
 
 
-def to_heads(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    """All tokens with this rank's columns."""
-    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), 2)), group=exchange.group)
-    whole: Array = engine.xp.concatenate([*came], 1)
-    return whole
+TOKENS, COLUMNS = 1, 2
+"""Axes of an activation."""
 
 
-def to_tokens(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    """This rank's tokens with all columns."""
-    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), 1)), group=exchange.group)
-    whole: Array = engine.xp.concatenate([*came], 2)
-    return whole
+def exchanged(engine: TensorDevice, tensor: Array, exchange: TensorExchange, whole: int, cut: int) -> Array:
+    """All tokens with this rank's columns, or its tokens with all columns: the axis that becomes whole, and the one
+    that is cut."""
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), cut)), group=exchange.group)
+    made: Array = engine.xp.concatenate([*came], whole)
+    return made
 
 
 TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange], Array]] = {
@@ -150,8 +151,8 @@ TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange],
     "allgather": gathered,
     "dispatch": dispatched,
     "collect": collected,
-    "heads": to_heads,
-    "tokens": to_tokens,
+    "heads": partial(exchanged, whole=TOKENS, cut=COLUMNS),
+    "tokens": partial(exchanged, whole=COLUMNS, cut=TOKENS),
 }
 """Each collective, from a rank's input tensor to its result."""
 

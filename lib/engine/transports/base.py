@@ -7,7 +7,6 @@ check calls before they carry anything, because an MPI may return garbage when d
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby
 from threading import get_ident
 from typing import Any, NamedTuple, Protocol
 
@@ -16,6 +15,7 @@ from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import ArrayLibrary
 from lib.engine.metering.meter import Meter
 from lib.errors import DeadlockError, MismatchError, RuleError
+from lib.values.algebra import consecutive
 
 from .tasks import GreenletExit
 
@@ -138,8 +138,7 @@ def _state_of(devices: list[int], state: str) -> str:
 def _ranges(devices: list[int]) -> str:
     """Increasing numbers; three or more in sequence become a range: "0, 2 to 5"."""
     texts: list[str] = []
-    for _, pairs in groupby(enumerate(devices), lambda pair: pair[1] - pair[0]):
-        run = [device for _, device in pairs]
+    for run in consecutive(devices):
         texts += [f"{run[0]} to {run[-1]}"] if len(run) > 2 else map(str, run)
     return ", ".join(texts)
 

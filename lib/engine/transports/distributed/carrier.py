@@ -26,12 +26,12 @@ from lib.engine.call import TORCH, CollectiveCall
 from lib.engine.libraries.numpy_library import ArrayLibrary
 from lib.engine.libraries.torch_library import TorchLibrary
 from lib.engine.metering.meter import unmetered
+from lib.engine.transports.processes.carrier import TAGS_OF_A_RUN
 from lib.engine.transports.processes.control import PeerFailedError
 from lib.errors import RuleError
 
 from .sockets import SocketCommunicator
 
-TAGS_OF_A_RUN = 6
 GROUPS = -2
 """The tag of messages about new groups."""
 

@@ -11,15 +11,20 @@ from collections.abc import Callable, Collection
 from itertools import count
 from typing import Any
 
-from mpi4py import MPI
 from numpy import ascontiguousarray, empty  # by name: a metered run counts what players make with np.empty
 
 from lib.engine import collectives
 from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import NUMPY
+from lib.engine.transports.processes.carrier import TAGS_OF_A_RUN
 from lib.errors import RuleError
 from lib.extras import install_command
+
+try:
+    from mpi4py import MPI
+except ImportError as why:
+    raise RuleError(f"this needs mpi4py and an MPI: {install_command('mpi')}") from why
 
 
 def as_bytes(array: Array) -> Array:
@@ -87,15 +92,6 @@ LARGE_COLLECTIVES: dict[str, Callable[[Any, CollectiveCall, Array, int], Array]]
 }
 """For each collective: the result of one device, from its group's communicator, the call, its array and its index
 there."""
-
-
-try:
-    from mpi4py import MPI
-except ImportError as why:
-    raise RuleError(f"this needs mpi4py and an MPI: {install_command('mpi')}") from why
-
-
-TAGS_OF_A_RUN = 6
 
 MIN_LARGEST_TAG = 32767
 """The standard guarantees that tags up to this number are valid."""

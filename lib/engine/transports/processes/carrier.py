@@ -9,6 +9,9 @@ from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import ArrayLibrary
 
+TAGS_OF_A_RUN = 6
+"""A run's tags: its first one, and those after it."""
+
 
 class Carrier(Protocol):
     """One process's connection to the others, for one run. `control` and `data` have the methods of an mpi4py
