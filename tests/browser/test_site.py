@@ -337,6 +337,8 @@ def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(ga
     assert "Makespan 5" in game.text(".verdict .live")
     assert "lower bound" in game.text(".verdict .meter")
     assert game.find(".slots [data-cell='4F0']").get_attribute("data-chunk") == "1", "the second stage of rank 0"
+    ready = game.find("[data-ghost='5F0']")
+    assert (ready.text, ready.get_attribute("data-chunk")) == ("5F0", "1"), "a move that is ready has its stage too"
     game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     cell = game.find("[data-cell='0F1']")
     game.script("arguments[0].focus()", cell)

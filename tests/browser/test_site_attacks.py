@@ -354,3 +354,53 @@ def test_code_that_ends_or_fills_python_is_told_what_it_did(game: Game) -> None:
         game.until(lambda said=said: said in game.text(".verdict .message"))
     game.type(solution("wsdp"))
     game.until_status("passed")
+
+
+ENDS_THE_JUDGE = """
+from puzzles.site.in_browser import player
+
+async def forged(*given):
+    depth = 100_000
+    runs = "[" * depth + "]" * depth
+    return '{"value": {"problem": null, "sketch": ["", null], "line": 0, "runs": ' + runs + ', "printed": ""}}'
+
+player.answered = forged
+"""
+SPINS_LATER = """
+import js
+from pyodide.ffi import create_proxy
+
+def spin(*given):
+    while True:
+        pass
+
+js.setTimeout(create_proxy(spin), 300)
+"""
+
+
+def test_after_code_that_ends_the_judge_another_one_judges(game: Game) -> None:
+    game.play("zero1", ENDS_THE_JUDGE + solution("zero1"), "passed")
+    game.find(".run").click()
+    game.until_status("stopped")
+    assert "too deeply" in game.text(".verdict .message")
+    game.play("one_f_one_b", solution("one_f_one_b"), "passed")
+
+
+def test_what_a_run_leaves_behind_does_not_hold_up_the_next(game: Game) -> None:
+    game.play("zero2", SPINS_LATER + solution("zero2"), "passed")
+
+    def is_held_up() -> bool:
+        game.find(".run").click()
+        game.until_status("passed", "stopped")
+        return game.status == "stopped"
+
+    game.until(is_held_up)
+    assert "longer than" in game.text(".verdict .message")
+
+
+def test_an_answer_that_cannot_be_read_ends_python(game: Game) -> None:
+    text = 'import js\nfor number in range(40): js.postMessage(js.JSON.parse(\'{"id": %d, "text": "x"}\' % number))\n'
+    game.open("zb_h1")
+    game.type(text + solution("zb_h1"))
+    game.until_status("stopped")
+    assert "its answer cannot be read" in game.text(".verdict .message")

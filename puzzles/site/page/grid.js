@@ -24,13 +24,14 @@ export function rowsOf(draft, width, onghost) {
   const axis = h("div", { class: "lane axis", "aria-hidden": "true" }, h("span", { class: "rank" }, "step"), h("div", { class: "slots", style: `width:${end * unit}px` },
     Array.from({ length: Math.ceil(end / every) }, (_, i) => h("span", { style: `left:${i * every * unit}px` }, String(i * every)))));
   const lanes = draft.rows.map((row, rank) => {
-    const many = new Set(row.map((cell) => parts(cell.cell)[0])).size > 1;
+    const ready = draft.ready.filter((cell) => cell.rank === rank), all = [...row, ...ready];
+    const many = new Set(all.map((cell) => parts(cell.cell)[0])).size > 1;
     const label = (cell) => { const [stage, op, batch] = parts(cell.cell); return many && cell.length * unit > 34 ? `${stage}${op}${batch}` : op + batch; };
-    const ghosts = draft.ready.filter((cell) => cell.rank === rank).map((cell, i) => h("button", {
+    const ghosts = ready.map((cell, i) => h("button", {
       type: "button", class: `ghost op-${parts(cell.cell)[1]}`, style: `left:${(cell.start + 0.25 * i) * unit}px;width:${cell.length * unit - 1}px;z-index:${9 - i}`,
-      "data-ghost": cell.cell, "aria-label": `${parts(cell.cell)[1]}${parts(cell.cell)[2]}, ready: place ${named(cell.cell)}, at step ${cell.start}`, title: `${cell.cell} could start at step ${cell.start}; click to place it`, onclick: () => onghost(cell.cell) }, parts(cell.cell)[1] + parts(cell.cell)[2]));
+      "data-ghost": cell.cell, "data-chunk": chunkOf(cell.cell, all), "aria-label": `${label(cell)}, ready: place ${named(cell.cell)}, at step ${cell.start}`, title: `${cell.cell} could start at step ${cell.start}; click to place it`, onclick: () => onghost(cell.cell) }, label(cell)));
     return h("div", { class: "lane", "data-rank": rank }, h("span", { class: "rank" }, `rank ${rank}`),
-      h("div", { class: "slots", style: `width:${end * unit}px;--step:${unit}px` }, row.map((cell) => chip(cell.cell, { style: place(cell), row, words: label(cell) })), ghosts));
+      h("div", { class: "slots", style: `width:${end * unit}px;--step:${unit}px` }, row.map((cell) => chip(cell.cell, { style: place(cell), row: all, words: label(cell) })), ghosts));
   });
   return { axis, lanes };
 }

@@ -1,7 +1,7 @@
 // The page: which part of it the address names, the menu, and Python in the background.
 
 import { button, h, tell } from "./dom.js";
-import { showMap } from "./map.js";
+import { MapPage } from "./map.js";
 import { ProfilePage } from "./profile.js";
 import { PuzzlePage } from "./puzzle.js";
 import { Python } from "./python.js";
@@ -26,7 +26,9 @@ function keepSite() {
 const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
   document.documentElement.dataset.spare = state === "ready" && more[0];
-  document.getElementById("state").textContent = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${more[0]}. Reload the page.` }[state];
+  const words = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${more[0]}. Reload the page.` }[state];
+  const place = document.getElementById("state");
+  if (place.textContent !== words) place.textContent = words; // it is told of each piece that comes
   page?.loading?.();
   if (state !== "loading") keepSite();
 });
@@ -77,8 +79,14 @@ async function route() {
   const puzzle = Object.hasOwn(catalog.puzzles, slug) ? catalog.puzzles[slug] : null;
   document.title = puzzle ? `${puzzle.title} - Training Puzzles` : "Training Puzzles";
   if (slug && !puzzle) tell(`There is no puzzle ${slug}; here are all of them.`);
-  if (!puzzle) page = showMap(main, catalog);
-  else if (!puzzle.played) showElsewhere(main, puzzle, catalog);
+  if (!puzzle) {
+    const map = page = new MapPage(main, catalog);
+    scrollTo(0, 0);
+    await map.isWhole;
+    if (page === map) main.dataset.page = "map";
+    return;
+  }
+  if (!puzzle.played) showElsewhere(main, puzzle, catalog);
   else {
     let shared = {};
     try {
@@ -90,7 +98,7 @@ async function route() {
     page = new PuzzlePage(main, catalog, puzzle, python, shared);
     page.onstars = showTotal;
   }
-  main.dataset.page = puzzle ? slug : "map";
+  main.dataset.page = slug;
   scrollTo(0, 0);
 }
 

@@ -6,31 +6,47 @@ import { Picture } from "./picture.js";
 import { stars } from "./store.js";
 import { starsText } from "./verdict.js";
 
+const AT_ONCE = 3; // chapters
+const pause = () => new Promise((done) => setTimeout(done));
 const welcome = document.getElementById("welcome"); // it is in the document, so that it shows before any script runs
 
-export function showMap(main, catalog) {
-  const played = (track) => catalog.chapters.filter((chapter) => chapter.track === track);
-  const isNew = !Object.keys(catalog.puzzles).some((slug) => stars(slug));
-  const next = (isNew && catalog.puzzles.warm_up) || firstOpen(catalog);
-  welcome.hidden = false;
-  welcome.querySelector(".begin").replaceChildren(h("a", { class: "go", href: `#${next.slug}` }, isNew ? `Begin: ${next.title}` : `Go on with ${next.title}`));
-  main.replaceChildren(
-    welcome,
-    ...Object.entries(catalog.tracks).map(([name, track]) =>
-      h("section", { class: "track" },
-        h("h2", {}, track.title), h("p", { class: "idea" }, sentence(track.idea)),
-        awayText(name),
-        h("ol", { class: "chapters" }, played(name).map((chapter) => chapterOf(chapter, catalog))))),
-    board(catalog));
-  function awayText(name) {
-    const { lacking } = catalog.puzzles[played(name)[0].slugs[0]];
-    return lacking ? h("p", { class: "away" }, `${lacking} The statements and pictures are here.`) : "";
+export class MapPage {
+  constructor(main, catalog) {
+    const isNew = !Object.keys(catalog.puzzles).some((slug) => stars(slug));
+    const next = (isNew && catalog.puzzles.warm_up) || firstOpen(catalog);
+    welcome.hidden = false;
+    welcome.querySelector(".begin").replaceChildren(h("a", { class: "go", href: `#${next.slug}` }, isNew ? `Begin: ${next.title}` : `Go on with ${next.title}`));
+    main.replaceChildren(welcome);
+    this.isWhole = this.fill(main, catalog);
   }
-  return catalog.first && moves(welcome.querySelector(".moving"), catalog.first);
+
+  // The picture and a few chapters at a time, between which the page answers.
+  async fill(main, catalog) {
+    await pause();
+    if (this.isLeft) return;
+    if (catalog.first) this.picture = moves(welcome.querySelector(".moving"), catalog.first);
+    for (const [name, track] of Object.entries(catalog.tracks)) {
+      const chapters = catalog.chapters.filter((chapter) => chapter.track === name), list = h("ol", { class: "chapters" });
+      const { lacking } = catalog.puzzles[chapters[0].slugs[0]];
+      main.append(h("section", { class: "track" },
+        h("h2", {}, track.title), h("p", { class: "idea" }, sentence(track.idea)),
+        lacking ? h("p", { class: "away" }, `${lacking} The statements and pictures are here.`) : "", list));
+      for (const [i, chapter] of chapters.entries()) {
+        if (i % AT_ONCE === 0) await pause();
+        if (this.isLeft) return;
+        list.append(chapterOf(chapter, catalog));
+      }
+    }
+    main.append(board(catalog));
+  }
+
+  close() {
+    this.isLeft = true;
+    this.picture?.close();
+  }
 }
 
-// A schedule that plays again and again: a curtain moves over its picture, which costs no drawing. It is closed as a
-// puzzle is.
+// A schedule that plays again and again: a curtain moves over its picture, which costs no drawing.
 function moves(place, { run, ...words }) {
   const picture = new Picture(place);
   picture.colour = run.colour;

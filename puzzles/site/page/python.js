@@ -39,15 +39,17 @@ class Worker {
   }
 
   limit(call) {
-    if (call?.seconds) call.timer = setTimeout(() => call.late(`it took longer than ${call.seconds} s`), call.seconds * 1000);
+    if (call?.seconds && !call.timer) call.timer = setTimeout(() => call.late(`it took longer than ${call.seconds} s`), call.seconds * 1000);
   }
 
   // What a function of Python returns; `late` is called after so many seconds.
   call(name, given, seconds, late) {
     this.isUsed = true;
     return new Promise((done, fail) => {
-      const id = ++this.last;
-      this.waiting.set(id, { done, fail, seconds, late });
+      const id = ++this.last, call = { done, fail, seconds, late };
+      // One that is free begins at once, unless what an earlier call left behind keeps it busy.
+      if (this.isReady && !this.waiting.size) this.limit(call);
+      this.waiting.set(id, call);
       this.frame.order("ask", { worker: this.id, id, name, given: JSON.stringify(given) });
     });
   }
@@ -66,10 +68,9 @@ class Worker {
 function read(text) {
   try {
     const said = JSON.parse(text);
-    return said !== null && typeof said === "object" ? said : { error: "Python said nothing that can be read" };
-  } catch {
-    return { error: "Python said nothing that can be read" };
-  }
+    if (said !== null && typeof said === "object") return said;
+  } catch { /* it is said below */ }
+  return { error: "its answer cannot be read", crashed: true };
 }
 
 // The frame, with its workers by number.
@@ -147,15 +148,21 @@ export class Python {
     this.state("ready", this.spare.isReady);
   }
 
-  // A function of api.py, in the Python that never runs a player's code.
-  call(name, given = [], seconds = JUDGE_SECONDS) {
+  // A function of api.py, in the Python that never runs a player's code. What was given can end it: then another one comes.
+  async call(name, given = [], seconds = JUDGE_SECONDS) {
     const { judge } = this;
-    return judge.call(name, given, seconds, (why) => {
+    const replace = (why) => {
       if (this.judge !== judge) return;
       this.judge = this.make(JUDGE);
       this.state("loading");
       judge.end(why);
-    });
+    };
+    try {
+      return await judge.call(name, given, seconds, replace);
+    } catch (why) {
+      if (why instanceof Crashed) replace("Python ended");
+      throw why;
+    }
   }
 
   // The record of the runs of a player's code.
