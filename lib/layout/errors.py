@@ -7,3 +7,11 @@ class LayoutError(PuzzleError):
     """A layout, strategy, graph or cap that is not possible."""
 
     reason = "layout"
+
+
+class OutOfTimeError(LayoutError):
+    """A search that found no plan in its time; every plan costs at least `bound`."""
+
+    def __init__(self, bound: int) -> None:
+        super().__init__("no plan was found in this time; allow more with seconds=, or configure more operators")
+        self.bound = bound

@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+from math import inf
+
 import pytest
 from hypothesis import given
 
-from lib.layout import DeviceMatrix, Graph, LayoutError, Links, TensorLayout, candidates, mesh, plan, training
+from lib.layout import (
+    DeviceMatrix,
+    Graph,
+    LayoutError,
+    Links,
+    TensorLayout,
+    candidates,
+    mesh,
+    plan,
+    propagate,
+    training,
+)
 from lib.layout.examples import embedding_and_head, megatron_mlp
 from lib.layout.layouts.common_refinement import prime_factors
 from lib.layout.layouts.tensor_layout import placement
 from lib.layout.planning import exact
+from lib.layout.planning.choices import Choices
+from lib.layout.planning.elimination import TooEntangledError
+from lib.layout.planning.integer_program import IntegerProgram, Solved
+from lib.layout.planning.objective import BYTES
 from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples
@@ -74,3 +92,39 @@ def test_links_name_axes_that_would_be_divided():
         LayoutError, match="links belong to the axes of a mesh, which every_split divides; leave out one"
     ):
         plan(graph, links=links, every_split=True)
+
+
+def entangled(*_: object) -> None:
+    raise TooEntangledError("too entangled")
+
+
+@pytest.mark.skipif(find_spec("scipy") is None, reason="scipy is not installed: pip install -e '.[exact]'")
+@pytest.mark.parametrize("is_found", [False, True])
+def test_without_a_proof_the_plan_on_the_given_axes_counts_too(monkeypatch: pytest.MonkeyPatch, is_found: bool) -> None:
+    """A search over parts of axes that ends with nothing, or with a dearer plan, is no reason for a worse answer."""
+    graph, solve = embedding_and_head(), IntegerProgram.solve
+    graph = graph.copied(mesh(data=2, model=4))
+    monkeypatch.setattr(exact, "_eliminated", entangled)
+    own = plan(graph, memory_cap=52_000)
+    finer = graph.on_prime_axes()
+    finer.shard("head", ((1, 1, 1), (8, 1)))
+    dearer = propagate(finer)
+    assert dearer.bytes > own.bytes
+
+    def ended(program: IntegerProgram, seconds: float, known: float = inf) -> Solved:
+        if len(program.graph.mesh.shape) == 2:
+            return solve(program, seconds, known)
+        return Solved(dearer if is_found else None, 1_000)
+
+    monkeypatch.setattr(IntegerProgram, "solve", ended)
+    found = plan(graph, memory_cap=52_000, every_split=True)
+    assert (found.bytes, found.at_least) == (own.bytes, 1_000)
+    assert found.gap > 0
+    monkeypatch.setattr(IntegerProgram, "solve", lambda *_: Solved(None, 1_000))
+    with pytest.raises(LayoutError, match="no plan was found in this time; allow more with seconds="):
+        plan(graph, memory_cap=52_000, every_split=True)
+
+
+def test_a_program_that_is_not_complete_in_time_finds_nothing() -> None:
+    program = IntegerProgram(Choices(embedding_and_head(), {}, True), BYTES, 52_000, until=0)
+    assert program.solve(60) == (None, 0)

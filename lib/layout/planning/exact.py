@@ -8,7 +8,7 @@ from time import monotonic
 from typing import Any
 
 from lib.extras import install_command
-from lib.layout.errors import LayoutError
+from lib.layout.errors import LayoutError, OutOfTimeError
 from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.program.graph import Graph, require_graph
 from lib.layout.redistribution.links import Links, require_links
@@ -58,7 +58,8 @@ def plan(
     consider, `GraphPlan.not_shared` names the tensor; the plan may then not be the cheapest.
 
     Operators have strategies that use all devices, or as many as their sizes allow. With `every_split` they may split
-    parts of axes and leave devices unused as well (`Graph.on_prime_axes`); the plan is then one of that graph.
+    parts of axes and leave devices unused as well (`Graph.on_prime_axes`); the plan is then one of that graph. If that
+    search is not done in time, the plan on the graph's own axes is found too, and the cheaper one is returned.
 
     With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them. That takes the
     integer program.
@@ -85,7 +86,7 @@ def plan(
     if every_split:
         if links is not None:
             raise LayoutError("links belong to the axes of a mesh, which every_split divides; leave out one of the two")
-        return plan(graph.on_prime_axes(), memory_cap, tensor_caps, scatter, peak=peak, flops=flops, seconds=seconds)
+        return _with_every_split(graph, memory_cap, tensor_caps, scatter, peak=peak, flops=flops, seconds=seconds)
     if memory_cap is not None:
         memory_cap = require_cap(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
     if peak is not None:
@@ -126,14 +127,34 @@ def plan(
     same = {name: first for name, first in alike(graph).items() if name not in graph.repeats}
     if SHARE_ALIKE * len(same) >= len(graph.shapes) - len(graph.repeats):
         with suppress(LayoutError):  # what fits under the caps may lay out identical layers in different ways
-            tied = IntegerProgram(choices, objective, memory_cap, peak, same).solve(limit).plan
+            tied = IntegerProgram(choices, objective, memory_cap, peak, same, end).solve(limit).plan
             if tied is not None and (found is None or objective.of_plan(tied) <= objective.of_plan(found)):
                 found = replace(tied, tied=True)
         if found is not None and not is_small:
             return found
     known = inf if found is None else objective.of_plan(found)
-    solved = IntegerProgram(choices, objective, memory_cap, peak).solve(max(0.01, end - monotonic()), known)
+    program = IntegerProgram(choices, objective, memory_cap, peak, until=end)
+    solved = program.solve(max(0.01, end - monotonic()), known)
     return _better(found, solved, objective)
+
+
+def _with_every_split(graph: Graph, *caps: Any, **how: Any) -> GraphPlan:
+    """The plan on an axis for each prime factor; if that is not proven, the one on the graph's own axes if cheaper."""
+    found, bound = None, 0
+    try:
+        found = plan(graph.on_prime_axes(), *caps, **how)
+        if found.at_least is None:
+            return found
+        bound = found.at_least
+    except OutOfTimeError as late:
+        bound = late.bound
+    try:
+        own = plan(graph, *caps, **how)
+    except LayoutError:
+        if found is None:
+            raise
+        return found
+    return _better(found, Solved(own, bound), Objective.of_graph(graph, None, own.rate))
 
 
 def _eliminated(problem: PlacementProblem, memory_cap: int | None) -> GraphPlan:
@@ -153,7 +174,7 @@ def _better(found: GraphPlan | None, solved: Solved, objective: Objective) -> Gr
     if solved.plan is not None and (found is None or objective.of_plan(solved.plan) < objective.of_plan(found)):
         best = solved.plan
     if best is None:
-        raise LayoutError("no plan was found in this time; allow more with seconds=, or configure more operators")
+        raise OutOfTimeError(solved.bound)
     cost = objective.of_plan(best)
     if solved.bound >= cost:
         return replace(best, not_shared=(), tied=False)

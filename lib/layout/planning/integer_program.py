@@ -12,6 +12,7 @@ of the copies that these readers have. This is the relaxation of a directed Stei
 
 from collections.abc import Hashable, Mapping, Sequence
 from math import ceil, gcd, inf
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
@@ -39,7 +40,8 @@ class Solved(NamedTuple):
 class IntegerProgram:
     """The variables and constraints of the plans of a graph, under caps on all memory and on the peak.
 
-    Tensors that are `alike` another one are laid out like that one: they have its variables.
+    Tensors that are `alike` another one are laid out like that one: they have its variables. If the program is not
+    complete by `until`, as `time.monotonic` counts, it finds no plan.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class IntegerProgram:
         memory_cap: int | None = None,
         peak: int | None = None,
         alike: Mapping[str, str] = MappingProxyType({}),
+        until: float = inf,
     ) -> None:
         self.choices, self.graph, self.objective = choices, choices.graph, objective
         self.size, self.memory_cap, self.peak = self.graph.itemsize, memory_cap, peak
@@ -74,11 +77,13 @@ class IntegerProgram:
         for name, ways in choices.operators.items():
             self._operator(name, ways)
         for name in self.graph.shapes:
-            self._moves(name)
+            if monotonic() < until:
+                self._moves(name)
+        self.is_complete = monotonic() < until
         if memory_cap is not None:
             self._memory(memory_cap)
         self.peaks: PeakRows | None = None
-        if peak is not None:
+        if peak is not None and self.is_complete:
             mine = self.program, self.lives, self.ways, self.readers
             self.peaks = PeakRows(self.graph, *mine, objective.links)
             self.peaks.cap(peak)
@@ -218,11 +223,14 @@ class IntegerProgram:
         for name, layouts in self.lives.items():
             if name in self.choices.storage_layouts or self.graph.keeps(name):
                 for layout, terms in layouts.items():
-                    self.held = added(self.held, added(terms, times=layout.elements * self.size))
+                    for v, c in terms.items():
+                        self.held[v] = self.held.get(v, 0.0) + c * layout.elements * self.size
         self.program.row(self.held, 0, cap)
 
     def solve(self, seconds: float, known: float = inf) -> Solved:
         """The best plan that is found within that time; `known` is what some plan costs."""
+        if not self.is_complete:
+            return Solved(None, 0)
         costs = self.program.costs
         values, least = self.program.solve(costs, seconds, known)
         if least == inf:

@@ -196,7 +196,7 @@ def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -
     if same_placement(source, target):
         return 0
     if target.partial or (source.partial and (source.uneven or target.uneven)):
-        return redistribute(source, target, itemsize).bytes
+        return sum(step.total for step in redistribute(source, target, itemsize).steps) * itemsize
     return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
 
 

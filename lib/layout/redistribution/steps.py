@@ -7,7 +7,7 @@ a gather, that is (g-1)/g S for reduce-scatter, all-gather and all-to-all, and t
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
@@ -144,6 +144,7 @@ class Step:
         return f"{self.name} {self.source} to {self.target}"
 
 
+@lru_cache(maxsize=65536)
 def lifted(layout: TensorLayout) -> TensorLayout:
     """A partial layout, as a layout of the stack of its summands: a first dimension split over the partial axes."""
     if not layout.partial:
