@@ -15,7 +15,7 @@ from typing import Any
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
-from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
+from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult
 
 from .compiled import CompiledCode
 from .withheld import withhold
@@ -159,12 +159,8 @@ class DefinitionRun:
             return self.timer.run(work)
         except TimeLimitError:
             return StageResult(failure=self._too_slow())
-        except UnplayableError as why:
-            return StageResult(failure=Failure("crash", str(why), site.line))
-        except PuzzleError as why:
-            return StageResult(failure=of_refusal(why, line_in(why.__traceback__, site.file) or site.line))
         except (Exception, SystemExit, GeneratorExit) as why:
-            return StageResult(failure=of_crash(why, site.file, "; ".join(getattr(why, "__notes__", [])), site.line))
+            return StageResult(failure=site.failure_of(why))
 
     def _report_time(self) -> None:
         self._send(StageResult(failure=self._too_slow()))
