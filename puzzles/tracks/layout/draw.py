@@ -7,10 +7,9 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from lib import PuzzleError
 from lib.layout import GraphPlan, complete
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.failure import Failure
+from puzzles.failure import Failure, write_file
 from puzzles.tracks.later import as_svg, report_failure
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.shown import OptionError
@@ -93,13 +92,6 @@ def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
         + "\n".join(map(drawing.svg, pictures))
         + f"\n<details><summary>The same as text</summary><pre>{escape(text)}</pre></details></html>\n"
     )
-
-
-def write_file(target: str, text: str) -> None:
-    try:
-        Path(target).write_text(text, encoding="utf-8")
-    except OSError as why:
-        raise PuzzleError(f"cannot write {target}: {(why.strerror or str(why)).lower()}") from None
 
 
 class PlanLimits(TypedDict):
