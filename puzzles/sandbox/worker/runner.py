@@ -18,7 +18,7 @@ from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult
 
 from .compiled import CompiledCode
-from .withheld import withhold
+from .withheld import FOLDER, refusal_of, withhold
 
 MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
@@ -92,7 +92,7 @@ class DefinitionRun:
             return self._run_on_engine()
         disable_play()
         if self.graded:
-            withhold()
+            withhold(refusal_of, FOLDER)
         module = self._module(MODULE_NAME)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
