@@ -65,11 +65,7 @@ def refusal_of(module: str | None) -> str:
     """Why a graded definition cannot use a module; empty if it can."""
     if f"{module}.".startswith(tuple(f"{name}." for name in PLANNERS)):
         return REFUSAL_OF_PLANNERS
-    return REFUSAL if is_withheld(module) else ""
-
-
-def is_withheld(module: str | None) -> bool:
-    return f"{module}.".startswith(f"{WITHHELD}.")
+    return REFUSAL if f"{module}.".startswith(f"{WITHHELD}.") else ""
 
 
 def withheld_use(definition: Any) -> str:
