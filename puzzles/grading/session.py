@@ -3,9 +3,8 @@
 import json
 import signal
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.client import Client, SandboxClient, SandboxLostError, end_words
@@ -33,7 +32,7 @@ def client_for(tier: IsolationTier, limits: Limits) -> Client:
     return OneshotClient(tier, limits)
 
 
-class Session:
+class Session(AbstractContextManager["Session"]):
     """A submission that can be surveyed and run, as a context manager.
 
     A `client` that is passed in stays open for the next session. `names` are definitions to find besides puzzles.
@@ -55,10 +54,7 @@ class Session:
         self._client = client or client_for(self.tier, limits)
         self._lent = client is not None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lent:
             self._client.done()
         else:
