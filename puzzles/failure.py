@@ -1,8 +1,9 @@
-"""Turns an exception into one sentence for the player, with the line of the player's file."""
+"""Turns an exception into one sentence for the player, with the line of the player's file; writes files."""
 
 import re
 import sys
 from difflib import get_close_matches
+from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -118,3 +119,11 @@ def sanitized(text: str) -> str:
     """Text that may come from the player, on one line and without control characters."""
     text = " ".join(text.split())
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def write_file(path: str | Path, text: str) -> None:
+    """Writes a file for the player; a PuzzleError says why it cannot."""
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as why:
+        raise PuzzleError(f"cannot write {path}: {(why.strerror or str(why)).lower()}") from None

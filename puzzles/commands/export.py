@@ -12,13 +12,13 @@ import click
 from lib import Costs, PuzzleError, Setting, Size, Trace, run
 from lib import referee as judged
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure
+from puzzles.failure import Failure, write_file
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import track_for
 
 from .shared.files import require_endings, write_run
 from .shared.game_options import chosen, costs_text, game_options
-from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, terminal
+from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, terminal, usage_errors
 
 if TYPE_CHECKING:
     from lib.schedules import Timetable
@@ -56,10 +56,8 @@ def export(
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
-        Path(output).write_text(text, encoding="utf-8")
-    except OSError as why:
-        raise click.UsageError(f"cannot write {output}: {(why.strerror or str(why)).lower()}") from None
+    with usage_errors():
+        write_file(output, text)
     click.echo(f"Wrote {output}.")
 
 

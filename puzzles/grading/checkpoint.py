@@ -7,10 +7,9 @@ import json
 import os
 import threading
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from types import TracebackType
-from typing import IO, NamedTuple, Self
+from typing import IO, NamedTuple
 
 from puzzles.custom import add_folder, folders
 from puzzles.failure import sanitized
@@ -78,7 +77,7 @@ _clients = threading.local()
 """The client of each thread. Its server ends with the client or the process."""
 
 
-class Checkpoint:
+class Checkpoint(AbstractContextManager["Checkpoint"]):
     """A file with a line for each graded submission, valid only for the same content under the same conditions.
 
     Grading never depends on it: problems with the file become `warnings`.
@@ -100,10 +99,7 @@ class Checkpoint:
         names = b"\n".join(os.fsencode(os.path.realpath(path)) for path in paths)
         return cls(data_folder() / "runs" / f"{_digest(names)[:24]}.jsonl", repr(job), resume)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._close()
 
     def begin(self, path: str, content: bytes | OSError) -> None:

@@ -3,9 +3,8 @@
 import json
 import signal
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from contextlib import AbstractContextManager, suppress
+from typing import Any
 
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.client import Client, SandboxClient, SandboxLostError, end_words
@@ -33,7 +32,7 @@ def client_for(tier: IsolationTier, limits: Limits) -> Client:
     return OneshotClient(tier, limits)
 
 
-class Session:
+class Session(AbstractContextManager["Session"]):
     """A submission that can be surveyed and run, as a context manager.
 
     A `client` that is passed in stays open for the next session. `names` are definitions to find besides puzzles.
@@ -55,10 +54,7 @@ class Session:
         self._client = client or client_for(self.tier, limits)
         self._lent = client is not None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lent:
             self._client.done()
         else:
@@ -181,27 +177,26 @@ def _failure(row: Any, reasons: Sequence[str]) -> Failure | None:
     return Failure("crash", "the run failed, and its report cannot be read")
 
 
+TOO_MUCH = {
+    "output": ("crash", "it printed more than {:,} bytes; print less, or allow more with --limit output=64M"),
+    "memory": (
+        "memory",
+        "its processes used more than {:,} bytes of memory together; use less, or allow more with --limit memory=2048M",
+    ),
+    "files": ("crash", "it wrote more than {:,} bytes to files; write less, or allow more with --limit files=64M"),
+    "result": ("crash", "the run sent back more than {:,} bytes; a solution needs far fewer"),
+}
+"""What is said of a run that had to be ended, because it exceeded a limit."""
+
+
 def _of_end(ended: str, code: int, limits: Limits) -> Failure:
     """The failure of a run that sent back nothing."""
+    if ended in TOO_MUCH:
+        reason, words = TOO_MUCH[ended]
+        return Failure(reason, words.format(code))
     match ended:
         case "time":
             return Failure("timeout", too_slow(limits.seconds))
-        case "output":
-            return Failure(
-                "crash", f"it printed more than {code:,} bytes; print less, or allow more with --limit output=64M"
-            )
-        case "memory":
-            return Failure(
-                "memory",
-                f"its processes used more than {code:,} bytes of memory together; use less, or allow more with "
-                "--limit memory=2048M",
-            )
-        case "files":
-            return Failure(
-                "crash", f"it wrote more than {code:,} bytes to files; write less, or allow more with --limit files=64M"
-            )
-        case "result":
-            return Failure("crash", f"the run sent back more than {code:,} bytes; a solution needs far fewer")
         case "signal" if code == SIGKILL:
             return Failure("memory", "the process was killed, probably because memory ran out; use less memory")
         case "signal":

@@ -10,12 +10,31 @@ from lib.judging.traffic import traffic_lines
 from puzzles.failure import Failure
 from puzzles.tracks.free_play import FreeGame, figures, picture, summary
 
-from .html import rendered, result_page, smile_text
 from .source_lines import SourceLine
 from .words import ResultWords
 
+PUPPY = r"""
+   / \__
+  (    @\___
+  /         O     woof, woof, woof!
+ /   (_____/
+/_____/   U
+"""
+
 _shown: list[tuple[int, object]] = []
 """The results of the cell that ran last, with its number."""
+
+
+def rendered(part: str, *given: object) -> str:
+    """What a macro of the reports' template `notebook.html` makes of its arguments."""
+    from puzzles.reports.html import environment  # here, because it loads rich, and a browser has no jinja2
+
+    return str(getattr(environment().get_template("notebook.html").module, part)(*given))
+
+
+def result_page(result: ResultWords, picture: str = "") -> str:
+    """A result as a small page; `picture` is SVG."""
+    return rendered("page", result, picture)
 
 
 def show_once(result: object, text: str, page: Callable[[], str]) -> None:
@@ -81,7 +100,8 @@ class Result(ResultWords, Shown):
 
     def show(self) -> None:
         """Shows it again, with the reward for three stars."""
-        show_once(self, "\n".join(filter(None, [self.text(), smile_text(self)])), self.page)
+        reward = f"\n{PUPPY}\n{self.puzzle.praise}" if self.stars == 3 else ""
+        show_once(self, self.text() + reward, self.page)
 
     def compare(self) -> None:
         """Shows the reference's run beside this one, and the lines that differ."""

@@ -12,6 +12,7 @@ from lib import PuzzleError
 from lib.profiles import Shares, Source, Study, read_rules, sources_of, study
 from lib.profiles.studying import as_record
 from lib.torch_csv import write_table
+from puzzles.failure import write_file
 from puzzles.reports.profiles import text_of
 
 ENDINGS = (".html", ".svg", ".png", ".pdf", ".csv", ".json", ".txt")
@@ -66,19 +67,16 @@ class ProfiledRun:
         import drawing
 
         ending = require_known(path)
-        try:
-            if ending in (".svg", ".png", ".pdf"):
-                drawing.save(self.picture(), path)
-                return
-            made = {
-                ".json": lambda: json.dumps(self.record, indent=1) + "\n",
-                ".txt": lambda: f"{self.text}\n",
-                ".csv": lambda: self.csv(order),
-                ".html": self.page,
-            }[ending]()
-            Path(path).write_text(made, encoding="utf-8")
-        except OSError as why:
-            raise PuzzleError(f"cannot write {path}: {(why.strerror or str(why)).lower()}") from None
+        if ending in (".svg", ".png", ".pdf"):
+            drawing.save(self.picture(), path)
+            return
+        made = {
+            ".json": lambda: json.dumps(self.record, indent=1) + "\n",
+            ".txt": lambda: f"{self.text}\n",
+            ".csv": lambda: self.csv(order),
+            ".html": self.page,
+        }[ending]
+        write_file(path, made())
 
     def page(self) -> str:
         """A web page of the run, which loads nothing."""

@@ -24,8 +24,6 @@ from .profiles import findings_text, ladder_text, prospect_text
 MOST_DRAWN = 20_000
 """Cells of a run up to which it is drawn."""
 
-COLOUR = "microbatch"
-
 
 class Views(NamedTuple):
     """A run as scenes by their headings, in ms, and the pipeline whose operations are their marks."""
@@ -34,7 +32,7 @@ class Views(NamedTuple):
     pipeline: Pipeline
 
 
-def views(found: Study, colour: str = COLOUR) -> Views:
+def views(found: Study) -> Views:
     """The measured run, and its order replayed with the median times of each stage."""
     step, table = found.chosen.step, found.chosen.step.table
     if len(table.cells) > MOST_DRAWN:
@@ -49,7 +47,7 @@ def views(found: Study, colour: str = COLOUR) -> Views:
         found.chosen.message,
     )
     spans = [[(span.start, span.end) for span in row] for row in step.spans]
-    scene = plain_scene(played.trace, colour)
+    scene = plain_scene(played.trace, "microbatch")
     headings = {
         f"Measured: {step.length:.1f} ms, {found.chosen.bubble:.1%} idle": spans,
         f"Replayed with the median times of each stage: {makespan(replay):.1f} ms": replay,
@@ -80,9 +78,9 @@ def bar_of(found: Study) -> dict[str, float]:
     return {"computing": 100 * (1 - found.chosen.bubble)} | {one.cause: 100 * one.ms / length for one in found.ladder}
 
 
-def draw_profile(found: Study, title: str = "", colour: str = COLOUR, dark: bool = False) -> Picture:
+def draw_profile(found: Study, title: str = "", dark: bool = False) -> Picture:
     notes = [ladder_text(found), *(one.text for one in found.findings[:3])]
-    return draw_runs(views(found, colour).scenes, title or with_papers(found.name), notes, bar_of(found), dark)
+    return draw_runs(views(found).scenes, title or with_papers(found.name), notes, bar_of(found), dark)
 
 
 class PageParts(NamedTuple):
@@ -95,9 +93,9 @@ class PageParts(NamedTuple):
     bar: dict[str, float]
 
 
-def page_parts(found: Study, title: str = "", colour: str = COLOUR) -> PageParts:
+def page_parts(found: Study) -> PageParts:
     """The parts of a page, on which every finding leads to its cell."""
-    scenes, played = views(found, colour)
+    scenes, played = views(found)
     only = played.only()
     numbers = {(mark.rank, mark.place): n for n, mark in enumerate(next(iter(scenes.values())).marks)}
     told = [*findings_text(found)]
@@ -109,9 +107,9 @@ def page_parts(found: Study, title: str = "", colour: str = COLOUR) -> PageParts
     lines = [ladder_text(found), *told, *prospect_text(found)]
     marks = [None, *marks, *[None] * len(lines)]
     shown = [PageView(heading, scene) for heading, scene in scenes.items()]
-    return PageParts(title or with_papers(found.name), shown, [*zip(lines, marks)], bar_of(found))
+    return PageParts(with_papers(found.name), shown, [*zip(lines, marks)], bar_of(found))
 
 
-def profile_page(found: Study, title: str = "", colour: str = COLOUR) -> str:
-    parts = page_parts(found, title, colour)
+def profile_page(found: Study) -> str:
+    parts = page_parts(found)
     return web_pages(parts.views, parts.title, parts.lines, parts.bar)

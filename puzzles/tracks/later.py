@@ -3,7 +3,6 @@
 from contextlib import redirect_stdout
 from importlib import import_module
 from io import StringIO
-from types import ModuleType
 from typing import Any
 
 from puzzles.failure import Failure
@@ -25,8 +24,8 @@ def later(module: str, name: str) -> Any:
 
 
 def as_svg(place: str, *given: Any, **named: Any) -> str:
-    """What 'module:function' draws, as SVG; empty where drawing is not installed, or it fails: some runs cannot be
-    drawn, and that must not cost the report."""
+    """What 'module:function' draws, as SVG; empty where that fails: some runs cannot be drawn, and that must not cost
+    the report."""
     module, _, name = place.partition(":")
     try:
         from drawing import svg
@@ -37,20 +36,10 @@ def as_svg(place: str, *given: Any, **named: Any) -> str:
         return ""
 
 
-def import_drawing() -> ModuleType:
-    try:
-        drawing: ModuleType = import_module("drawing")
-    except ImportError as why:
-        import click  # here, since a browser draws too, and has no commands
-
-        raise click.ClickException(f"pictures need chalk-diagrams; pip install it ({why})") from None
-    return drawing
-
-
 def report_failure(slug: str, failure: Failure | None, bench: Workbench) -> bool:
     """Prints why a run failed, if it did; returns True if it did not."""
     if failure is not None:
-        import click
+        import click  # here, since a browser draws too, and has no commands
 
         click.echo(f"{slug} failed: {bench.message(failure)}", err=True)
     return failure is None

@@ -2,9 +2,8 @@
 
 import ast
 from collections.abc import Iterator
-from difflib import SequenceMatcher
+from difflib import unified_diff
 from pathlib import Path
-from typing import NamedTuple
 
 from puzzles.failure import UNPARSABLE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
@@ -29,34 +28,23 @@ def _plain(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-class DifferingLines(NamedTuple):
-    """Lines of the player's in one place, and what the reference has there; one of them may be empty."""
-
-    mine: tuple[str, ...]
-    theirs: tuple[str, ...]
-
-
-def differing_lines(mine: str, theirs: str, name: str) -> list[DifferingLines] | None:
-    """Where two sources define `name` differently, in the order of the lines; None if one of them has no definition."""
-    sources = [_definition(source, name) for source in (mine, theirs)]
-    if not all(sources):
-        return None
-    a, b = sources
-    found = SequenceMatcher(None, a, b, autojunk=False).get_opcodes()
-    return [DifferingLines(tuple(a[i:j]), tuple(b[k:m])) for tag, i, j, k, m in found if tag != "equal"]
+def differing_lines(mine: str, theirs: str, name: str) -> list[str] | None:
+    """Where two sources define `name` differently, as a diff without context; None if one of them has no definition."""
+    a, b = _definition(mine, name), _definition(theirs, name)
+    return list(unified_diff(a, b, n=0, lineterm=""))[2:] if a and b else None
 
 
-def as_lines(differences: list[DifferingLines]) -> Iterator[str]:
-    """The same as lines: '-' before the player's, '+' before the reference's."""
+def as_lines(differences: list[str]) -> Iterator[str]:
+    """The same as people read it, with an empty line between two places."""
     if not differences:
         yield "Both have the same lines."
         return
     yield "- yours, + reference"
-    for number, (mine, theirs) in enumerate(differences):
-        if number:
+    for number, line in enumerate(differences):
+        if not line.startswith("@@"):
+            yield f"{line[0]} {line[1:]}"
+        elif number:
             yield ""
-        yield from (f"- {line}" for line in mine)
-        yield from (f"+ {line}" for line in theirs)
 
 
 def _definition(source: str, name: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -20,6 +20,14 @@ COLOURS = ("layer", "microbatch", "operation")
 
 Runner = Callable[[RunRequest], RunOutcome]
 """Runs the player's definition once, somewhere, and returns what came of it."""
+
+
+MakeRunner = Callable[[Mapping[str, Any], Runner], Runner]
+"""Makes a runner, of the submission as the sandbox gets it, and of the sandbox's own runner."""
+
+
+def in_sandbox(submission: Mapping[str, Any], sandbox: Runner) -> Runner:
+    return sandbox
 
 
 class Turns(Protocol):
@@ -60,15 +68,9 @@ class Workbench(Protocol):
     def files(self, path: str) -> list[str]:
         """The files at or below a path that seem to define the puzzle."""
 
-    def grade(
-        self,
-        where: str = "inprocess",
-        runner: Callable[[dict[str, object]], Runner] | None = None,
-        change: Callable[[RunRequest], RunRequest] | None = None,
-    ) -> bool:
-        """Judges the player's definition, shows the verdict, and returns whether it passed. `runner` makes, of the
-        submission as the sandbox would get it, what runs the definition instead of the sandbox; `change` is applied to
-        what the sandbox runs."""
+    def grade(self, where: str = "inprocess", runner: MakeRunner = in_sandbox) -> bool:
+        """Judges the player's definition, shows the verdict, and returns whether it passed. `runner` makes what runs
+        the definition."""
 
 
 def run_once(request: RunRequest, bench: Workbench) -> Row | Failure:

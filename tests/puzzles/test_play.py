@@ -17,8 +17,7 @@ from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook import play as module
-from puzzles.notebook.display import Result, picture_of
-from puzzles.notebook.html import rendered, result_page
+from puzzles.notebook.display import Result, picture_of, rendered, result_page
 from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS, Classic
 from tests.support.solved import SOME_PUZZLES, solved_by

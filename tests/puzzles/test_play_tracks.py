@@ -11,8 +11,7 @@ import pytest
 
 from puzzles import play
 from puzzles.grading.grader import grade_file
-from puzzles.notebook.display import picture_of
-from puzzles.notebook.html import result_page
+from puzzles.notebook.display import picture_of, result_page
 from puzzles.tracks import find, track_of
 
 ROOT = Path(__file__).parents[2]

@@ -23,8 +23,7 @@ from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
-from puzzles.notebook.display import picture_of
-from puzzles.notebook.html import result_page
+from puzzles.notebook.display import picture_of, result_page
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
-from puzzles.notebook.html import result_page
+from puzzles.notebook.display import result_page
 from puzzles.reports.feedback import achieved, built
 from tests.support import CLASSICS
 

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lib import PuzzleError, Trace, trace_to_json
+from lib import Trace, trace_to_json
+from puzzles.failure import write_file
+
+from .params import usage_errors
 
 if TYPE_CHECKING:
     from lib.schedules import Timetable
@@ -70,14 +73,10 @@ def write_run(
     for path in paths:
         ending = Path(path).suffix.lower()
         texts = {".json": lambda: trace_to_json(trace()), ".csv": lambda: write_table(table), ".py": program}
-        try:
+        with usage_errors():
             if ending in texts:
-                Path(path).write_text(texts[ending](), encoding="utf-8")
+                write_file(path, texts[ending]())
             else:
                 with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
                     drawing.save(trace(), path, title, colour=colour or "layer")
-        except PuzzleError as why:
-            raise click.UsageError(str(why)) from None
-        except OSError as why:
-            raise click.UsageError(f"cannot write {path}: {(why.strerror or str(why)).lower()}") from None
         click.echo(f"Wrote {path}.")

@@ -264,7 +264,7 @@ class WatchState:
         try:
             puzzle, width = track.puzzle(self.current), self.console.width
             return track.picture_text(puzzle, verdict.trace, width, **track.coloured(self.colour)).splitlines()
-        except Exception as why:  # drawing is not installed, or fails; the verdict is still shown
+        except Exception as why:  # the verdict is still shown
             return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
 
     def _print_row(self, slug: str, console: Console) -> None:

@@ -1,7 +1,6 @@
 """Gives a track the sandbox and the terminal, for `draw` and `run`."""
 
 import webbrowser
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from puzzles.reports.terminal import report_on
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
-from puzzles.tracks.workbench import Runner
+from puzzles.tracks.workbench import MakeRunner, in_sandbox
 
 from .params import terminal
 
@@ -77,20 +76,12 @@ class CommandWorkbench:
     def files(self, path: str) -> list[str]:
         return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.slug)]
 
-    def grade(
-        self,
-        where: str = "inprocess",
-        runner: Callable[[dict[str, object]], Runner] | None = None,
-        change: Callable[[RunRequest], RunRequest] | None = None,
-    ) -> bool:
+    def grade(self, where: str = "inprocess", runner: MakeRunner = in_sandbox) -> bool:
         slug, submission = self.slug, self._submission()
         with Session(submission, self.limits) as session:
-            elsewhere = None if runner is None else runner(submission.as_given())
-            if change is not None:
-                sandbox = SandboxRunner(session, track_of(slug), slug)
-                elsewhere = lambda request: sandbox(change(request))  # noqa: E731
+            chosen = runner(submission.as_given(), SandboxRunner(session, track_of(slug), slug))
             try:
-                verdict = grade_puzzle(track_of(slug).puzzle(slug), session, runner=elsewhere)
+                verdict = grade_puzzle(track_of(slug).puzzle(slug), session, runner=chosen)
             except PuzzleError as why:
                 return self.refuse(f"could not be run: {why}")
         if not verdict.attempted:

@@ -25,11 +25,14 @@ from . import sections
 from .collective_svg import collective_markdown
 
 SOURCES = Path(__file__).parents[3] / "notebooks"
+jupytext: Any = import_module("jupytext")  # in this way, since both are untyped
+nbformat: Any = import_module("nbformat")
+
 MARKER = re.compile(r"\{(setup|puzzle|collective)(?:: *(\w+))?\}")
 
 
 class MissingPackageError(ImportError):
-    """A package that building notebooks needs is not installed; the message says how to install it."""
+    """A package that is needed is not installed; the message says how to install it."""
 
 
 class Book(NamedTuple):
@@ -61,14 +64,12 @@ def own_book(folder: OwnFolder, solved: bool = False) -> Book:
 
 def build(path: Path, solved: bool = False) -> str:
     """The text of the notebook whose source is at `path`."""
-    jupytext, _ = _jupyter()
     source = jupytext.reads(path.read_text(encoding="utf-8"), fmt="py:percent")
     cells = [(cell.cell_type, cell.source, cell.metadata.get("name", "")) for cell in source.cells]
     return _written(cells, solved)
 
 
 def _written(cells: list[tuple[str, str, str]], solved: bool) -> str:
-    _, nbformat = _jupyter()
     notebook = nbformat.v4.new_notebook(
         cells=list(_cells(nbformat.v4, cells, solved)),
         metadata={
@@ -78,15 +79,6 @@ def _written(cells: list[tuple[str, str, str]], solved: bool) -> str:
     )
     nbformat.validate(notebook)
     return str(nbformat.writes(notebook)).rstrip("\n") + "\n"
-
-
-def _jupyter() -> tuple[Any, Any]:
-    """The packages jupytext and nbformat, which are untyped."""
-    try:
-        return import_module("jupytext"), import_module("nbformat")
-    except ImportError as why:
-        advice = f"building notebooks needs jupytext: {install_command('notebook')} ({why})"
-        raise MissingPackageError(advice) from None
 
 
 def _cells(v4: Any, source: list[tuple[str, str, str]], solved: bool) -> Iterator[Any]:

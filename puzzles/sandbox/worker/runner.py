@@ -15,10 +15,10 @@ from typing import Any
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.sandbox.deadline import TimeLimitError, Timer
-from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
+from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult
 
 from .compiled import CompiledCode
-from .withheld import withhold
+from .withheld import FOLDER, refusal_of, withhold
 
 MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
@@ -92,7 +92,7 @@ class DefinitionRun:
             return self._run_on_engine()
         disable_play()
         if self.graded:
-            withhold()
+            withhold(refusal_of, FOLDER)
         module = self._module(MODULE_NAME)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")
@@ -159,12 +159,8 @@ class DefinitionRun:
             return self.timer.run(work)
         except TimeLimitError:
             return StageResult(failure=self._too_slow())
-        except UnplayableError as why:
-            return StageResult(failure=Failure("crash", str(why), site.line))
-        except PuzzleError as why:
-            return StageResult(failure=of_refusal(why, line_in(why.__traceback__, site.file) or site.line))
         except (Exception, SystemExit, GeneratorExit) as why:
-            return StageResult(failure=of_crash(why, site.file, "; ".join(getattr(why, "__notes__", [])), site.line))
+            return StageResult(failure=site.failure_of(why))
 
     def _report_time(self) -> None:
         self._send(StageResult(failure=self._too_slow()))

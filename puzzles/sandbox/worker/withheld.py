@@ -44,42 +44,28 @@ def refusal_in_class(module: str | None) -> str:
     return f"a graded class cannot use {name}, whose products no meter counts; compute with numpy"
 
 
-def withhold(refusal: Callable[[str | None], str] | None = None) -> None:
-    """Makes Python refuse to import modules for the rest of this process, by an audit hook: those for which `refusal`
-    says why. Without it, what a graded schedule has to do without, which cannot be read either."""
-    if refusal is not None:
-        for name in filter(refusal, list(sys.modules)):
-            del sys.modules[name]
-        sys.addaudithook(lambda event, given: _refuse_import(event, given, refusal))
-        return
+def withhold(refusal: Callable[[str | None], str], folder: str = "") -> None:
+    """Makes Python refuse, for the rest of this process and by an audit hook, to import modules for which `refusal`
+    says why, and to read what lies in a folder."""
+    for name in filter(refusal, list(sys.modules)):
+        del sys.modules[name]
 
     def refuse(event: str, given: tuple[Any, ...]) -> None:
-        _refuse_import(event, given, refusal_of)
-        if event == "open" and given and isinstance(given[0], str | bytes):
+        if event == "import" and (why := refusal(given[0])):
+            raise WithheldError(why)
+        if folder and event == "open" and given and isinstance(given[0], str | bytes):
             path = os.path.realpath(os.fsdecode(given[0]))
-            if path.startswith(FOLDER + os.sep):
+            if path.startswith(folder + os.sep):
                 raise WithheldError(REFUSAL)
 
-    if WITHHELD in sys.modules:  # or none of them is: to look at all names takes longer
-        for name in [name for name in sys.modules if is_withheld(name)]:
-            del sys.modules[name]
     sys.addaudithook(refuse)
-
-
-def _refuse_import(event: str, given: tuple[Any, ...], refusal: Callable[[str | None], str]) -> None:
-    if event == "import" and (why := refusal(given[0])):
-        raise WithheldError(why)
 
 
 def refusal_of(module: str | None) -> str:
     """Why a graded definition cannot use a module; empty if it can."""
     if f"{module}.".startswith(tuple(f"{name}." for name in PLANNERS)):
         return REFUSAL_OF_PLANNERS
-    return REFUSAL if is_withheld(module) else ""
-
-
-def is_withheld(module: str | None) -> bool:
-    return f"{module}.".startswith(f"{WITHHELD}.")
+    return REFUSAL if f"{module}.".startswith(f"{WITHHELD}.") else ""
 
 
 def withheld_use(definition: Any) -> str:

@@ -4,12 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from lib import PuzzleError
-from puzzles.failure import Failure, line_in, of_crash, of_refusal
+from puzzles.failure import Failure
 from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.runner import disable_play
 from puzzles.sandbox.worker.source import SubmissionCode
-from puzzles.sandbox.worker.stages.stage import UnplayableError
+from puzzles.sandbox.worker.stages.stage import DefinitionSite
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 from puzzles.tracks.workbench import Runner
 
@@ -40,7 +39,6 @@ def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[
     from puzzles.sandbox.worker.stages.engine_trial import run_class  # here, because numpy is slow to import
 
     names: dict[str, Any] = {"__name__": "submission", "__file__": source.name}
-    line = source.lines.get(slug, 0)
     disable_play()
     try:
         assert source.code is not None, "the submission was read before"
@@ -49,10 +47,6 @@ def _row(source: SubmissionCode, slug: str, data: Mapping[str, Any]) -> Mapping[
             return run_class(slug, names[slug], dict(unpack(data["trial"])), "mpi")
         failed = source.compiled.failure_of(slug, names)
         return {"defined": False} if failed is None else {"failure": list(failed)}
-    except UnplayableError as why:
-        failure = Failure("crash", str(why), line)
-    except PuzzleError as why:
-        failure = of_refusal(why, line_in(why.__traceback__, source.name) or line)
     except (Exception, SystemExit) as why:
-        failure = of_crash(why, source.name, "; ".join(getattr(why, "__notes__", [])), line)
-    return {"failure": list(source.compiled.explained(failure, names))}
+        failure = DefinitionSite(source.name, source.lines.get(slug, 0)).failure_of(why)
+        return {"failure": list(source.compiled.explained(failure, names))}

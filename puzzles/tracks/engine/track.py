@@ -12,18 +12,23 @@ from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
-from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
+from puzzles.tracks.outcomes import LocalRun, Measure, RunOutcome, RunRequest
 from puzzles.tracks.shown import OptionError, Section
 
 if TYPE_CHECKING:
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
+    from puzzles.tracks.workbench import DrawOptions, Runner, TensorOptions, Turns, Workbench
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
 
-def in_one_process(request: RunRequest) -> RunRequest:
-    """The same run, with all devices in one process."""
-    return replace(request, data={name: value for name, value in request.data.items() if name != "devices"})
+def in_one_process(submission: Mapping[str, Any], sandbox: Runner) -> Runner:
+    """Runs a class in the sandbox, with all devices in one process."""
+
+    def run(request: RunRequest) -> RunOutcome:
+        data = {name: value for name, value in request.data.items() if name != "devices"}
+        return sandbox(replace(request, data=data))
+
+    return run
 
 
 CALLS = (
@@ -151,7 +156,7 @@ class Engine(Track[EnginePuzzle]):
         if options.devices not in (None, needed):
             return bench.refuse(f"is tried on {needed} devices; leave out -n, or use -n {needed}")
         if options.on != "mpi":
-            return bench.grade(options.on, change=in_one_process)
+            return bench.grade(options.on, in_one_process)
         from .on_mpi import runner_on_mpi
 
-        return bench.grade(options.on, lambda submission: runner_on_mpi(submission, puzzle.slug))
+        return bench.grade(options.on, lambda submission, _: runner_on_mpi(submission, puzzle.slug))

@@ -7,11 +7,10 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from lib import PuzzleError
 from lib.layout import GraphPlan, complete
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.failure import Failure
-from puzzles.tracks.later import as_svg, import_drawing, report_failure
+from puzzles.failure import Failure, write_file
+from puzzles.tracks.later import as_svg, report_failure
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
@@ -57,15 +56,15 @@ def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -
 
 def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPlan], None]:
     """What writes a plan to a file of this name: a picture, text as .txt, or a page with everything as .html."""
+    import drawing
+    from drawing.layouts.graph import draw_plan
+
     ending = Path(target).suffix.lower()
-    drawing = import_drawing()
     if ending == ".txt":
         return lambda plan: write_file(target, text_of_plan(plan, puzzle, TEXT_WIDTH).plain)
     if ending == ".html":
         return lambda plan: write_file(target, plan_page(plan, puzzle, dark))
     drawing.require_ending(target, of_a_run=False)
-    from drawing.layouts.graph import draw_plan
-
     return lambda plan: drawing.save(draw_plan(plan, puzzle.title, dark, **limits(puzzle)), target)
 
 
@@ -93,13 +92,6 @@ def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
         + "\n".join(map(drawing.svg, pictures))
         + f"\n<details><summary>The same as text</summary><pre>{escape(text)}</pre></details></html>\n"
     )
-
-
-def write_file(target: str, text: str) -> None:
-    try:
-        Path(target).write_text(text, encoding="utf-8")
-    except OSError as why:
-        raise PuzzleError(f"cannot write {target}: {(why.strerror or str(why)).lower()}") from None
 
 
 class PlanLimits(TypedDict):

@@ -5,7 +5,7 @@ from html import escape
 from lib.planning import Plan
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.later import as_svg, import_drawing, report_failure
+from puzzles.tracks.later import as_svg, report_failure
 from puzzles.tracks.shown import OptionError
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
@@ -50,10 +50,11 @@ def title_of(plan: Plan) -> str:
 
 def draw_plan_of(puzzle: PlanPuzzle, options: DrawOptions, bench: Workbench) -> bool:
     """`puzzles draw` of a plan: writes the picture or the timeline, and returns whether there is a plan."""
+    import drawing
+
     if options.against or options.pareto or options.critical:
         raise OptionError(f"{puzzle.slug} is a plan; it is drawn without --against, --pareto and --critical")
     target = options.output or f"{puzzle.slug}.svg"
-    drawing = import_drawing()
     if not options.text or options.output:
         drawing.require_ending(target)
     plan = plan_of_file(puzzle, bench)

@@ -190,7 +190,7 @@ def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
 
 
 def beside_reference(puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -> str:
-    """A kept run above the reference's as SVG; empty where the reference or drawing is not installed."""
+    """A kept run above the reference's as SVG; empty where the reference is not installed."""
     known = _reference(puzzle.slug) if kept else None
     if known is None or not can_be_drawn(trace := trace_from_json(kept)):
         return ""

@@ -8,10 +8,11 @@ from typing import Any
 
 import click
 
+import drawing
 from lib import DeadlockError, Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.later import import_drawing, report_failure
+from puzzles.tracks.later import report_failure
 from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import DrawOptions, Workbench
 
@@ -31,14 +32,13 @@ class _Drawing:
         self.puzzle = puzzle
         self.options = options
         self.bench = bench
-        self.drawing = import_drawing()
         suffix = "_pareto" if options.pareto else "_against" if options.against else ""
         self.target = options.output or f"{puzzle.slug}{suffix}.svg"
 
     def run(self) -> bool:
         options = self.options
         if options.output or not options.text:
-            self.drawing.require_ending(self.target, of_a_run=not (options.pareto or options.against))
+            drawing.require_ending(self.target, of_a_run=not (options.pareto or options.against))
         if options.pareto:
             return self._pareto()
         return self._compare() if options.against else self._timeline()
@@ -46,7 +46,7 @@ class _Drawing:
     def _timeline(self) -> bool:
         trace, failure = self._trace(self.bench.path)
         if trace is not None and failure is not None and failure.reason == "deadlock":
-            self._write_timeline(self.drawing.EndedRun(trace, DeadlockError(failure.sentence)))
+            self._write_timeline(drawing.EndedRun(trace, DeadlockError(failure.sentence)))
         elif trace is not None and any(trace.ranks):
             self._write_timeline(trace)
         elif trace is not None and failure is None:
@@ -56,13 +56,13 @@ class _Drawing:
     def _write_timeline(self, trace: Any) -> None:
         options, title, goal = self.options, self.puzzle.title, self.puzzle.goal
         if options.text:
-            click.echo(self.drawing.text(trace, title, options.width, goal, options.colour), nl=False)
-        if self.drawing.is_picture(self.target) and (options.output or not options.text):
+            click.echo(drawing.text(trace, title, options.width, goal, options.colour), nl=False)
+        if drawing.is_picture(self.target) and (options.output or not options.text):
             with redirect_stdout(StringIO()):  # `draw` prints figures, which the picture shows too
-                picture = self.drawing.draw(trace, title, options.critical, goal, options.dark, colour=options.colour)
+                picture = drawing.draw(trace, title, options.critical, goal, options.dark, colour=options.colour)
             self._save(picture)
         elif options.output:
-            self.drawing.save(trace, options.output, title, goal, options.critical, options.colour)
+            drawing.save(trace, options.output, title, goal, options.critical, options.colour)
             self.bench.wrote(options.output)
 
     def _compare(self) -> bool:
@@ -74,7 +74,7 @@ class _Drawing:
         mine, failure = self._trace(self.bench.path)
         if mine is not None and any(mine.ranks):
             names, goal = (self.bench.path, path), self.puzzle.goal
-            picture = self.drawing.draw_compare(
+            picture = drawing.draw_compare(
                 mine, reference, self.puzzle.title, names, options.critical, goal, options.dark, options.colour
             )
             self._save(picture)
@@ -102,11 +102,11 @@ class _Drawing:
             trace, failure = self._trace(path)
             name = os.path.relpath(path, above) if os.path.isdir(above) else os.path.basename(path)
             if trace is not None:
-                attempts.append(self.drawing.Attempt(name, referee(trace, goal)))
+                attempts.append(drawing.Attempt(name, referee(trace, goal)))
             if failure is not None:
                 passed = False
                 click.echo(f"{path}: {self.bench.message(failure, path)}", err=True)
-        self._save(self.drawing.draw_pareto(goal, attempts, self.puzzle.title, self.options.dark))
+        self._save(drawing.draw_pareto(goal, attempts, self.puzzle.title, self.options.dark))
         return passed
 
     def _trace(self, path: str) -> tuple[Trace | None, Failure | None]:
@@ -127,5 +127,5 @@ class _Drawing:
         return puzzle.request() if isinstance(puzzle, FreeGame) else request_at(puzzle, puzzle.goal.size)
 
     def _save(self, picture: Any) -> None:
-        self.drawing.save(picture, self.target)
+        drawing.save(picture, self.target)
         self.bench.wrote(self.target)

@@ -13,7 +13,7 @@ MAX_SIZE, MAX_TICKS = 256, 100_000
 
 
 def timeline(trace: Trace, title: str, judged: bool = True, colour: str = "layer") -> str:
-    """The run as SVG; empty where drawing is not installed, or nothing happened."""
+    """The run as SVG; empty where nothing happened, or it cannot be drawn."""
     if not can_be_drawn(trace):
         return ""
     return as_svg("drawing:draw", trace, title, judged=judged, colour=colour)

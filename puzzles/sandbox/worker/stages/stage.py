@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from puzzles.failure import Failure
+from lib import PuzzleError
+from puzzles.failure import Failure, line_in, of_crash, of_refusal
 
 
 class UnplayableError(Exception):
@@ -25,6 +26,14 @@ class DefinitionSite(NamedTuple):
 
     file: str
     line: int
+
+    def failure_of(self, error: BaseException) -> Failure:
+        """What is wrong if running the definition raises an error: at the line that raises it, if that is known."""
+        if isinstance(error, UnplayableError):
+            return Failure("crash", str(error), self.line)
+        if isinstance(error, PuzzleError):
+            return of_refusal(error, line_in(error.__traceback__, self.file) or self.line)
+        return of_crash(error, self.file, "; ".join(getattr(error, "__notes__", [])), self.line)
 
 
 @dataclass(frozen=True)
