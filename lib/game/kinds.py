@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from math import ceil
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lib.errors import RuleError
 
@@ -58,24 +58,8 @@ def checked_slow(given: object) -> Mapping[int, Fraction]:
     return MappingProxyType(slow)
 
 
-class Usual(Protocol):
-    """The costs of a game, as far as unequal layers, ranks and microbatches differ from them."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def length(self) -> int: ...
-    @property
-    def weight(self) -> int: ...
-    @property
-    def activation(self) -> int: ...
-    @property
-    def activation_grad(self) -> int: ...
-    @property
-    def kinds(self) -> Mapping[str, Kind]: ...
-    @property
-    def slow(self) -> Mapping[int, Fraction]: ...
-    def product(self, operation: str, weight: int | None = None) -> Fraction: ...
+Usual = Any
+"""The costs of a game, as far as unequal layers, ranks and microbatches differ from them; costs are made with these."""
 
 
 class Unequal:

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from lib.communication.lanes import Call, PendingValue
 from lib.errors import RuleError
 from lib.values.base import Value
 
 from .recorder import player_line
-
-
-class Owner(Protocol):
-    def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]: ...
 
 
 class Handle:
@@ -25,9 +21,9 @@ class Handle:
 
     __slots__ = ("awaited_on", "call", "listed", "owner")
 
-    def __init__(self, owner: Owner, call: Call, listed: bool) -> None:
+    def __init__(self, owner: Any, call: Call, listed: bool) -> None:
         self.owner = owner
-        """The rank that made the call."""
+        """The rank that made the call, which joins it."""
         self.call = call
         self.listed = listed
         """The result is a list of values, because a list was passed."""
@@ -35,7 +31,8 @@ class Handle:
         """The line on which it was awaited."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
-        return self.owner.join(self, player_line())
+        joined: Generator[Any, Any, Any] = self.owner.join(self, player_line())
+        return joined
 
     def __str__(self) -> str:
         return str(self.call)

@@ -13,8 +13,7 @@ from lib.values import algebra
 from lib.values.base import Value, object_text
 
 from .handles import Handle
-from .live_lanes import LiveLanes
-from .live_run import LiveRun
+from .live_run import LiveLanes, LiveRun
 from .recorder import RankRecorder
 from .waits import HandleWait, Wait
 

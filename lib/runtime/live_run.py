@@ -11,20 +11,50 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lib.communication.deadlock_text import deadlock_text
-from lib.communication.lanes import Call
+from lib.communication.lanes import Call, Lanes
 from lib.communication.meetings import Mailboxes, Meetings, complete, require_same_call, ticks
 from lib.communication.mesh import mesh_of
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
+from lib.values.base import unrecorded
 
 from .deadlock_detection import DeadlockDetector, RankTasks
-from .live_lanes import LiveLanes
 from .recorder import RankRecorder
 from .waits import CollectiveWait, HandleWait, Joined, Message, Offers, ReceiveWait, SendWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task
+
+
+class LiveLanes(Lanes):
+    """The pending calls of all ranks of a run."""
+
+    def __init__(self, run: LiveRun) -> None:
+        super().__init__(run.game, run.game.played_ranks)
+        self._run = run
+        self._payloads: dict[Call, Any] = {}
+
+    def send(self, call: Call, payload: Any) -> None:
+        """Issues a `pass_to`."""
+        self._payloads[call] = payload
+        self.issue(call)
+
+    def full(self, call: Call) -> bool:
+        return self._run.mailboxes.full(call.rank, *call.op.args)
+
+    def settle(self, call: Call) -> None:
+        call.outputs = tuple([unrecorded(value) for value in call.outputs])
+        self._run.recorders[call.rank].complete(call)
+        if call.op.name == "pass_to":
+            to, *tag = call.op.args
+            message = Message(self._payloads.pop(call), call.values, call.end, *tag)
+            self._run.deliver(call.rank, to, message)
+        self._run.settled(call)
+
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        for call in calls:
+            self._run.refused(call, why)
 
 
 class LiveRun:

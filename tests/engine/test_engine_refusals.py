@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,13 @@ def test_launch_refuses_what_it_cannot_start() -> None:
     refused = pytest.raises(RuleError, match="there are 3 inputs for 2 devices; give a list with one per device")
     with launch(Script, 2, lambda me, x: x) as run, refused:
         run.forward([1, 2, 3])
+
+
+def test_launch_without_mpi4py_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.delitem(sys.modules, "lib.engine.transports.mpi.carrier", raising=False)
+    with pytest.raises(RuleError, match="this needs mpi4py and an MPI: pip install"):
+        launch(Script, 1, None, on="mpi")
 
 
 def test_a_run_that_failed_or_was_closed_says_so() -> None:

@@ -5,7 +5,6 @@ A dense layer takes the gradient of its product, before relu. So the weight half
 """
 
 from collections.abc import Mapping
-from typing import Protocol
 
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import cast_like, namespace, numbers
@@ -17,18 +16,6 @@ from .attention import Attention
 EXPERTS = 8
 """Experts in a layer of experts. Expert i takes the i-th share of every microbatch's tokens, so that all have equal
 work, and the i-th share of the weight's rows. A device's shard of a weight may hold several experts."""
-
-
-class Layer(Protocol):
-    """What one layer computes. `inp`, `grad` and the results are (batches, tokens, h); weights are (rows, h)."""
-
-    variance: float
-    """Divided by the width: the variance of a weight's initial numbers, which keeps the size of activations."""
-
-    def forward(self, inp: Array, weight: Array) -> Array: ...
-    def loss(self, out: Array, target: Array) -> Array: ...
-    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array: ...
-    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array: ...
 
 
 class Dense:
@@ -145,6 +132,10 @@ class Head(Dense):
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
         return grad.reshape(-1, grad.shape[-1]).T @ inp.reshape(-1, inp.shape[-1])
 
+
+Layer = Dense | Block | Attention
+"""What one layer computes. `inp`, `grad` and the results are (batches, tokens, h); weights are (rows, h). `variance`
+divided by the width is the variance of a weight's initial numbers, which keeps the size of activations."""
 
 LAYERS: Mapping[str, Layer] = {"dense": Dense(), "block": Block(), "experts": ExpertBlocks()}
 
