@@ -90,7 +90,7 @@ function showInstead(place, status, headline, message, next) {
 }
 
 export const showStopped = (place, why) => showInstead(place, "stopped", "Stopped",
-  `The run was ended: ${why}. Look for a loop that does not end.`, "Change your code, or press Run, to run it again.");
+  `The run was ended: ${why}. Look for a loop that does not end, or a computation that is too large.`, "Change your code, or press Run, to run it again.");
 
 // What ended Python itself, by the text of the error.
 const CRASHES = [
