@@ -66,7 +66,6 @@ function decoded(part) {
 // The address: #, #slug, #slug/code/DATA, #slug/run/DATA.
 async function route() {
   const [slug, kind, data] = location.hash.slice(1).split("/").map(decoded);
-  if (slug === "main") return main.focus();
   page?.close();
   page = null;
   showTotal();
@@ -91,6 +90,7 @@ async function route() {
     let shared = {};
     try {
       shared = await readLink(kind, data);
+      if (shared.timetable != null && !puzzle.timetable) throw new Error("This puzzle has no timetable by hand. Here is the puzzle itself.");
     } catch (why) {
       tell(why.message);
     }
@@ -107,6 +107,7 @@ async function begin() {
   if (!catalog) return;
   addMenu(document.getElementById("menu"), { catalog, python, page: () => page, refresh: route });
   addEventListener("hashchange", route);
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); }); // the address stays
   store.onOtherTab(() => page?.keeping?.look());
   await route();
   if (store.isDamaged) tell("Part of what this browser kept is damaged and was left out. The rest is here; a copy of all of it is kept.");

@@ -139,6 +139,7 @@ export class Python {
 
   state(name, ...more) {
     this.is = name;
+    [this.why] = more;
     this.onstate(name, ...more);
   }
 
