@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +16,9 @@ FILE = "puzzles/site/in_browser/own.json"
 
 
 def is_played(track: Track[Any], own: bool) -> bool:
-    """True if the page plays a track's puzzles; a teacher's `own` ones only without numpy, which comes later."""
-    return track.in_browser and not (own and "numpy" in track.page_needs)
+    """True if the page plays a track's puzzles. It plays no `own` classes of a teacher: their trials are Python files,
+    and would be published with the site."""
+    return track.in_browser and not (own and track.needs_trials)
 
 
 def packed() -> bytes:
@@ -36,12 +39,16 @@ def packed() -> bytes:
 
 
 def add(data: bytes, below: Path) -> None:
-    """Writes packed files into folders below this one, and adds these."""
+    """Writes packed files into folders below this one, and adds these. Layouts come with numpy."""
     from puzzles.custom import add_folder
+    from puzzles.tracks import TRACKS
 
+    has_numpy = find_spec("numpy") is not None
     for name, texts in json.loads(data).items():
         folder = below / name
         folder.mkdir(parents=True, exist_ok=True)
         for file, text in texts.items():
-            (folder / file).write_text(text, encoding="utf-8")
-        add_folder(folder)
+            if has_numpy or "numpy" not in TRACKS[tomllib.loads(text)["track"]].page_needs:
+                (folder / file).write_text(text, encoding="utf-8")
+        if any(folder.iterdir()):
+            add_folder(folder)

@@ -349,6 +349,7 @@ def test_code_that_ends_or_fills_python_is_told_what_it_did(game: Game) -> None:
         ("def deep(): deep()\ndeep()", "calls itself endlessly"),
         ("import posix\nposix._exit(3)", "ended Python itself"),
         ("x = [0] * (2**31 - 1)", "no memory left"),
+        ("x = []\nwhile True: x.append(bytes(10**7))", "no memory left"),
     ):
         game.type(f"{body}\n\n\nasync def wsdp(model):\n    pass\n")
         game.until(lambda said=said: said in game.text(".verdict .message"))

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site_game import NEEDS_SITE, Game, opened_game, solution
+from puzzles.site import links
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, solution
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 
@@ -214,6 +215,8 @@ def test_damaged_data_is_left_out_with_a_sentence(game: Game, damage: str) -> No
         ("gpipe/run/%00", "gpipe", "damaged"),
         ("gpipe/__proto__/x", "gpipe", "neither code, a run nor"),
         ("gpipe/code", "gpipe", ""),
+        ("main", "map", "no puzzle main"),
+        (links.fragment("ddp", "timetable", "0F0"), "ddp", "no timetable by hand"),
     ],
 )
 def test_a_damaged_address_leads_somewhere_with_a_sentence(game: Game, fragment: str, page: str, said: str) -> None:
@@ -241,6 +244,21 @@ def test_without_its_script_the_page_says_so(game: Game) -> None:
     game.server.missing = {"main.js"}
     game.browser.get(elsewhere(game, "script"))
     game.until(lambda: "could not be loaded completely" in game.text("main"))
+
+
+def test_where_python_cannot_be_loaded_the_verdict_says_why(game: Game) -> None:
+    game.server.missing = {path.relative_to(SITE).as_posix() for path in SITE.glob("python-*/game.zip")}
+    game.browser.get(f"{elsewhere(game, 'python')}#ddp")
+    game.until(lambda: game.status == "broken")
+    assert "game.zip: 404" in game.text(".verdict .message")
+    assert "reload" in game.text(".verdict .next")
+    assert len(game.text(".sheet")) > 200
+
+
+def test_skipping_to_the_puzzle_keeps_its_address(game: Game) -> None:
+    game.visit("gpipe")
+    game.script("document.querySelector('.skip').click()")
+    assert game.script("return [location.hash, document.activeElement.id]") == ["#gpipe", "main"]
 
 
 @pytest.mark.parametrize("lacking", ["DecompressionStream", "WebAssembly", "Object.hasOwn"])

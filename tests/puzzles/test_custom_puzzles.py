@@ -412,7 +412,9 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.slow
-def test_schedules_of_a_folder_go_into_the_site_without_their_solutions(week: Path, tmp_path: Path) -> None:
+def test_a_folder_goes_into_the_site_without_its_solutions_and_classes(
+    week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from puzzles.site import custom
     from puzzles.site.archive import files
     from puzzles.site.listing import listing
@@ -420,11 +422,20 @@ def test_schedules_of_a_folder_go_into_the_site_without_their_solutions(week: Pa
     assert custom.FILE not in dict(files())
     with folder_added(week):
         packed = dict(files())[custom.FILE]
-        assert listing()["puzzles"]["relay_schedule"]["title"] == "Done. a title"
+        shown = listing()["puzzles"]
+        assert shown["relay_schedule"]["title"] == "Done. a title"
+        assert {slug: one["played"] for slug, one in shown.items() if slug.startswith("relay_")} == {
+            "relay_schedule": True, "relay_plan": True, "relay_layout": True, "relay_engine": False
+        }  # fmt: skip
     assert json.loads(packed).keys() == {"week3"}
-    assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml", "relay_plan.toml"}
+    assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml", "relay_plan.toml", "relay_layout.toml"}
     assert b"The gradients are summed" not in packed
-    custom.add(packed, tmp_path / "browser")
+    with monkeypatch.context() as before:
+        before.setattr(custom, "find_spec", lambda name: None)
+        custom.add(packed, tmp_path / "before_numpy")
     assert find("relay_schedule").title == "Done. a title"
     with pytest.raises(UnknownPuzzleError):
         find("relay_layout")
+    remove_folder(tmp_path / "before_numpy" / "week3")
+    custom.add(packed, tmp_path / "with_numpy")
+    assert find("relay_layout").title == "Done. a title"

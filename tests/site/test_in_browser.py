@@ -223,8 +223,9 @@ def test_what_is_replaced_during_a_run_is_there_again_after_it() -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [BlockingIOError("no"), RuntimeError("can't start new thread"), ModuleNotFoundError("No module named 'x.y'")],
-)
+    [BlockingIOError("no"), RuntimeError("can't start new thread"), ModuleNotFoundError("No module named 'x.y'"),
+     OSError(138, "emscripten does not support processes."), OSError(29, "I/O error")],
+)  # fmt: skip
 def test_no_message_of_the_page_names_an_option_of_the_command_line(error: Exception) -> None:
     said = in_words(of_crash(error, "your_code.py", "rank 0, t=0"))
     assert said is not None

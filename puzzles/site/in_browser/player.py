@@ -52,6 +52,8 @@ WORDS = (
     ),
     (r"\w+: can't start new thread.*", "a browser's Python has no threads; write one coroutine, which every rank runs"),
     (r"; a run may start few processes and threads.*", "; a browser's Python starts no processes"),
+    (r"OSError: \[Errno 138\].*", "a browser's Python starts no processes; write one coroutine, which every rank runs"),
+    (r"OSError: \[Errno 29\].*", "a browser's Python has no input; write the value into the code"),
 )
 """Patterns in the text of an error, and what the page says instead."""
 

@@ -23,6 +23,8 @@ function keepSite() {
   navigator.serviceWorker.register("offline.js").catch(() => {});
 }
 
+let show; // called when the page shows what the address names: then Python comes
+const shown = new Promise((done) => { show = done; });
 const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
   document.documentElement.dataset.spare = state === "ready" && more[0];
@@ -31,7 +33,7 @@ const python = new Python((state, ...more) => {
   if (place.textContent !== words) place.textContent = words; // it is told of each piece that comes
   page?.loading?.();
   if (state !== "loading") keepSite();
-});
+}, shown);
 
 // The list of puzzles, or null after a sentence on why there is none.
 async function loadCatalog() {
@@ -66,7 +68,6 @@ function decoded(part) {
 // The address: #, #slug, #slug/code/DATA, #slug/run/DATA.
 async function route() {
   const [slug, kind, data] = location.hash.slice(1).split("/").map(decoded);
-  if (slug === "main") return main.focus();
   page?.close();
   page = null;
   showTotal();
@@ -91,6 +92,7 @@ async function route() {
     let shared = {};
     try {
       shared = await readLink(kind, data);
+      if (shared.timetable != null && !puzzle.timetable) throw new Error("This puzzle has no timetable by hand. Here is the puzzle itself.");
     } catch (why) {
       tell(why.message);
     }
@@ -104,11 +106,13 @@ async function route() {
 
 async function begin() {
   catalog = await loadCatalog();
-  if (!catalog) return;
+  if (!catalog) return show();
   addMenu(document.getElementById("menu"), { catalog, python, page: () => page, refresh: route });
   addEventListener("hashchange", route);
+  document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); }); // the address stays
   store.onOtherTab(() => page?.keeping?.look());
   await route();
+  show();
   if (store.isDamaged) tell("Part of what this browser kept is damaged and was left out. The rest is here; a copy of all of it is kept.");
 }
 

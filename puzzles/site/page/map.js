@@ -1,13 +1,12 @@
 // The map: chapters in the order of play, each with its puzzles and their stars.
 
-import { h } from "./dom.js";
+import { h, painted } from "./dom.js";
 import { firstOpen } from "./path.js";
 import { Picture } from "./picture.js";
 import { stars } from "./store.js";
 import { starsText } from "./verdict.js";
 
 const AT_ONCE = 3; // chapters
-const pause = () => new Promise((done) => setTimeout(done));
 const welcome = document.getElementById("welcome"); // it is in the document, so that it shows before any script runs
 
 export class MapPage {
@@ -22,7 +21,7 @@ export class MapPage {
 
   // The picture and a few chapters at a time, between which the page answers.
   async fill(main, catalog) {
-    await pause();
+    await painted();
     if (this.isLeft) return;
     if (catalog.first) this.picture = moves(welcome.querySelector(".moving"), catalog.first);
     for (const [name, track] of Object.entries(catalog.tracks)) {
@@ -32,7 +31,7 @@ export class MapPage {
         h("h2", {}, track.title), h("p", { class: "idea" }, sentence(track.idea)),
         lacking ? h("p", { class: "away" }, `${lacking} The statements and pictures are here.`) : "", list));
       for (const [i, chapter] of chapters.entries()) {
-        if (i % AT_ONCE === 0) await pause();
+        if (i % AT_ONCE === 0) await painted();
         if (this.isLeft) return;
         list.append(chapterOf(chapter, catalog));
       }

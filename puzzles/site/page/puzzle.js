@@ -10,7 +10,7 @@ import { sheet } from "./sheet.js";
 import * as store from "./store.js";
 import { isDark } from "./theme.js";
 import { Timetable } from "./timetable.js";
-import { showCompared, showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
+import { showBroken, showCompared, showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
   // The code, or the trace, of a link is shown and not changed; a timetable is a move that can be undone.
@@ -131,8 +131,9 @@ export class PuzzlePage {
     location.hash = slug;
   }
 
-  // Shows how much of Python has come, where there is no verdict yet.
+  // Shows how much of Python has come, where there is no verdict yet, or why it will not come.
   loading() {
+    if (this.python.is === "broken") showBroken(this.verdict, this.python.why);
     if (this.python.is === "loading") showLoading(this.verdict, ...this.python.progress);
   }
 

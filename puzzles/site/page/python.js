@@ -75,7 +75,7 @@ function read(text) {
 
 // The frame, with its workers by number.
 class Frame {
-  constructor(onprogress, onbroken) {
+  constructor(onprogress, onbroken, shown) {
     this.workers = new Map();
     this.count = 0;
     const { port1, port2 } = new MessageChannel();
@@ -85,7 +85,7 @@ class Frame {
     element.sandbox.add("allow-scripts");
     const isLoaded = new Promise((done) => element.addEventListener("load", done, { once: true }));
     document.body.append(element);
-    Promise.all([painted().then(() => loaded(FILES, onprogress)), isLoaded]).then(([files]) => {
+    Promise.all([shown.then(painted).then(() => loaded(FILES, onprogress)), isLoaded]).then(([files]) => {
       element.contentWindow.postMessage(files, "*", [port2]);
     }).catch((why) => onbroken(why.message));
   }
@@ -121,8 +121,8 @@ function loaded(files, onprogress) {
 
 export class Python {
   // `onstate` is told "loading" as `progress` changes, which has the bytes that have come and all of them;
-  // "ready" and whether a spare is; or "broken" with a reason.
-  constructor(onstate) {
+  // "ready" and whether a spare is; or "broken" with a reason. Nothing is loaded before `shown` is fulfilled.
+  constructor(onstate, shown) {
     this.onstate = onstate;
     const broken = (why) => this.state("broken", why);
     this.progress = [0, 1];
@@ -130,7 +130,7 @@ export class Python {
       this.progress = progress;
       if (this.is === "loading") onstate("loading");
     };
-    this.frame = new Frame(this.onprogress, broken);
+    this.frame = new Frame(this.onprogress, broken, shown);
     this.make = (module) => new Worker(this.frame, module, () => this.ready(), broken);
     this.state("loading");
     this.judge = this.make(JUDGE);
@@ -139,6 +139,7 @@ export class Python {
 
   state(name, ...more) {
     this.is = name;
+    [this.why] = more;
     this.onstate(name, ...more);
   }
 

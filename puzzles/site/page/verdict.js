@@ -90,7 +90,7 @@ function showInstead(place, status, headline, message, next) {
 }
 
 export const showStopped = (place, why) => showInstead(place, "stopped", "Stopped",
-  `The run was ended: ${why}. Look for a loop that does not end.`, "Change your code, or press Run, to run it again.");
+  `The run was ended: ${why}. Look for a loop that does not end, or a computation that is too large.`, "Change your code, or press Run, to run it again.");
 
 // What ended Python itself, by the text of the error.
 const CRASHES = [
@@ -101,5 +101,8 @@ const CRASHES = [
 
 export const showCrashed = (place, why) => showInstead(place, "stopped", "Python ended",
   CRASHES.find(([pattern]) => pattern.test(why))?.[1] ?? `This code ended Python itself (${why}).`, "Change your code, or press Run, to run it again.");
+
+export const showBroken = (place, why) => showInstead(place, "broken", "Python could not be loaded",
+  `The reason: ${why}.`, "Check the connection, then reload the page. Your code is kept.");
 
 export const showUnrun = (place) => showInstead(place, "unrun", "Not run yet", "", "Read the code, then press Run to see its verdict and its picture.");

@@ -5,8 +5,19 @@ import { loadPyodide } from "pyodide";
 import createPyodideModule from "pyodide/pyodide.asm.mjs";
 
 const report = postMessage.bind(globalThis);
+const PAGE = 65_536, MOST = 1_000_000_000; // bytes
+
+// Memory for a player's code: what takes more gets an error in time, not all that the machine has.
+function limitMemory() {
+  const { grow } = WebAssembly.Memory.prototype;
+  WebAssembly.Memory.prototype.grow = function (pages) {
+    if (this.buffer.byteLength + pages * PAGE > MOST) throw new RangeError("no memory left");
+    return grow.call(this, pages);
+  };
+}
 
 async function load({ module, given: { wasm, stdlib, game, lock, wheel, arrays } }) {
+  if (module.endsWith(".player")) limitMemory();
   // Nothing can be fetched here, so Pyodide gets what it asks for from the page.
   WebAssembly.instantiateStreaming = async (_, imports) => ({ instance: await WebAssembly.instantiate(wasm, imports), module: wasm });
   globalThis.fetch = async (address) => new Response({ zip: stdlib, whl: wheel }[String(address).split(".").at(-1)] ?? null);
