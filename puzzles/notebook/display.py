@@ -1,4 +1,4 @@
-"""Results that show themselves where the player is, as a page or as text: of puzzles, and of plays without targets."""
+"""Results that show themselves where the player is, as a page or as text; and the result of a play without targets."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -11,15 +11,6 @@ from puzzles.failure import Failure
 from puzzles.tracks.free_play import FreeGame, figures, picture, summary
 
 from .source_lines import SourceLine
-from .words import ResultWords
-
-PUPPY = r"""
-   / \__
-  (    @\___
-  /         O     woof, woof, woof!
- /   (_____/
-/_____/   U
-"""
 
 _shown: list[tuple[int, object]] = []
 """The results of the cell that ran last, with its number."""
@@ -30,11 +21,6 @@ def rendered(part: str, *given: object) -> str:
     from puzzles.reports.html import environment  # here, because it loads rich, and a browser has no jinja2
 
     return str(getattr(environment().get_template("notebook.html").module, part)(*given))
-
-
-def result_page(result: ResultWords, picture: str = "") -> str:
-    """A result as a small page; `picture` is SVG."""
-    return rendered("page", result, picture)
 
 
 def show_once(result: object, text: str, page: Callable[[], str]) -> None:
@@ -56,14 +42,6 @@ def shown_in_this_cell(result: object) -> bool:
     shell = _shell()
     count = shell.execution_count if shell is not None else 0
     return any(number == count and one is result for number, one in _shown)
-
-
-def picture_of(result: ResultWords) -> str:
-    """The run, as far as it got, as SVG; empty if nothing happened or nothing can be drawn here."""
-    if not result.verdict.trace:
-        return ""
-    coloured = result.track.coloured(result.colour)
-    return result.track.picture(result.puzzle, result.verdict.trace, judged=False, **coloured)
 
 
 def _shell() -> Any:
@@ -90,29 +68,6 @@ class Shown:
     def _ipython_display_(self) -> None:
         if not shown_in_this_cell(self):
             self.show()
-
-
-class Result(ResultWords, Shown):
-    """One play of one puzzle."""
-
-    def page(self) -> str:
-        return result_page(self, picture_of(self))
-
-    def show(self) -> None:
-        """Shows it again, with the reward for three stars."""
-        reward = f"\n{PUPPY}\n{self.puzzle.praise}" if self.stars == 3 else ""
-        show_once(self, self.text() + reward, self.page)
-
-    def compare(self) -> None:
-        """Shows the reference's run beside this one, and the lines that differ."""
-        track, trace = self.track, self.verdict.trace
-        text = "\n".join(self.beside_reference) or f"there is no reference of {self.puzzle.slug} here"
-
-        def page() -> str:
-            picture = track.beside_reference(self.puzzle, trace, **track.coloured(self.colour))
-            return rendered("compared", text.splitlines(), picture)
-
-        show_once(object(), text, page)
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,13 @@ from puzzles.tracks.references import reference_file
 
 from .screen import next_command
 
+HEADLINES = {
+    "passed": "Solved!",
+    "over_target": "Correct, but over target",
+    "failed": "Not yet",
+    "not_attempted": "Not attempted",
+}
+
 MAX_BUILT = 440
 """Characters of what was built with the puzzle's concept: six lines of a terminal."""
 

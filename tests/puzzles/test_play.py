@@ -17,7 +17,8 @@ from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook import play as module
-from puzzles.notebook.display import Result, picture_of, rendered, result_page
+from puzzles.notebook.display import rendered
+from puzzles.notebook.result import Result
 from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS, Classic
 from tests.support.solved import SOME_PUZZLES, solved_by
@@ -57,7 +58,7 @@ def test_a_record_gets_three_stars_and_as_many_puppies_as_ranks(slug: str) -> No
     assert (result.status, result.stars) == ("passed", 3)
     smile = rendered("three_stars", result)
     assert smile.count("<animateTransform") == 2 * PUZZLES[slug].goal.size.ranks
-    assert escape(PUZZLES[slug].praise) in result_page(result)
+    assert escape(PUZZLES[slug].praise) in result.page()
     assert len({puzzle.praise for puzzle in PUZZLES.values()}) == len(PUZZLES)
     assert "http" not in smile.replace("http://www.w3.org/2000/svg", "")
 
@@ -186,17 +187,17 @@ async def test_a_failure_has_a_message_and_a_line(function: Any, reason: str, wo
     assert words in result.message
     marked = [code for number, code in result.place.excerpt() if number == result.place.line]
     assert line in "".join(marked)
-    assert line in result_page(result, picture_of(result))
+    assert line in result.page()
     assert asyncio.all_tasks() == before
 
 
 async def test_the_picture_goes_as_far_as_the_run_went() -> None:
     result = await play("ddp", without_allreduce)
-    shown = result_page(result, picture_of(result))
+    shown = result.page()
     assert shown.count("<svg") == 1
     assert "covers only batch 0 of 4" in shown
     assert "Traceback" not in shown
-    assert picture_of(await play("ddp", None)) == ""
+    assert (await play("ddp", None)).picture == ""
 
 
 async def test_a_hang_is_reported_within_a_second() -> None:
@@ -320,9 +321,9 @@ async def test_an_untouched_starter_is_not_attempted(tmp_path: Any, monkeypatch:
 def test_the_page_escapes_what_comes_from_the_player() -> None:
     verdict = Verdict("ddp", "schedule", "failed", {}, message="<script>`x<y`", notes=("a & b",))
     result = Result(PUZZLES["ddp"], verdict)
-    assert "&lt;script&gt;" in result_page(result)
-    assert "<script>" not in result_page(result)
-    assert "a &amp; b" in result_page(result)
+    assert "&lt;script&gt;" in result.page()
+    assert "<script>" not in result.page()
+    assert "a &amp; b" in result.page()
 
 
 def test_the_text_marks_the_line() -> None:

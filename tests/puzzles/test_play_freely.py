@@ -11,7 +11,8 @@ from drawing.palette import OPERATIONS, batch_colour
 from lib import COSTS, Model, PuzzleError, Report, Trace, referee, run
 from lib.game.setting import Setting
 from puzzles import play
-from puzzles.notebook.display import FreeResult, Result, picture_of
+from puzzles.notebook.display import FreeResult
+from puzzles.notebook.result import Result
 from puzzles.tracks import UnknownPuzzleError
 from solutions.ddp import ddp
 from solutions.tensor_parallel import tensor_parallel
@@ -191,15 +192,15 @@ def test_the_picture_has_the_colours_that_are_asked_for() -> None:
 
     result = play("gpipe", gpipe, colour="microbatch")
     shown = [
-        picture_of(result),
-        picture_of(play("gpipe", gpipe)),
+        result.picture,
+        play("gpipe", gpipe).picture,
         free(gpipe, size=(4, 2, 4), colour="microbatch").page(),
     ]
     assert [batch_colour(1) in picture for picture in shown] == [True, False, True]
     failed = play(
         "gpipe", lambda model: model.forward(0, model.get_activation([1]), model.load_weights(0)[0]), colour="operation"
     )
-    assert (failed.status, OPERATIONS["forward"] in picture_of(failed)) == ("failed", True)
+    assert (failed.status, OPERATIONS["forward"] in failed.picture) == ("failed", True)
 
 
 def test_a_colour_that_there_is_not_is_refused_before_anything_runs() -> None:

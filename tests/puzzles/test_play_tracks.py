@@ -11,7 +11,6 @@ import pytest
 
 from puzzles import play
 from puzzles.grading.grader import grade_file
-from puzzles.notebook.display import picture_of, result_page
 from puzzles.tracks import find, track_of
 
 ROOT = Path(__file__).parents[2]
@@ -113,10 +112,10 @@ def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: 
     assert (repr(result), result.values["sent"]) == ("<FSDP: passed, ★★★>", 18_432)
     assert result.text().startswith("★★★ FSDP: Solved! 18,432 of 18,432 bytes sent, 24,576 of 24,576 flops, ")
     assert "Three stars: no known class is better. Next: " in result.next_step
-    page = result_page(result, picture_of(result))
+    page = result.page()
     assert "<b>18,432</b> bytes sent" in page
     assert page.count("<animateTransform") == 2 * 4
-    assert (picture_of(result), result.trace, result.report) == ("", None, None)
+    assert (result.picture, result.trace, result.report) == ("", None, None)
 
 
 def test_a_failing_class_has_the_line_in_its_method(mine: Path) -> None:
@@ -144,9 +143,9 @@ def test_a_layout_has_the_picture_of_its_plan(mine: Path) -> None:
     result = play("layout:ffn", definition(mine, "ffn", source("layout/ffn")))
     assert result.text().startswith("★★★ Layout puzzle 1, ffn: Solved! 12,288 of 12,288 bytes moved, ")
     assert result.trace.bytes == 12_288
-    picture = picture_of(result)
+    picture = result.picture
     assert "matmul2" in picture
-    assert picture in result_page(result, picture)
+    assert picture in result.page()
 
 
 LOOP = "while True:  # stuck\n"

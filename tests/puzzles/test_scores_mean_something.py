@@ -14,7 +14,7 @@ from lib.judging.family import DATA_PARALLEL, PIPELINE, SHARDED
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, shipped_at
-from puzzles.notebook.display import Result
+from puzzles.notebook.result import Result
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import standing
 from tests.support.variants import module_of

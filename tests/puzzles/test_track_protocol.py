@@ -23,7 +23,6 @@ from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
-from puzzles.notebook.display import picture_of, result_page
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
@@ -332,12 +331,12 @@ def test_play_knows_it(fourth: Path) -> None:
     assert repr(result) == "<answer: passed, ★★★>"
     assert result.text().startswith("★★★ The question, answer: Solved! 42 of 42 returned\nMultiplication. Three stars")
     assert "That is every puzzle of the track 'Answers'. Well played! Next: puzzle 0, " in result.next_step
-    assert "No better solution is known" in result_page(result, picture_of(result))
-    assert (result.trace, result.report, picture_of(result)) == (None, None, "")
+    assert "No better solution is known" in result.page()
+    assert (result.trace, result.report, result.picture) == (None, None, "")
     assert result.as_dict() == graded(fourth, RIGHT)
     wrong = play_source(fourth, WRONG, "answer")
     assert (wrong.reason, wrong.message.startswith("ZeroDivisionError: "), wrong.place.line) == ("crash", True, 3)
-    assert "-&gt;" not in result_page(wrong)
+    assert "-&gt;" not in wrong.page()
     assert "->    3 return n // 0" in wrong.text().replace("    return", "return")
     assert play_source(fourth, ANSWER.starter).status == "not_attempted"
     assert (

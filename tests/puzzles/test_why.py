@@ -15,7 +15,6 @@ from click.testing import CliRunner
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
-from puzzles.notebook.display import result_page
 from puzzles.reports.feedback import achieved, built
 from tests.support import CLASSICS
 
@@ -137,10 +136,10 @@ def test_play_explains_on_request_in_text_and_on_the_page(capsys: pytest.Capture
     asked = play("ddp", classic.solution, why=True)
     shown = capsys.readouterr().out
     assert sum(rows(shown)) == peak(shown) == asked.report.peak.memory
-    assert sum(rows(result_page(asked))) == asked.report.peak.memory
+    assert sum(rows(asked.page())) == asked.report.peak.memory
     plain = play("ddp", classic.solution)
     assert "The peak," not in capsys.readouterr().out
-    assert "The peak," not in result_page(plain)
+    assert "The peak," not in plain.page()
     assert plain.why == asked.why
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
-from puzzles.notebook.words import HEADLINES
-from puzzles.reports.feedback import achieved, story
+from puzzles.reports.feedback import HEADLINES, achieved, story
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from lib import COLLECTIVES, COMPUTING, TIMED, Goal, Op, Report, Trace, computing
@@ -260,11 +260,7 @@ def _made(ops: tuple[Op, ...]) -> dict[int, int]:
 
 def _events(ops: tuple[Op, ...]) -> list[int]:
     """For each operation its number among those that take time, by which memory is recorded."""
-    numbers, number = [], 0
-    for op in ops:
-        numbers.append(number)
-        number += op.name in TIMED
-    return numbers
+    return list(accumulate((op.name in TIMED for op in ops), initial=0))[:-1]
 
 
 def _compute_between(ops: tuple[Op, ...], start: int, end: int) -> Op | None:

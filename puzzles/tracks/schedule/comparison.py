@@ -2,12 +2,10 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib import import_module
-from typing import NamedTuple
 
-from lib import Goal, Record, Report, Trace, referee, run, trace_from_json
+from lib import Goal, Record, Report, Trace, referee, trace_from_json
 from lib.bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
 from lib.game.goal import figures_text
 from lib.judging.family import PIPELINES
@@ -162,8 +160,8 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     known = _reference(puzzle.slug)
     if known is None:
         return
-    theirs, report = known.calls, known.report
-    mine = _counts(trace)
+    reference, report = known
+    theirs, mine = _counts(reference), _counts(trace)
     differing = [
         f"{name} {theirs[name]} times (you: {mine[name]})"
         for name in sorted(mine | theirs)
@@ -194,28 +192,21 @@ def beside_reference(puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -
     known = _reference(puzzle.slug) if kept else None
     if known is None or not can_be_drawn(trace := trace_from_json(kept)):
         return ""
-    return as_svg("drawing:draw_compare", trace, known.trace, puzzle.title, goal=puzzle.goal, colour=colour)
-
-
-class ReferenceRun(NamedTuple):
-    """The reference solution's run at the shown size, its calls over all ranks, and the referee's report."""
-
-    trace: Trace
-    calls: Counter[str]
-    report: Report
+    return as_svg("drawing:draw_compare", trace, known[0], puzzle.title, goal=puzzle.goal, colour=colour)
 
 
 @cache
-def _reference(slug: str) -> ReferenceRun | None:
-    """The run of the reference solution; None where it is not installed."""
+def _reference(slug: str) -> tuple[Trace, Report] | None:
+    """The reference solution's run at the shown size, and the referee's report; None where it is not installed."""
+    from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
+
     try:
         solution = getattr(import_module(f"solutions.{slug}"), slug)
     except ImportError:
         return None
     goal = PUZZLES[slug].goal
-    with ThreadPoolExecutor(1) as thread:  # where no event loop is running, as one is in a notebook
-        trace = thread.submit(run, solution, *goal.size, setting=goal.setting).result().trace
-    return ReferenceRun(trace, _counts(trace), referee(trace))
+    trace = played(solution, goal.size, goal.setting).trace
+    return trace, referee(trace)
 
 
 def _counts(trace: Trace) -> Counter[str]:

@@ -1,4 +1,4 @@
-"""Texts of a result in a notebook: the verdict, the place in the player's code, the next step."""
+"""The result of a puzzle in a notebook: the verdict, its picture, the place in the player's code, the next step."""
 
 import linecache
 from collections.abc import Mapping, Sequence
@@ -8,23 +8,25 @@ from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
-from puzzles.reports.feedback import details, story, what_next
+from puzzles.reports.feedback import HEADLINES, details, story, what_next
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import Measure, capitalized, stars_text
 from puzzles.tracks.references import as_lines, differing_lines, reference_file
 
+from .display import Shown, rendered, show_once
 from .source_lines import SourceLine
 
-HEADLINES = {
-    "passed": "Solved!",
-    "over_target": "Correct, but over target",
-    "failed": "Not yet",
-    "not_attempted": "Not attempted",
-}
+PUPPY = r"""
+   / \__
+  (    @\___
+  /         O     woof, woof, woof!
+ /   (_____/
+/_____/   U
+"""
 
 
 @dataclass(frozen=True, repr=False)
-class ResultWords:
+class Result(Shown):
     """One play of one puzzle: `status` is passed, over_target, failed or not_attempted, as in the grader."""
 
     puzzle: Puzzle
@@ -102,6 +104,12 @@ class ResultWords:
         return self.track.report(self.puzzle, self.trace) if self.values and self.trace is not None else None
 
     @property
+    def picture(self) -> str:
+        """The run, as far as it got, as SVG; empty if nothing happened or nothing can be drawn here."""
+        trace, coloured = self.verdict.trace, self.track.coloured(self.colour)
+        return self.track.picture(self.puzzle, trace, judged=False, **coloured) if trace else ""
+
+    @property
     def beside_reference(self) -> tuple[str, ...]:
         """The lines in which the player's source and the reference differ; none where one of them is not known."""
         reference = reference_file(self.puzzle.slug)
@@ -161,3 +169,22 @@ class ResultWords:
     def as_dict(self) -> dict[str, Any]:
         """The fields of `puzzles grade --json`, for programs."""
         return self.verdict.as_json()
+
+    def page(self) -> str:
+        return rendered("page", self, self.picture)
+
+    def show(self) -> None:
+        """Shows it again, with the reward for three stars."""
+        reward = f"\n{PUPPY}\n{self.puzzle.praise}" if self.stars == 3 else ""
+        show_once(self, self.text() + reward, self.page)
+
+    def compare(self) -> None:
+        """Shows the reference's run beside this one, and the lines that differ."""
+        track, trace = self.track, self.verdict.trace
+        text = "\n".join(self.beside_reference) or f"there is no reference of {self.puzzle.slug} here"
+
+        def page() -> str:
+            picture = track.beside_reference(self.puzzle, trace, **track.coloured(self.colour))
+            return rendered("compared", text.splitlines(), picture)
+
+        show_once(object(), text, page)
