@@ -46,14 +46,15 @@ argument as its shape, or as any object with a shape and a dtype. `graph.values(
 results. `training(graph)` works as for other graphs, and the gradients of JAX can be imported as well:
 `from_jax(jax.grad(loss), ...)`.
 
-A softmax, a mean, silu and relu become one operator each. Equal computations are done once, and computations that no
-result needs are left out. `jax.named_scope` prefixes names. The body of a `scan` is planned once: the layouts of its
-first step hold for all of its steps (`graph.repeats`), and what is configured or pinned in one step holds for all.
-Planning a stack of 24 layers takes as many variables as planning 3. Rows are taken, and added up, by number along one
-dimension of a table, as in `table[:, rows]`, `take_along_axis` and their gradients, mapped over any axis. Sharding
-constraints are ignored, and types are not converted: a graph has one size of elements, and if floats differ, all count
-as the largest. Row numbers of a gather are used as they are. Primitives without an operator, such as `sort` or
-`while_loop`, are refused by name, with the line that calls them and what to do instead.
+A softmax, a mean, silu and relu become one operator each. The axis of such a softmax is not split; with `fused=False`
+its maximum, sum and quotient are operators, and plans may split it, as for a split vocabulary. Equal computations are
+done once, and computations that no result needs are left out. `jax.named_scope` prefixes names. The body of a `scan` is
+planned once: the layouts of its first step hold for all of its steps (`graph.repeats`), and what is configured or
+pinned in one step holds for all. Planning a stack of 24 layers takes as many variables as planning 3. Rows are taken,
+and added up, by number along one dimension of a table, as in `table[:, rows]`, `take_along_axis` and their gradients,
+mapped over any axis. Sharding constraints are ignored, and types are not converted: a graph has one size of elements,
+and if floats differ, all count as the largest. Row numbers of a gather are used as they are. Primitives without an
+operator, such as `sort` or `while_loop`, are refused by name, with the line that calls them and what to do instead.
 
 ## What XLA's partitioner moves
 

@@ -138,6 +138,16 @@ def test_without_the_solver_the_refusal_says_what_to_install(monkeypatch: pytest
     assert np.isclose(plan(swiglu()).bytes, 0)
 
 
+def test_too_many_partial_plans_are_left_to_the_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = swiglu()
+    cap = plan(graph).memory // 2
+    found = plan(graph, memory_cap=cap)
+    monkeypatch.setattr("lib.layout.planning.pareto.MAX_PARTIAL_PLANS", 1)
+    assert plan(graph, memory_cap=cap).bytes == found.bytes
+    with pytest.raises(LayoutError, match=r"partial plans at once.*an integer program can: pip install"):
+        without_solver(graph, memory_cap=cap)
+
+
 def test_moves_that_are_left_out_cost_what_others_in_their_place_do() -> None:
     layouts = eight_devices((16, 16))[::2]
     costs = BYTES.between(layouts, layouts, 4)

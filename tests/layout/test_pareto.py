@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lib.layout.planning import pareto
-from lib.layout.planning.elimination import Elimination
-from lib.layout.planning.pareto import ParetoElimination, TooManyPlans, undominated
+from lib.layout.planning.elimination import Elimination, TooEntangledError
+from lib.layout.planning.pareto import ParetoElimination, undominated
 
 
 @pytest.mark.parametrize("rows", [0, 1, 60])
@@ -39,5 +39,5 @@ def test_fronts_that_grow_too_large_are_refused(monkeypatch):
     for limit in ("MAX_PARTIAL_PLANS", "MAX_PAIRS"):
         with monkeypatch.context() as patch:
             patch.setattr(pareto, limit, 3)
-            with pytest.raises(TooManyPlans, match=r"would have to compare [\d,]+ partial plans"):
+            with pytest.raises(TooEntangledError, match=r"would have to compare [\d,]+ partial plans"):
                 fronts().best()

@@ -272,6 +272,24 @@ def test_constants_of_two_bytes_are_known_like_others():
     assert [op.kind for op in mean.operators.values()] == ["reduce_mean"]
 
 
+def test_the_axis_of_a_softmax_may_be_split_where_it_is_not_one_operator():
+    """A maximum and a sum of each row are completed, instead of two moves of all odds."""
+
+    def odds(x, w):
+        return jax.nn.softmax(x @ w)
+
+    ends = {"x": P("data"), "w": P(None, "model"), "result": P("data", "model")}
+    shapes = (64, 32), (32, 128)
+    one, four = (from_jax(odds, *shapes, mesh=mesh(data=2, model=4), fused=fused) for fused in (True, False))
+    assert [op.kind for op in one.operators.values()] == ["matmul", "softmax"]
+    assert plan(one, layouts=ends).bytes == 2 * 64 * 128 * 4 * 3 // 4, "two all-to-alls"
+    found = plan(four, layouts=ends)
+    assert found.bytes == 2 * 2 * 3 * 64 * 4, "two all-reduces of a number for each row"
+    given = arguments(shapes, 2)
+    values = {name: np.asarray(array, np.float32) for name, array in zip(four.arguments, given)} | four.constants
+    np.testing.assert_allclose(found.values(values)["result"], odds(*given), rtol=1e-4)
+
+
 def test_an_imported_layer_is_trained():
     graph = from_jax(layer, LAYER, (4, 8, D), mesh=GRID)
     step = training(graph, "sgd")

@@ -28,7 +28,7 @@ BLOCK_ENTRIES = 1 << 15
 
 
 class TooEntangledError(LayoutError):
-    """The tables of an elimination would be too large."""
+    """The tables of an elimination, or its fronts of partial plans, would be too large."""
 
 
 class Elimination:

@@ -14,10 +14,9 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import Ints
 
-from .elimination import Elimination, Pairs, Table
+from .elimination import Elimination, Pairs, Table, TooEntangledError
 
 MAX_PARTIAL_PLANS = 4_000_000
 """Maximum number of partial choices that are compared at the same time."""
@@ -26,10 +25,6 @@ MAX_PAIRS = 40_000_000
 MAX_PAIRS_AT_ONCE = 1 << 19
 HALF = 0.5
 """Memory is a whole number; so much more than a cap is not an error of rounding."""
-
-
-class TooManyPlans(LayoutError):
-    """A front has grown too large."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +56,9 @@ class PartialPlans:
     def key(self, border: Sequence[int], sizes: Sequence[int]) -> Ints:
         """A number for each row: equal where the values of these variables are."""
         if prod(sizes[v] for v in border) >= 2**63:
-            raise TooManyPlans(f"an exact plan would have to consider {len(border)} tensors and operators together")
+            raise TooEntangledError(
+                f"an exact plan would have to consider {len(border)} tensors and operators together"
+            )
         number = np.zeros(len(self.cost), dtype=np.int64)
         for v in border:
             number = number * sizes[v] + self.states[:, self.border.index(v)]
@@ -195,7 +192,7 @@ class ParetoElimination:
         many = np.searchsorted(right[order], left, side="right") - first
         until = np.cumsum(many)
         if many.sum() > MAX_PAIRS:
-            raise TooManyPlans(self._too_many(int(many.sum())))
+            raise TooEntangledError(self._too_many(int(many.sum())))
         found = [(order[:0], order[:0])]
         start = rows = 0
         while start < len(left):
@@ -208,7 +205,7 @@ class ParetoElimination:
             found.append((i[good], j[good]))
             rows += int(good.sum())
             if rows > MAX_PARTIAL_PLANS:
-                raise TooManyPlans(self._too_many(rows))
+                raise TooEntangledError(self._too_many(rows))
             start = stop
         i, j = map(np.concatenate, zip(*found))
         new = [column for column, u in enumerate(b.border) if u not in a.border]

@@ -31,6 +31,7 @@ def from_jax(
     mesh: DeviceMatrix | None = None,
     parameters: Collection[str] = (),
     uneven: bool | None = None,
+    fused: bool = True,
 ) -> ImportedGraph:
     """The graph of a function of JAX for arguments of these shapes.
 
@@ -39,7 +40,8 @@ def from_jax(
     argument that is named in `parameters`; all others are inputs. Functions that JAX calls within, as of `jit`,
     are part of the graph, and so is every step of a `scan`; the layouts of its first step hold for all. Types are not
     converted; if floats differ in size, all count as the largest. Sharding constraints are ignored, because the plan
-    decides. Rows of a `gather` are taken to be in the table. `uneven` is the graph's.
+    decides. Rows of a `gather` are taken to be in the table. `uneven` is the graph's. A softmax is one operator, whose
+    axis is not split; unless `fused`, it is a maximum, an exponential, a sum and a quotient, and its axis may be split.
 
     Raises:
         LayoutError: jax is missing or cannot trace the function, an argument has no shape, or a primitive has no
@@ -61,7 +63,7 @@ def from_jax(
     for name, leaf in zip(names, leaves):
         (graph.parameter if name in roles else graph.input)(name, leaf.shape)
     graph.arguments = tuple(names)
-    importer = Importer(graph)
+    importer = Importer(graph, fused)
     importer.where = _name(function)
     given: list[Value] = [TensorView.whole(name, graph.shapes[name]) for name in names]
     results = _follow(importer, closed.jaxpr, _constants(importer, closed), given, "")

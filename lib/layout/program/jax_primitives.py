@@ -54,7 +54,7 @@ def combined(importer: Importer, kind: str, a: Value, b: Value, **settings: Any)
         a, b = b, a
     if kind == "maximum" and isinstance(b, Known) and b.scalar == 0:
         return importer.add("relu", importer.in_full(a, shape))
-    if kind == "divide" and (found := mean_of(importer, a, b) or softmax_of(importer, a, b)):
+    if kind == "divide" and (found := mean_of(importer, a, b) or (importer.fused and softmax_of(importer, a, b))):
         return found
     if kind == "multiply" and importer.is_full(a, shape) and importer.is_full(b, shape):
         for one, two in ((a, b), (b, a)):

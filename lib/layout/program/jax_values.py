@@ -75,8 +75,8 @@ Value = Known | TensorView
 class Importer:
     """The graph so far. Operators are named by the scope (as of jax.named_scope), the kind and a number."""
 
-    def __init__(self, graph: ImportedGraph) -> None:
-        self.graph = graph
+    def __init__(self, graph: ImportedGraph, fused: bool = True) -> None:
+        self.graph, self.fused = graph, fused
         self.scope = ""
         """Names of `jax.named_scope` around the current primitive, joined by dots."""
         self.where = ""
