@@ -339,6 +339,19 @@ def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(ga
     assert game.find(".slots [data-cell='4F0']").get_attribute("data-chunk") == "1", "the second stage of rank 0"
     ready = game.find("[data-ghost='5F0']")
     assert (ready.text, ready.get_attribute("data-chunk")) == ("5F0", "1"), "a move that is ready has its stage too"
+    ActionChains(game.browser, duration=20).move_to_element(ready).perform()
+    game.until(lambda: "5F0 on rank 1. makespan 5 → 6" in game.text(".byhand .told"))
+    ActionChains(game.browser, duration=20).move_to_element(game.find("#undo")).perform()
+    game.until(lambda: "cells are to be placed" in game.text(".byhand .told"))
+    game.find("[data-cell='0F1']").click()
+    game.until(lambda: "0F1 on rank 0" in game.text(".byhand .told"))
+    ActionChains(game.browser, duration=20).move_to_element_with_offset(
+        game.find("[data-rank='1'] .rank"), 30, 0
+    ).perform()
+    ActionChains(game.browser, duration=20).move_to_element(game.find("[data-cell='1F0']")).perform()
+    game.until(lambda: "stage 0 is on rank 0" in game.text(".byhand .told"))
+    game.find("[data-cell='0F1']").send_keys(Keys.ESCAPE)
+    game.until(lambda: "cells are to be placed" in game.text(".byhand .told"))
     game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     cell = game.find("[data-cell='0F1']")
     game.script("arguments[0].focus()", cell)
