@@ -549,6 +549,8 @@ def test_what_a_button_opens_is_in_view(game: Game) -> None:
         inside = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
         inside += "return b.height > 0 && b.top >= 0 && b.bottom <= innerHeight"
         assert game.script(inside, ".hints .hint")
+        game.find(".hints button:not([hidden])").click()
+        assert game.script(inside, ".hints .hint:last-of-type")
         game.open("gpipe", "passed")
         game.find("#byhand").click()
         game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
@@ -556,6 +558,14 @@ def test_what_a_button_opens_is_in_view(game: Game) -> None:
         assert not game.find(".cm-editor").is_displayed(), "the timetable takes the place of the code"
         game.find("#byhand").click()
         assert game.find(".cm-editor").is_displayed()
+        game.go("interleaved")
+        game.find("#byhand").click()
+        game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
+        game.find("#clear").click()
+        game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing") == "128")
+        game.find(".byhand summary").click()
+        game.until(lambda: game.script(inside, ".byhand textarea"))
+        assert game.script(inside, "#taketext")
 
 
 def test_the_first_screen_has_a_schedule_that_moves_and_a_puzzle_of_one_line(game: Game) -> None:
