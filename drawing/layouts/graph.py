@@ -165,10 +165,10 @@ def plan_panel(plan: GraphPlan, title: str, target: float, cap: float, given: Co
         label(0, 10, title, 15, INK, "start", bold=True),
         label(0, 28, moved, 11, ALARM if plan.bytes > target else SOFT, "start"),
         label(0, 43, held, 11, ALARM if plan.memory > cap else SOFT, "start"),
-        label(0, 58, LEGEND, 10, SOFT, "start"),
+        label(0, 58, LEGEND, 11, SOFT, "start"),
     ]
     words = f"{moved}, {held}"
-    width = max(placing.width, text_width(held, 11), text_width(LEGEND, 10))
+    width = max(placing.width, text_width(held, 11), text_width(LEGEND, 11))
     return panel(width, placing.height + 10, parts), words
 
 

@@ -339,6 +339,19 @@ def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(ga
     assert game.find(".slots [data-cell='4F0']").get_attribute("data-chunk") == "1", "the second stage of rank 0"
     ready = game.find("[data-ghost='5F0']")
     assert (ready.text, ready.get_attribute("data-chunk")) == ("5F0", "1"), "a move that is ready has its stage too"
+    ActionChains(game.browser, duration=20).move_to_element(ready).perform()
+    game.until(lambda: "5F0 on rank 1. makespan 5 → 6" in game.text(".byhand .told"))
+    ActionChains(game.browser, duration=20).move_to_element(game.find("#undo")).perform()
+    game.until(lambda: "cells are to be placed" in game.text(".byhand .told"))
+    game.find("[data-cell='0F1']").click()
+    game.until(lambda: "0F1 on rank 0" in game.text(".byhand .told"))
+    ActionChains(game.browser, duration=20).move_to_element_with_offset(
+        game.find("[data-rank='1'] .rank"), 30, 0
+    ).perform()
+    ActionChains(game.browser, duration=20).move_to_element(game.find("[data-cell='1F0']")).perform()
+    game.until(lambda: "stage 0 is on rank 0" in game.text(".byhand .told"))
+    game.find("[data-cell='0F1']").send_keys(Keys.ESCAPE)
+    game.until(lambda: "cells are to be placed" in game.text(".byhand .told"))
     game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     cell = game.find("[data-cell='0F1']")
     game.script("arguments[0].focus()", cell)
@@ -536,6 +549,8 @@ def test_what_a_button_opens_is_in_view(game: Game) -> None:
         inside = "const b = document.querySelector(arguments[0]).getBoundingClientRect();"
         inside += "return b.height > 0 && b.top >= 0 && b.bottom <= innerHeight"
         assert game.script(inside, ".hints .hint")
+        game.find(".hints button:not([hidden])").click()
+        assert game.script(inside, ".hints .hint:last-of-type")
         game.open("gpipe", "passed")
         game.find("#byhand").click()
         game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
@@ -543,6 +558,14 @@ def test_what_a_button_opens_is_in_view(game: Game) -> None:
         assert not game.find(".cm-editor").is_displayed(), "the timetable takes the place of the code"
         game.find("#byhand").click()
         assert game.find(".cm-editor").is_displayed()
+        game.go("interleaved")
+        game.find("#byhand").click()
+        game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing"))
+        game.find("#clear").click()
+        game.until(lambda: game.script("return document.querySelector('.byhand').dataset.missing") == "128")
+        game.find(".byhand summary").click()
+        game.until(lambda: game.script(inside, ".byhand textarea"))
+        assert game.script(inside, "#taketext")
 
 
 def test_the_first_screen_has_a_schedule_that_moves_and_a_puzzle_of_one_line(game: Game) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -209,6 +210,7 @@ def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
     assert {slug for slug, one in puzzles.items() if not one["drawn"]} == {*ENGINE_PUZZLES}
     json.dumps(shown)
     for one in shown["puzzles"].values():
+        assert all(float(size) >= 11 for size in re.findall(r"font-size=\"([\d.]+)", one["picture"]))
         assert one["statement"].startswith("<p>")
         assert one["hints"]
         assert one["slug"] not in PUZZLES or one["picture"].startswith("<svg")

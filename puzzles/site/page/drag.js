@@ -34,7 +34,7 @@ export function dragging(table) {
     chip.setPointerCapture?.(event.pointerId);
   });
   table.place.addEventListener("pointermove", (event) => {
-    if (!from) return;
+    if (!from) return event.pointerType === "mouse" && aim(event); // with a cell in hand, after a click on it
     if (Math.hypot(event.clientX - from.x, event.clientY - from.y) > 6) from.moved = true;
     if (from.moved) aim(event);
   });

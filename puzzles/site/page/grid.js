@@ -14,8 +14,9 @@ export function chip(cell, { style = "", row = [], words = cell } = {}) {
   return h("button", { type: "button", class: `cell op-${parts(cell)[1]}`, style, "data-cell": cell, "data-chunk": Math.max(chunkOf(cell, row), 0), "aria-label": words === cell ? named(cell) : `${words}, ${named(cell)}`, title: named(cell) }, words);
 }
 
-// The rows of a draft, as wide as `width` where a step keeps its least size.
-export function rowsOf(draft, width, onghost) {
+// The rows of a draft, as wide as `width` where a step keeps its least size. `ghost` has what a move that is ready does when
+// it is chosen, looked at and left.
+export function rowsOf(draft, width, ghost) {
   const cells = [...draft.rows.flat(), ...draft.ready];
   const end = Math.max(12, ...cells.map((cell) => cell.start + cell.length)) + 1;
   const unit = Math.max(LEAST, Math.floor((width - LABEL - 4) / end));
@@ -29,7 +30,8 @@ export function rowsOf(draft, width, onghost) {
     const label = (cell) => { const [stage, op, batch] = parts(cell.cell); return many && cell.length * unit > 34 ? `${stage}${op}${batch}` : op + batch; };
     const ghosts = ready.map((cell, i) => h("button", {
       type: "button", class: `ghost op-${parts(cell.cell)[1]}`, style: `left:${(cell.start + 0.25 * i) * unit}px;width:${cell.length * unit - 1}px;z-index:${9 - i}`,
-      "data-ghost": cell.cell, "data-chunk": chunkOf(cell.cell, all), "aria-label": `${label(cell)}, ready: place ${named(cell.cell)}, at step ${cell.start}`, title: `${cell.cell} could start at step ${cell.start}; click to place it`, onclick: () => onghost(cell.cell) }, label(cell)));
+      "data-ghost": cell.cell, "data-chunk": chunkOf(cell.cell, all), "aria-label": `${label(cell)}, ready: place ${named(cell.cell)}, at step ${cell.start}`, title: `${cell.cell} could start at step ${cell.start}; click to place it`,
+      onclick: () => ghost.choose(cell.cell), onpointerenter: (event) => ghost.look(event.target), onfocus: (event) => ghost.look(event.target), onpointerleave: ghost.leave, onblur: ghost.leave }, label(cell)));
     return h("div", { class: "lane", "data-rank": rank }, h("span", { class: "rank" }, `rank ${rank}`),
       h("div", { class: "slots", style: `width:${end * unit}px;--step:${unit}px` }, row.map((cell) => chip(cell.cell, { style: place(cell), row: all, words: label(cell) })), ghosts));
   });

@@ -1,6 +1,6 @@
 // The page: which part of it the address names, the menu, and Python in the background.
 
-import { button, h, tell } from "./dom.js";
+import { button, h, painted, tell } from "./dom.js";
 import { MapPage } from "./map.js";
 import { ProfilePage } from "./profile.js";
 import { PuzzlePage } from "./puzzle.js";
@@ -15,6 +15,12 @@ import { apply } from "./theme.js";
 const main = document.getElementById("main");
 let page = null, catalog = null;
 apply();
+// What a fold has opened comes into view.
+main.addEventListener("click", async ({ target }) => {
+  const fold = target.closest("summary")?.parentElement;
+  await painted();
+  if (fold?.open) fold.scrollIntoView({ block: "nearest" });
+});
 // The service worker starts when the page has what it needs: it then takes those files from what the browser has loaded.
 let isSiteKept = false;
 function keepSite() {

@@ -43,7 +43,7 @@ function figure(puzzle, dark) {
 function hintsOf(puzzle) {
   const place = h("div", {}), count = puzzle.hints.length;
   let shown = 0;
-  const more = button("", () => show(shown + 1));
+  const more = button("", () => { show(shown + 1); place.lastElementChild.scrollIntoView({ block: "nearest" }); });
   function show(upTo) {
     for (; shown < upTo; shown++) place.append(h("div", { class: "hint" }, h("b", {}, `Hint ${shown + 1}`), h("div", { html: puzzle.hints[shown] })));
     if (upTo) store.keepHints(puzzle.slug, upTo);

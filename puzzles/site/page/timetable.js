@@ -87,13 +87,14 @@ export class Timetable {
     if (!draft && !this.draft && this.rows.some((row) => row.length)) return this.change(this.none(), "The timetable that was kept is of another version of this puzzle.");
     if (!draft) return;
     this.draft = draft;
-    const { axis, lanes } = rowsOf(draft, this.place.clientWidth - 28, (cell) => this.last(cell, false));
+    const { axis, lanes } = rowsOf(draft, this.place.clientWidth - 28, { choose: (cell) => this.last(cell, false), look: (ghost) => this.price(ghost), leave: () => this.held || this.say(this.words) });
     this.axis.replaceChildren(axis);
     this.grid.replaceChildren(...lanes);
     this.tray.replaceChildren(...trayOf(draft.missing));
     this.text.value = draft.text;
     const left = this.place.dataset.missing = draft.missing.length;
-    this.say(words || (left ? `${left} of ${draft.wanted} cells are to be placed. Drag one to a rank's row, or click a pale one, which is ready; or press Enter on it, then arrows, then Enter; or E puts it last.` : "Complete. Write the coroutine, and it runs."));
+    this.words = words || (left ? `${left} of ${draft.wanted} cells are to be placed. Drag one to a rank's row, or click a pale one, which is ready; or press Enter on it, then arrows, then Enter; or E puts it last.` : "Complete. Write the coroutine, and it runs.");
+    this.say(this.words);
     this.onshow(draft);
   }
 
@@ -138,6 +139,13 @@ export class Timetable {
     if (aim !== this.aims || !this.held || !draft) return;
     this.say(`${where} ${costOf(before, draft)}`);
     this.onshow(draft);
+  }
+
+  // Says what a move that is ready costs, as long as it is pointed at, or has the keyboard's focus.
+  async price(ghost) {
+    const cell = ghost.dataset.ghost, rank = Number(ghost.closest(".lane").dataset.rank), before = this.draft;
+    const draft = await this.ask("draft", this.rows.map((row, one) => (one === rank ? [...row, cell] : row))).catch(() => null);
+    if (draft && !this.held && ghost.matches(":hover, :focus-visible")) this.say(`${cell} on rank ${rank}. ${costOf(before, draft)}`);
   }
 
   // Shows where the cell in hand would go.
