@@ -194,3 +194,18 @@ def test_completion_lets_what_is_upstream_decide_first_where_that_is_cheaper() -
     assert [str(done.layouts[name]) for name in ("up", "h")] == ["[data, model] on 2x4"] * 2
     assert done.plan.bytes == least
     assert_same_program(done.plan)
+
+
+@pytest.mark.parametrize(
+    ("case", "shardy"),
+    [
+        ("FSDP", 917_504),
+        ("tensor parallel, result by rows", 196_608),
+        ("attention, sequence split in and out", 589_824),
+        ("block, sequence split in and out", 884_736),
+    ],
+)
+def test_completion_moves_no_more_than_shardy_with_these_ends(case: str, shardy: int) -> None:
+    """With x by rows as well, it gathers the weights: 720,896 bytes, where Shardy moves 294,912."""
+    build, layouts, _ = CASES[case]
+    assert complete(build(), layouts).plan.bytes <= shardy
