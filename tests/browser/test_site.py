@@ -340,7 +340,7 @@ def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(ga
     ready = game.find("[data-ghost='5F0']")
     assert (ready.text, ready.get_attribute("data-chunk")) == ("5F0", "1"), "a move that is ready has its stage too"
     ActionChains(game.browser, duration=20).move_to_element(ready).perform()
-    game.until(lambda: "5F0 on rank 1. makespan 5 → 6" in game.text(".byhand .told"))
+    game.until(lambda: "5F0 on rank 1. Makespan 5 → 6" in game.text(".byhand .told"))
     ActionChains(game.browser, duration=20).move_to_element(game.find("#undo")).perform()
     game.until(lambda: "cells are to be placed" in game.text(".byhand .told"))
     game.find("[data-cell='0F1']").click()
@@ -357,7 +357,7 @@ def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(ga
     game.script("arguments[0].focus()", cell)
     cell.send_keys(Keys.ENTER)
     game.until(
-        lambda: "makespan 5 → " in game.text(".byhand .told") or "makespan stays 5" in game.text(".byhand .told")
+        lambda: "Makespan 5 → " in game.text(".byhand .told") or "Makespan 5 as before" in game.text(".byhand .told")
     )
     cell.send_keys(Keys.ESCAPE)
     game.find("#undo").click()

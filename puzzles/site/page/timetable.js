@@ -240,7 +240,7 @@ export class Timetable {
 // What a move does to the makespan, and to each figure.
 function costOf(before, after) {
   if (after.refusal) return after.refusal;
-  const change = (name, old, now) => (old === now ? `${name} stays ${now.toLocaleString("en")}` : `${name} ${old.toLocaleString("en")} → ${now.toLocaleString("en")}`);
+  const change = (name, old, now) => (old === now ? `${name} ${now.toLocaleString("en")} as before` : `${name} ${old.toLocaleString("en")} → ${now.toLocaleString("en")}`);
   const figures = (after.measures ?? []).filter((one) => one.figure !== "timesteps").map((one, i) => change(one.words, before.measures?.filter((old) => old.figure !== "timesteps")[i]?.value ?? 0, one.value));
-  return `${[change("makespan", before.makespan ?? 0, after.makespan), ...figures].join("; ")}.`;
+  return `${[change("Makespan", before.makespan ?? 0, after.makespan), ...figures].join("; ")}.`;
 }
