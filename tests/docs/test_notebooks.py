@@ -211,6 +211,7 @@ def run(*words: str) -> Any:
     return CliRunner().invoke(main, ["notebook", *words])
 
 
+@pytest.mark.slow
 def test_the_command_writes_fresh_copies_and_never_over_work(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     assert run(str(folder)).exit_code == 0

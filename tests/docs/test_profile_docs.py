@@ -33,6 +33,7 @@ def test_the_picture_of_the_page_is_todays(tmp_path: Path) -> None:
     assert target.read_text() == (ROOT / "docs" / "pictures" / "profile.svg").read_text()
 
 
+@pytest.mark.slow
 def test_the_files_that_the_page_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)

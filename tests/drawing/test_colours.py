@@ -116,7 +116,7 @@ def first_line(scene: Scene, mark: Any, scale: Scale) -> str:
     return "".join(label.shape.text for label in labels)  # type: ignore[attr-defined]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("colour", NEW)
 def test_of_32_microbatches_every_box_keeps_its_number(colour: str) -> None:
     scene = scene_of(trace_of(one_f_one_b, 4, 32, 4), colour=colour)
@@ -130,6 +130,7 @@ def test_of_32_microbatches_every_box_keeps_its_number(colour: str) -> None:
     assert all(f">{batch}<" in legend for batch in range(32))
 
 
+@pytest.mark.slow
 def test_a_rank_with_several_layers_also_shows_the_layer(eight: Trace) -> None:
     two = scene_of(trace_of(gpipe, 8, 4, 4), colour="microbatch")
     assert {two.colouring.layer_text(mark) for mark in two.lanes[1].marks if mark.op.name == "forward"} == {"2", "3"}
@@ -232,6 +233,7 @@ def test_commands_know_the_colours_that_drawing_has() -> None:
     assert workbench.COLOURS == COLOURS
 
 
+@pytest.mark.slow
 def test_a_narrow_box_keeps_its_microbatch_where_its_lane_has_one_layer() -> None:
     one = trace_of(one_f_one_b, 4, 12, 4, "stages")
     assert Colouring.of("layer", 4, scene_of(one).lanes).varied == frozenset()

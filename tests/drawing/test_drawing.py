@@ -270,7 +270,7 @@ async def wait_for_ever(model: Model) -> None:
     await model.receive()
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("schedule", "size"),
     [

@@ -70,6 +70,7 @@ def test_a_browser_draws_the_same_picture(gpipe: str) -> None:
     assert raster.by_browser(gpipe, ".pdf", BROWSER).count(b"/Type /Page\n") == 1
 
 
+@pytest.mark.slow
 @needs_cairo
 def test_the_ending_decides(tmp_path: Path) -> None:
     outcome = gallery.solved("ddp")

@@ -226,6 +226,7 @@ def test_neighbouring_kinds_of_memory_differ_in_lightness_or_hue_to_everyone() -
     assert abs(shades[2] - shades[3]) > 0.2  # both orange
 
 
+@pytest.mark.slow
 def test_the_same_trace_gives_the_same_bytes() -> None:
     trace = gallery.solved("pipeline_fsdp").trace
     assert svg(draw(trace, critical=True)) == svg(draw(trace, critical=True))

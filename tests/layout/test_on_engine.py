@@ -199,6 +199,7 @@ def test_exact_plans_of_the_examples(example):
     assert_runs_as_predicted(found)
 
 
+@pytest.mark.slow
 def test_a_block_on_a_mesh_of_two_axes():
     graph = transformer(1, mesh(data=2, model=2), batch=4, length=4, heads=4, width=8)
     graph.itemsize = 4

@@ -55,6 +55,7 @@ CASES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", CASES)
 def test_the_fewest_bytes_with_the_ends_given(case: str) -> None:
     build, layouts, least = CASES[case]

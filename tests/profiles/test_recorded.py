@@ -76,7 +76,7 @@ def test_planted_faults_are_the_first_finding() -> None:
     assert hosted.ms > 40
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_the_bound_is_below_the_replay_and_the_replay_below_the_run(case: str) -> None:
     found = studied(case)
@@ -128,6 +128,7 @@ def test_fsdp_and_ddp_wait_for_the_slow_rank() -> None:
         assert slow > 2.5 * max(others)
 
 
+@pytest.mark.slow
 def test_tensor_parallel_ranks_wait_in_turn() -> None:
     found = shared("tp")
     assert found.calls >= 7

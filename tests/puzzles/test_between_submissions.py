@@ -84,7 +84,7 @@ def looks_for(marker: str, count: str) -> str:
     return f"seen = copies({half!r}, {rest[::-1]!r})\nassert seen {count}, seen"
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="looks for memory in /proc")
 def test_no_source_of_an_earlier_student_is_in_memory(grade: Grade) -> None:
     theirs, mine = "the secret of somebody else, 5c51f7", "a text of my own to find, 9e07ab"
@@ -103,7 +103,7 @@ NESTED = "for _ in range({depth}):\n    os.mkdir('n' * 250)\n    os.chdir('n' * 
 MANY = "for number in range({count}): os.mkdir(str(number))"
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "leave",
     [
@@ -129,6 +129,7 @@ def test_whatever_a_run_leaves_the_next_finds_an_empty_folder(grade: Grade, leav
     assert full.passed(), full
 
 
+@pytest.mark.slow
 def test_all_files_of_a_run_share_one_limit(grade: Grade) -> None:
     """The rest of the run takes long enough for whoever only looks from time to time."""
     many = "for n in range(200): open(str(n), 'wb').write(b'x' * (1 << 20))\ntime.sleep(60)"
@@ -137,6 +138,7 @@ def test_all_files_of_a_run_share_one_limit(grade: Grade) -> None:
     assert "No space left on device" in found.message or "it wrote more than 8,388,608 bytes" in found.message
 
 
+@pytest.mark.sampled(1)
 def test_all_processes_of_a_run_share_one_limit_of_memory(grade: Grade) -> None:
     """Each has less than the limit."""
     many = (
@@ -352,6 +354,7 @@ os.waitpid(pid, 0)
 # --- What still works ---
 
 
+@pytest.mark.sampled(1)
 def test_what_a_solution_may_need_still_works(grade: Grade) -> None:
     body = """
 import asyncio, signal, subprocess, tempfile

@@ -284,7 +284,7 @@ EXIT_CODES = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.usefixtures("any_tier")
 @pytest.mark.parametrize(("files", "code"), [pytest.param(*row, id=story) for story, *row in EXIT_CODES])
 def test_exit_codes(files: dict[str, str], code: int):
@@ -375,6 +375,7 @@ def test_only_what_is_attempted_has_a_row():
     assert "not attempted" not in page
 
 
+@pytest.mark.slow
 def test_grade_play_list_and_status_name_the_same_next_puzzle():
     Path("mine.py").write_text(solution("wsdp"))
     progress.add_own_file("mine.py")

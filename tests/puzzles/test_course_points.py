@@ -164,6 +164,7 @@ def test_what_works_only_at_the_shown_size_is_marked_in_every_table(graded: tupl
     assert found["puzzle"] == "basic"
 
 
+@pytest.mark.slow
 def test_one_student_sees_points_too(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(course.shown_size_only())
     result = puzzles("grade", tmp_path / "a.py", "--puzzle", "basic", "--points", "basic=6", "--trust")

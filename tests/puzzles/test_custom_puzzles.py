@@ -151,7 +151,7 @@ def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
     assert (chapter.name, chapter.title, chapter.slugs) == ("week3", "The third week", ("relay_schedule", "a_second"))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.own_server
 @pytest.mark.parametrize("tier", ["bubblewrap", "process"])
 def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Path) -> None:
@@ -283,6 +283,7 @@ def test_a_layout_may_allow_uneven_splits(week: Path):
     assert propagate(graph).operators["out"].output.padded_shape == (64, 64)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("time", "shown", "status"), [
     ("5", "< 6", "passed"),
     ("5.0", "< 5.1", "over_target"), ("5.1", "< 5.2", "passed"), ("4.9", "< 5.0", "over_target"),
@@ -341,6 +342,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_folder_with_a_mistake_adds_nothing(name: str, week: Path) -> None:
     make, words = MISTAKES[name]

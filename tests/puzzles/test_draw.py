@@ -176,6 +176,7 @@ def test_colours_that_there_are_not_are_refused() -> None:
     assert list(Path().iterdir()) == []
 
 
+@pytest.mark.slow
 def test_run_colours_its_picture() -> None:
     def run(*arguments: str, code: int = 0) -> Result:
         result = CliRunner().invoke(main, ["run", GPIPE, "gpipe", *arguments])

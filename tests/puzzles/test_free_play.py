@@ -96,6 +96,7 @@ def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
     assert "target" not in text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("options", "facts"),
     [
@@ -111,6 +112,7 @@ def test_the_rest_of_the_setting_has_an_option_each(options: list[str], facts: t
     assert all(fact in text for fact in facts), text
 
 
+@pytest.mark.slow
 def test_a_puzzles_name_at_another_size_or_in_other_costs_says_that_its_targets_do_not_apply() -> None:
     for options, fact in ((["--size", "4,4,4"], "4 layers"), (["--costs", "slow"], "costs slow")):
         text = shown("run", "mine.py", "ddp", *options)

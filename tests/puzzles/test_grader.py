@@ -567,7 +567,7 @@ def kill_supervisor(client: SandboxClient) -> None:
     os.kill(supervisor, signal.SIGKILL)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
 def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):

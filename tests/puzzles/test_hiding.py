@@ -130,6 +130,7 @@ def test_what_a_device_sees_of_others(name: str, here: IsolationTier) -> None:
     assert (found.status, found.stars) == ("passed", 3), found
 
 
+@pytest.mark.slow
 @in_each_tier()
 def test_what_a_device_reports_of_its_bytes_is_not_believed(here: IsolationTier) -> None:
     found = verdict(hiding.with_statement(SOLUTION, hiding.LIE), here)

@@ -74,7 +74,7 @@ READ = {
 """By name: files with a solution in them. They were slow or large to read, and are no more."""
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", READ)
 def test_a_solution_passes_however_it_is_wrapped(tier: IsolationTier, name: str) -> None:
     found = graded(name, READ[name], tier)
@@ -190,7 +190,7 @@ def with_server(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     monkeypatch.setattr(client, "command", lambda tier, limits: command(tier, limits, program))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel counts processor time")
 def test_reading_is_limited_in_processor_time(tier: IsolationTier, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -201,7 +201,7 @@ def test_reading_is_limited_in_processor_time(tier: IsolationTier, monkeypatch: 
     assert "took too long to read it (ended by SIGXCPU)" in found.message
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform == "win32", reason="no supervisor reads a file there")
 def test_a_machine_too_busy_to_read_a_file_fails_nobody(tier: IsolationTier, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,7 +45,7 @@ def verdict(source: str, where: IsolationTier, slug: str, allowed: tuple[str | N
         return grade_puzzle(track_of(slug).puzzle(slug), session)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @in_every_tier(hostile_tracks.SOLVED)
 def test_a_right_class_with_something_added(name: str, here: IsolationTier) -> None:
     old, new, *allowed = hostile_tracks.SOLVED[name]

@@ -83,6 +83,7 @@ def test_the_order_of_entries_changes_nothing(entries: Path) -> None:
     assert points == {p for p in every if not any(o != p and o[0] <= p[0] and o[1] <= p[1] for o in every)}
 
 
+@pytest.mark.slow
 def test_a_board_has_a_viewer_for_each_run_and_is_the_same_bytes_each_time(entries: Path, tmp_path: Path) -> None:
     boards = []
     for name in ("one", "two"):
@@ -103,6 +104,7 @@ def test_a_board_has_a_viewer_for_each_run_and_is_the_same_bytes_each_time(entri
     assert puzzles("leaderboard", entries, "-o", tmp_path / "one", "--title", "Week 3", "--check").exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_job_notices_a_board_that_differs_and_a_new_board_removes_old_runs(entries: Path, tmp_path: Path) -> None:
     board = tmp_path / "board"
     assert puzzles("leaderboard", entries, "-o", board).exit_code == 0
@@ -199,6 +201,7 @@ def test_a_solution_is_submitted_with_its_run_and_without_its_code(tmp_path: Pat
         assert said in refused.output, refused.output
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("urls", "source"),
     [

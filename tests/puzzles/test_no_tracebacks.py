@@ -101,7 +101,7 @@ def test_numbers_within_texts_are_known() -> None:
                 assert param.metavar in FORMS, f"{command.name} {param.opts}: which text holds a number?"
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", WORKING)
 def test_numbers_at_the_edges(name: str, files: None) -> None:
     for words in values(main.commands[name], EDGES, numbers_only=True):

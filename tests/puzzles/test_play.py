@@ -84,6 +84,7 @@ async def test_an_unawaited_play_still_runs(capsys: pytest.CaptureFixture[str]) 
     assert "Puzzle 2, ddp: Solved!" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 async def test_two_plays_at_the_same_time_do_not_interfere() -> None:
     names = ("ddp", "gpipe", "ddp", "basic")
     results = await asyncio.gather(*(play(name, solution(name)) for name in names))

@@ -73,7 +73,7 @@ SAME = [
 ]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("slug", "text"), SAME)
 def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
     """Except for line numbers, which `play` shows next to the message."""

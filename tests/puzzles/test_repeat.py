@@ -96,6 +96,7 @@ def test_products_of_python_numbers_make_no_third_star(here: IsolationTier) -> N
     assert "the judge cannot count its operations again, as the third star requires" in note
 
 
+@pytest.mark.slow
 @in_each_tier()
 def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
     """A maximum, a mean and an element, which are no arrays, go into results."""
@@ -107,6 +108,7 @@ def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
     assert verdict(source, here).stars == 3
 
 
+@pytest.mark.slow
 def test_products_of_numbers_of_numpy_count() -> None:
     """Two flops of 20,482, as the second run counts them."""
     source = hiding.with_statement(DATA_PARALLEL, "top = grads[0, 0] * grads[0, 1]")

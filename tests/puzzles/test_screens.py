@@ -108,7 +108,7 @@ def test_a_verdict_on_a_terminal(with_bubblewrap: bool, environment: Mapping[str
     assert lines[-1] == "Next: puzzle 10, Activation checkpointing: 'puzzles show checkpoint'."
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 40])
 def test_code_is_shown_whole_on_any_terminal(columns: int, environment: Mapping[str, str]) -> None:
     """Lines that are wider than the terminal go on in its next row, as the terminal itself does it."""

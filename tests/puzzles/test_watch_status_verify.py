@@ -97,6 +97,7 @@ def test_a_save_grades_only_what_changed():
     assert "this is not valid Python" in watched.press("saved")
 
 
+@pytest.mark.slow
 def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
     assert watched.game.current == "grad_accum"
@@ -390,6 +391,7 @@ def test_why_a_pass_compares_calls_with_the_reference():
     assert "The reference takes 19.9 timesteps, 2,752,512 elements and 4,718,592 elements sent." in page
 
 
+@pytest.mark.slow
 def test_compare_shows_the_differing_lines_and_both_runs():
     mine = solution("ddp").replace("model.loss(", "  model.loss(  ").replace("async def ddp", "# mine\nasync def ddp")
     Path("mine.py").write_text(mine)

@@ -170,6 +170,7 @@ def test_the_peak_of_a_class_is_explained_by_lines() -> None:
     assert re.search(r" 128  made at line 34$", shown, re.M)  # 'x' is returned, so it is read
 
 
+@pytest.mark.slow
 def test_a_class_over_its_target_is_told_why_without_being_asked() -> None:
     kept = FSDP.replace("        w1_grad = self", "        whole = self.all_gather(self.w0)\n        w1_grad = self")
     shown = grade(written("mine.py", kept))

@@ -135,6 +135,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 def test_judging_and_drawing_need_nothing_that_a_browser_lacks() -> None:
     done = subprocess.run([sys.executable, "-c", JUDGES], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout.splitlines(), done.stderr) == (["gpipe passed <svg", "mixtral_64 passed <svg"], "")

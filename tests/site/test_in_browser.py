@@ -124,6 +124,7 @@ async def test_code_becomes_a_timetable_and_that_becomes_code_with_the_same_time
     assert any("works only at the shown size" in note for note in again["details"])
 
 
+@pytest.mark.slow
 async def test_the_timetable_of_a_mesh_has_a_row_for_each_place_in_the_pipeline() -> None:
     assert listing()["puzzles"]["three_d"]["rows"] == 2
     draft = await ask("draft", "three_d", [["0F0", "0F1", "0B0", "0B1"], ["1F0", "1B0", "1F1", "1B1"]], "layer")
@@ -148,6 +149,7 @@ async def test_a_reference_is_compared_with_the_code_that_ran_last() -> None:
     assert (await ask("verify", "ddp", await ask("trace")))["status"] == "passed", "what ran last is still the player's"
 
 
+@pytest.mark.slow
 def test_a_pipeline_without_a_timetable_says_why() -> None:
     pipelines = {slug for slug in PUZZLES if "pipeline" in PUZZLES[slug].goal.family}
     assert pipelines == {*BY_HAND, *WITHOUT_TIMETABLE}

@@ -98,7 +98,7 @@ def test_the_starter_is_not_attempted_and_has_every_method(puzzle: EnginePuzzle,
     assert verdict_on(puzzle.slug, path).status == "not_attempted"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @of_each_chapter()
 def test_a_starter_with_a_change_is_attempted(puzzle: EnginePuzzle, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
@@ -287,6 +287,7 @@ class Draws(ShardedEngine):
 """
 
 
+@pytest.mark.slow
 def test_a_child_measures_what_this_process_measures() -> None:
     """Also where numpy leaves something behind at its first use in a process."""
     trial: dict[str, Any] = {"arguments": {}, "params": {}, "calls": [("forward", [0, 0])], "stream": None}

@@ -73,6 +73,7 @@ def test_a_late_device_finds_its_rows_missing_every_time(late: int, tmp_path: Pa
     assert f"what device {late} puts lands at the barrier" in told[0]
 
 
+@pytest.mark.slow
 def test_one_barrier_fixes_it(tmp_path: Path) -> None:
     """The reference is the starter and one line more."""
     path = starter(tmp_path)

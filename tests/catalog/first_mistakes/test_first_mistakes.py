@@ -33,7 +33,7 @@ def read_by_the_learner(mistake: Mistake) -> str:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # an overflow is one of the mistakes
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("mistake", FIRST, ids=str)
 def test_a_first_mistake_is_answered_with_what_to_do(mistake: Mistake) -> None:
     said = read_by_the_learner(mistake)

@@ -115,6 +115,7 @@ def test_the_words_are_all_there(puzzle: LayoutPuzzle):
     assert years <= {source.year for source in puzzle.sources}
 
 
+@pytest.mark.sampled(8)
 @every_puzzle
 def test_the_starter_counts_as_not_attempted(puzzle: LayoutPuzzle, tmp_path: Path):
     (function,) = ast.parse(puzzle.starter).body
@@ -162,7 +163,7 @@ VERDICTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("slug", "source", "status", "reason", "sentence"), VERDICTS)
 def test_verdicts_name_the_cost_or_the_mistake(tmp_path, slug, source, status, reason, sentence):
     verdict = verdict_on(tmp_path, slug, source)

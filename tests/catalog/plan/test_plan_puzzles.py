@@ -209,6 +209,7 @@ def test_what_dominates_is_the_largest_of_the_costs() -> None:
     assert dominating(plan(job, Split(dp=16, zero=3, recompute="full")))[0] == "recomputation"
 
 
+@pytest.mark.slow
 def test_the_lines_of_a_plan_add_up_to_its_step() -> None:
     puzzle = PLAN_PUZZLES["llama_70b_256"]
     score = scored(puzzle, Split(dp=8, pp=8, tp=4, schedule="interleaved", chunks=5))

@@ -108,6 +108,7 @@ EXTENDED = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("schedule", "size", "setting"), EXTENDED)
 def test_extended_schedules_are_within_the_bounds(schedule: Schedule, size: Any, setting: Setting) -> None:
     within(schedule, size, setting)
@@ -284,6 +285,7 @@ def require_groups_within(seed: int) -> None:
     within(grouped(seed), size, Setting(fractions_of_a_tick(choice), steps=choice.choice((1, 1, 2)), layer=layer))
 
 
+@pytest.mark.slow
 def test_operations_on_any_groups_of_microbatches_are_within_the_bounds() -> None:
     for seed in range(100):
         require_groups_within(seed)
@@ -507,6 +509,7 @@ def require_pipeline_within(seed: int) -> float:
     return report.peak.memory / max(1, pipeline_memory_bound(size, setting, found.stages, report.timesteps).least)
 
 
+@pytest.mark.slow
 def test_random_pipelines_are_within_the_bound_on_their_memory() -> None:
     ratios = [require_pipeline_within(seed) for seed in range(10)]
     assert 1 <= min(ratios) < 3

@@ -321,6 +321,7 @@ def compared(seed: int) -> str:
     return "alike"
 
 
+@pytest.mark.slow
 def test_random_programs_go_as_they_would_on_all_ranks() -> None:
     verdicts = Counter(compared(seed) for seed in range(100))
     assert verdicts["alike"] > verdicts["stricter"], verdicts

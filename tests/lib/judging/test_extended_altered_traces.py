@@ -145,6 +145,7 @@ def verdicts(seeds: Iterable[int]) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 def test_some_altered_traces_are_refused_or_compute_what_they_say() -> None:
     found = verdicts(range(48))
     assert {name for name in RUNS if found[f"{name}: refused"]} == {*RUNS}
@@ -169,6 +170,7 @@ def test_a_schedule_is_the_same_for_every_order_of_starting_ranks(name: str) -> 
     assert trace_to_json(traces[0]) == trace_to_json(traces[1]) == trace_to_json(legal(name))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("setting", [*GAMES, Setting(SIZED, steps=2)], ids=lambda s: f"{s.layer}, {s.task}")
 def test_a_random_program_is_the_same_for_every_order_of_starting_ranks(setting: Setting) -> None:
     for seed in range(3):

@@ -67,7 +67,7 @@ def facts(name: str) -> dict[str, Any]:
     }
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_a_classic_run_is_byte_for_byte_the_golden_one(name: str) -> None:
     assert facts(name) == json.loads(GOLDEN.read_text(encoding="utf-8"))[name]

@@ -348,6 +348,7 @@ def test_a_forged_row_is_refused(op: str, column: str, content: Any, words: str)
 # --- What it takes ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("slug", "figures", "family"),
     [

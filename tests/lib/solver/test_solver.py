@@ -94,7 +94,7 @@ def test_with_the_memory_of_h1_its_bubble_is_the_least(p: int, m: int, f: int, i
     assert found.is_optimal
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("p", "m", "cap", "least"),
     [
@@ -172,7 +172,7 @@ def require_no_worse_than(given: dict[str, object], case: Case, rows: Rows, effo
     require_confirmed(found)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_with_several_chunks_it_is_no_worse_than_the_textbook(seed: int) -> None:
     require_no_worse_than(*placed_case(seed), effort=0.02)

@@ -95,6 +95,7 @@ def test_it_is_never_worse_than_what_was_published_in_more_cases(seed: int) -> N
     require_never_worse(uneven(seed, 10), 0.2)
 
 
+@pytest.mark.slow
 def test_no_order_of_two_ranks_is_below_the_bounds() -> None:
     """All orders of three microbatches with full backwards on two ranks, under random times and sizes."""
     rows = [[one for one in permutations("FFFBBB") if _legal(one)]] * 2
