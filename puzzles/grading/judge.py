@@ -140,13 +140,14 @@ def _judge_other_sizes(
         score = request.score_of(outcome)
         if outcome.is_absent:
             score = Failure("incomplete", f"there is no {slug} at this size")
+        tried = f"tried with {request.size}: " if request.size else ""  # it is empty where nothing but the case differs
         if isinstance(score, Score):
             if not found.missed:
-                found = found._replace(missed=tuple(f"tried with {request.size}: {words}" for words in score.missed))
+                found = found._replace(missed=tuple(tried + words for words in score.missed))
             if score.remark and not found.remark:
                 found = found._replace(remark=f"with {request.size}, {score.remark}")
         elif not request.hidden:
-            return score._replace(sentence=f"tried with {request.size}: {score.sentence}")
+            return score._replace(sentence=tried + score.sentence)
         elif not found.note:
             why = definition.message(score)
             note = f"{SHOWN_SIZE_ONLY} ({shown.size}); with {request.size} it fails: {why}"

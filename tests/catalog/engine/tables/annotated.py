@@ -22,7 +22,7 @@ WRONG = {
     ("AnnotatedMLP", "only the weights"): (
         H,
         "",
-        "over_target: correct, but bytes sent 16,896, and the target is 4,096",
+        "over_target: correct, but bytes sent 6,144, and the target is 4,096",
     ),
     ("AnnotatedMLP", "only what lies between"): (
         WEIGHTS,
