@@ -20,7 +20,7 @@ from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint, GradingJob, close_kept_client
 from .submission import SourceFile
-from .verdict import LOST, Graded, Verdict
+from .verdict import LOST, Graded, Shared, Verdict
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, and others so that the process never waits."""
@@ -46,7 +46,7 @@ def grade_all(
     found = {file.path: file for file in files}
     if len(found) == 1:
         return [finish(job.grade(path, content(file))) for path, file in found.items()]
-    processes = jobs or cores()
+    processes, shared = jobs or cores(), Shared()
     with Checkpoint.of(found, job, resume) as checkpoint:
 
         def read(path: str) -> Content:
@@ -55,12 +55,12 @@ def grade_all(
             return given
 
         known = {path: checkpoint.known(path, read(path)) for path in found} if resume else {}
-        done = {path: finish(graded) for path, graded in known.items() if graded is not None}
+        done = {path: shared(finish(graded)) for path, graded in known.items() if graded is not None}
         to_do = [path for path in found if path not in done]
         to_do.sort(key=lambda path: -found[path].size)  # so that no process is left with a long file at the end
         try:
             for graded in _with_progress_bar(_distribute(to_do, job, read, processes), len(to_do)):
-                done[graded.path] = finish(graded)
+                done[graded.path] = shared(finish(graded))
                 if not graded.is_lost:
                     checkpoint.add(graded, content(found[graded.path]))
         except KeyboardInterrupt:

@@ -209,6 +209,20 @@ def _student(graded: Graded) -> dict[str, Any]:
     return {"students": people} if people and not graded.is_anonymous else {}
 
 
+class Shared:
+    """Makes equal verdicts on puzzles that were not attempted one object: of a class of 1,000 they would take 46 MiB."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, Verdict] = {}
+
+    def __call__(self, graded: Graded) -> Graded:
+        return replace(graded, verdicts=tuple(map(self._one, graded.verdicts)))
+
+    def _one(self, verdict: Verdict) -> Verdict:
+        seen = verdict if verdict.attempted else self._seen.setdefault(verdict.puzzle, verdict)
+        return seen if seen == verdict else verdict
+
+
 def all_passed(files: Iterable[Graded]) -> bool:
     """True if there are attempts, and all of them passed."""
     attempted = [verdict for graded in files for verdict in graded.attempted]

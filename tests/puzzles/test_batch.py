@@ -7,6 +7,7 @@ import io
 import json
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import types
@@ -24,7 +25,7 @@ from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
-from puzzles.grading.verdict import Graded
+from puzzles.grading.verdict import Graded, Shared
 from puzzles.sandbox import cgroup, tiers
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
@@ -178,6 +179,21 @@ def test_an_exception_in_the_grader_is_a_row_too(a_class: Path, monkeypatch: pyt
     found = list(batch._distribute(paths, job(), lambda path: b"", 2))
     assert {g.verdicts[0].reason for g in found} == {"lost"}
     assert "OSError: no more processes" in found[0].verdicts[0].message
+
+
+@pytest.mark.slow
+def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
+    def of(slug: str, path: Path) -> Graded:
+        source = path.read_bytes()
+        return pickle.loads(pickle.dumps(job()._replace(slugs=("basic", slug)).grade(str(path), source)))
+
+    path = a_class / "anna.py"
+    shared, pairs = Shared(), [(of("gpipe", path), of("gpipe", path)), (of("fsdp", path), of("wsdp", path))]
+    for pair in pairs:
+        one, other = map(shared, pair)
+        assert (one, other) == pair
+        assert one.verdicts[0] is not other.verdicts[0]
+        assert (one.verdicts[1] is other.verdicts[1]) == (one.verdicts[1] == other.verdicts[1])
 
 
 # --- Resuming ---
