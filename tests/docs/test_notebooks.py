@@ -235,6 +235,7 @@ def test_the_message_names_a_folder_that_cannot_be_created(tmp_path: Path) -> No
     assert "cannot write" in refused.output
 
 
+@pytest.mark.slow
 def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
     path = tmp_path / "my.ipynb"
     path.write_text(books(solved=True)[1].text, encoding="utf-8")

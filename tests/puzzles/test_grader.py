@@ -473,6 +473,7 @@ def test_an_alarm_ends_with_the_work():
 # --- One puzzle never disturbs another ---
 
 
+@pytest.mark.slow
 def test_one_puzzles_failure_hides_no_other_result():
     bad = "def grad_accum(model):\n    raise SystemExit\nasync def ddp(model):\n    await model.receive()\nfsdp = 5\n"
     source = submit(solution("basic") + bad + solution("gpipe"))

@@ -190,6 +190,7 @@ def is_at_the_margin(lines: list[str]) -> bool:
     return all(len(line) - len(line.lstrip()) <= 4 for line in lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("columns", "rows"), [SIZES[0], pytest.param(*SIZES[1], marks=pytest.mark.slow)])
 def test_watch_on_a_terminal(columns: int, rows: int, environment: Mapping[str, str]) -> None:
     mine = Path("mine.py")

@@ -65,6 +65,7 @@ def test_the_reference_has_three_stars_and_predicts_right(puzzle: PlanPuzzle) ->
     assert score.figures["gib"] <= puzzle.gib
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "puzzle",
     [pytest.param(p, id=slug, marks=marks_of(slug)) for slug, p in PLAN_PUZZLES.items()],
