@@ -140,7 +140,7 @@ def plan(
 
 def _with_every_split(graph: Graph, *caps: Any, **how: Any) -> GraphPlan:
     """The plan on an axis for each prime factor; if that is not proven, the one on the graph's own axes if cheaper."""
-    found, bound = None, 0
+    found: GraphPlan | None = None
     try:
         found = plan(graph.on_prime_axes(), *caps, **how)
         if found.at_least is None:

@@ -220,11 +220,13 @@ class IntegerProgram:
         return ending
 
     def _memory(self, cap: int) -> None:
-        for name, layouts in self.lives.items():
-            if name in self.choices.storage_layouts or self.graph.keeps(name):
-                for layout, terms in layouts.items():
-                    for v, c in terms.items():
-                        self.held[v] = self.held.get(v, 0.0) + c * layout.elements * self.size
+        each = (
+            added(terms, times=layout.elements * self.size)
+            for name, layouts in self.lives.items()
+            if name in self.choices.storage_layouts or self.graph.keeps(name)
+            for layout, terms in layouts.items()
+        )
+        self.held = added(*each)
         self.program.row(self.held, 0, cap)
 
     def solve(self, seconds: float, known: float = inf) -> Solved:
