@@ -21,7 +21,6 @@ from .draw import compare, draw
 from .export import export, import_
 from .grade import grade
 from .gradescope import gradescope
-from .leaderboard import leaderboard
 from .list import list_, path, reset, status
 from .notebook import notebook
 from .plan import plan
@@ -32,7 +31,6 @@ from .shared.params import abandon_output, with_own_puzzles
 from .show import hint, show
 from .solve import solve
 from .start import next_, start
-from .submit import record, submit
 from .verify import verify
 from .watch import watch
 
@@ -99,12 +97,12 @@ def main() -> None:
 PLAY = (next_, watch, list_, show, start, grade, draw)
 OTHERS = {
     "to play": (path, run, hint, compare, status, reset, notebook, costs),
-    "share": (share, verify, submit, record),
-    "for a class": (new, check, gradescope, leaderboard, doctor),
+    "share": (share, verify),
+    "for a class": (new, check, gradescope, doctor),
     "on a cluster": (profile, solve, plan, export, import_),
 }
 
-for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard, export):
+for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, export):
     with_own_puzzles(command)
 with_own_puzzles(main)
 main.play, main.others = PLAY, OTHERS

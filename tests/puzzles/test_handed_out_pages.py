@@ -9,16 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from puzzles.course.comments import read_comments
 from puzzles.course.roster import CourseError
-from puzzles.grading.verdict import Verdict
-from puzzles.leaderboard import board
-from puzzles.leaderboard.board import Ranking, Standing
-from puzzles.leaderboard.entry import Entry
 from puzzles.reports.class_pages import INDEX, PageNames
-from puzzles.reports.html import rendered
 
 LONG = "Long " * 32 + "Name"
 
@@ -163,13 +157,3 @@ def test_the_index_survives_long_names(tmp_path: Path) -> None:
     assert f'title="{LONG}">{LONG}</a>' in index, "the full name on hover"
     assert index.count("title=") == 1
     assert "text-overflow: ellipsis" in index
-
-
-def test_the_board_survives_40_tied_players() -> None:
-    verdict = Verdict("ddp", "schedule", "passed", {}, stars=2, figures={"timesteps": 5, "peak_memory": 6})
-    tied = Standing(tuple(Entry(PUZZLES["ddp"], f"Player {i}", "", verdict) for i in range(40)))
-    shown = board._shown(Ranking("ddp", (tied,), ()))
-    page = rendered("board.html", title="Board", rankings=[shown], page_of=lambda entry: "x.html")
-    assert page.count("<a href") == 40
-    first, _, rest = page.partition("<summary>and 32 more</summary>")
-    assert (first.count("<a href"), rest.count("<a href")) == (8, 32)

@@ -27,7 +27,6 @@ class Plans(Track["PlanPuzzle"]):
 
     listing = PLAN_PUZZLES
     puzzle_class = "PlanPuzzle"
-    why_no_records = "a plan has no records, because its target comes from a search of all splits"
     name = "plan"
     title = CHAPTER.title
     idea = CHAPTER.idea
