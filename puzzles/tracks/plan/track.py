@@ -95,8 +95,6 @@ class Plans(Track["PlanPuzzle"]):
         plan = self.restored(puzzle, kept)
         return "" if plan is None else f"a plan: {family_of(plan.split)} ({plan.split})"
 
-    run_page = later("plan.draw", "run_page")
-
     def sections(self, puzzle: PlanPuzzle) -> Sequence[Section]:
         return [
             Section("The job", job_lines(puzzle)),

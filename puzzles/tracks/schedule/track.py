@@ -157,8 +157,6 @@ class Schedules(Track[SchedulePuzzle]):
     comparison = later("schedule.comparison", "comparison")
     third_star = later("schedule.comparison", "third_star")
     built = later("schedule.comparison", "recognized")
-    run_page = later("schedule.pictures", "run_page")
-    sections = later("schedule.calls", "sections")
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
