@@ -13,7 +13,7 @@ from puzzles.grading.submission import MAX_FILE_SIZE
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks.outcomes import RunOutcome, Score
-from tests.support.fake_track import RIGHT, SLOW, TIME, WRONG, Fakes, FakeRun, fake_puzzle, judged
+from tests.support.fake_track import RIGHT, SLOW, TIME, WRONG, FakeRun, Fakes, fake_puzzle, judged
 
 
 def stated(verdict: Verdict) -> tuple[str, int]:
