@@ -1,4 +1,4 @@
-"""Fixtures of the tests of the game: a track whose runs are written down."""
+"""Fixtures of the tests of the game: a track whose runs are written down, and submissions that state their verdicts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from puzzles.tracks import register, unregister
+from tests.support.fake_grading import without_sandbox
 from tests.support.fake_track import Fakes
 
 
@@ -17,3 +18,9 @@ def fakes() -> Iterator[Fakes]:
     register(track)
     yield track
     unregister(track)
+
+
+@pytest.fixture
+def stated_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command takes the verdicts that submissions state, and runs nothing."""
+    without_sandbox(monkeypatch)
