@@ -179,6 +179,29 @@ async def average_what_is_shared(model: Model) -> None:
     await model.allreduce(model.load_weights(0)[0], 0)
 
 
+async def state_that_missed_an_average(model: Model) -> None:
+    """After two steps, a state of the replica that trained on alone, for weights that were averaged after each step."""
+    mine = [model.rank]
+    alone = step(model, mine)
+    _, state_alone = step(model, mine, 1, *alone)
+    averaged = await model.allreduce(alone[0], 0)
+    weight, state = step(model, mine, 1, averaged, alone[1])
+    again = await model.allreduce(weight, 0)
+    step(model, mine, 2, again, state)
+    step(model, mine, 2, again, state_alone)
+
+
+def gradient_of_no_step(model: Model) -> None:
+    """The player has made it: the game has two steps, and every gradient that it returns is of one of them."""
+    weight, state = step(model, [0, 1], 1, *step(model, [0, 1]))
+    model.update(0, WeightGrad(0, 1, [0, 1], 2, step=2), weight, state)
+
+
+def input_of_no_step(model: Model) -> None:
+    weight, _ = step(model, [0, 1], 1, *step(model, [0, 1]))
+    model.forward(0, Activation(0, 1, [0, 1], 2, step=2), weight)
+
+
 def final_of_a_replica(model: Model) -> None:
     weight, state = step(model, [0])
     model.set_final_weight(0, step(model, [0], 1, weight, state)[0])
@@ -277,6 +300,9 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     (mixed_replicas, LOCAL, ("different replicas", "allreduce of the weights")),
     (average_of_one, LOCAL, ("batch 0", "rank 0 and rank 1")),
     (average_what_is_shared, LOCAL, ("rank 0", "no replica has trained alone")),
+    (state_that_missed_an_average, replace(LOCAL, steps=3), ("update(layer=0)", "state that was updated with this")),
+    (gradient_of_no_step, STEPS, ("update(layer=0)", "gradient is of step 2", "step 2 of 2")),
+    (input_of_no_step, STEPS, ("forward(layer=0)", "weight is at step 2")),
     (final_of_a_replica, LOCAL, ("trained since step 0 with batch 0", "average the replicas")),
     (average_what_is_shared, DENSE, ("value to reduce must be a weight gradient", "got the weight of layer 0")),
     (too_much_on_the_host, DENSE, ("host holds 524,288 of 524,288", "131,072 more", "del model.parked")),
