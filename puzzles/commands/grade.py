@@ -124,8 +124,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     require_picture(options["colour"], options["html"], "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
     options = with_course(ctx, options)
-    scoring = scoring_from(options)
     submitted = submitted_from(paths, options)
+    scoring = scoring_from(options)
     files = [file for one in submitted for file in one.files]
     for_one = options["gradescope"] or options["prairielearn"] or options["classroom"]
     if for_one and not submitted:
@@ -148,7 +148,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         bool(options["same_work"]),
     )
     hashed = page_names(submitted, options)
-    aliases = hashed.aliases() if options["anonymous"] else None
+    aliases = hashed.aliases() if options["anonymous"] else []
     pages = class_pages(submitted, hashed, aliases, options, scoring)
     gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one, aliases)
     grade_all(files, job, options["jobs"], options["resume"], gathering.add)
