@@ -1,6 +1,7 @@
 """The command line: the group of all commands. Its help fits a screen; a wrong name gets the nearest one."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -56,6 +57,16 @@ class Commands(click.Group):
             abandon_output()
             click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)
             sys.exit(2)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Click's step that runs the command. Ctrl-C ends each with one sentence and the exit code that shells use."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort) as why:
+            if isinstance(why, click.Abort) and not isinstance(why.__context__, KeyboardInterrupt):
+                raise  # a question was answered with no
+            click.echo("\n" * sys.stderr.isatty() + (str(why) or "Interrupted."), err=True)
+            ctx.exit(128 + signal.SIGINT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

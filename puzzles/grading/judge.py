@@ -54,6 +54,10 @@ class Definition:
         """The text of a line; empty if that is not known."""
         return ""
 
+    def remarks(self) -> list[str]:
+        """Notes on what was left out of the file, where a solution was judged without it."""
+        return []
+
 
 class OtherSizes(NamedTuple):
     """Result of the runs at other sizes: a note on a failure at a hidden size, the targets that are missed at the first
@@ -170,7 +174,7 @@ def _stated(
         stars=stars,
         figures=score.figures,
         message=definition.placed(f"correct, but {'; and '.join(missed)}") if missed else "",
-        notes=(*map(definition.placed, score.notes), *filter(None, (note, remark))),
+        notes=(*map(definition.placed, (*definition.remarks(), *score.notes)), *filter(None, (note, remark))),
         advice=definition.placed(score.advice),
         why=tuple(map(definition.placed, score.why)),
         why_matters=score.why_matters,

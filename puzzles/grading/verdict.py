@@ -139,6 +139,8 @@ class Graded:
     """Its name in reports; empty to use the path."""
     is_anonymous: bool = False
     """True if the path is an alias, and only gradebooks have names."""
+    unit: int = 0
+    """Its place among the submissions of a run, which is its only key: two may have the same name and path."""
 
     @property
     def attempted(self) -> tuple[Verdict, ...]:
