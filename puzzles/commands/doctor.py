@@ -4,19 +4,26 @@ import os
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from shutil import get_terminal_size
 
 import click
 
 from lib.extras import install_command
+from puzzles.catalog.text_lines import wrapped
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier, select_tier
+
+MARGIN = 13
+"""Characters of a line before its finding."""
 
 
 @click.command()
 def doctor() -> None:
     """Show how submissions are sandboxed on this machine, and what is missing."""
+    room = max(get_terminal_size().columns - MARGIN, MARGIN)
     for heading, finding in findings():
-        click.echo(f"{heading:<12} {finding}")
+        for number, line in enumerate(wrapped(finding, room).splitlines()):
+            click.echo(f"{'' if number else heading:<{MARGIN}}{line}")
 
 
 def findings() -> Iterator[tuple[str, str]]:

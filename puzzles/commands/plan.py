@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
+from puzzles.catalog.tables import print_table
 
 from .shared.files import preset, text_of, write_text
 from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
@@ -294,4 +295,4 @@ def list_presets() -> None:
     for name in table("gpus"):
         one = gpu(name)
         shown.add_row(name, f"{one.flops / 10**12:.0f} teraFLOP/s, {one.memory / 2**30:.0f} GiB", one.source)
-    terminal().print(shown)
+    print_table(terminal(), shown)

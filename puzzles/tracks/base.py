@@ -236,8 +236,8 @@ class Track(OpenTrack[P], ABC):
         """Sentences on a kept run that passed: how far it is from what is possible, and from the reference solution."""
         return ()
 
-    def setting_lines(self, puzzle: P) -> Sequence[str]:
-        """What is new in a puzzle's setting, as the lines of a table that follows its statement."""
+    def setting_rows(self, puzzle: P) -> Sequence[Sequence[str]]:
+        """What is new in a puzzle's setting, as the rows of a table that follows its statement."""
         return ()
 
     def sections(self, puzzle: P) -> Sequence[Section]:

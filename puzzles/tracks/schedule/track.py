@@ -158,12 +158,14 @@ class Schedules(Track[SchedulePuzzle]):
     third_star = later("schedule.comparison", "third_star")
     built = later("schedule.comparison", "recognized")
 
+    sections = later("schedule.calls", "sections")
+
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
 
-    def setting_lines(self, puzzle: SchedulePuzzle) -> Sequence[str]:
-        rows = differences(puzzle.goal.setting, puzzle.calls)
-        return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
+    def setting_rows(self, puzzle: SchedulePuzzle) -> Sequence[Sequence[str]]:
+        rows = [[cell.replace("`", "") for cell in row] for row in differences(puzzle.goal.setting, puzzle.calls)]
+        return [[f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"], *rows] if rows else ()
 
     def overview_cells(self, puzzle: SchedulePuzzle) -> Sequence[str]:
         return (
@@ -202,13 +204,6 @@ class Schedules(Track[SchedulePuzzle]):
         if not isinstance(puzzle, SchedulePuzzle):
             return run_freely(puzzle, options, bench)
         return bench.grade() if options.tensors is False else replay_run(puzzle, options, bench)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows of a table as lines of text, without backquotes."""
-    cells = [[cell.replace("`", "") for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells]
 
 
 def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
