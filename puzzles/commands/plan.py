@@ -20,9 +20,6 @@ from .shared.params import Parsed, colour_option, require_picture, terminal, usa
 if TYPE_CHECKING:
     from lib.planning import Job, Plan
 
-AXES = ("tp", "pp", "dp", "cp", "ep", "zero", "shards", "chunks", "microbatch")
-"""Numbers of a split that may be fixed."""
-
 SETTING = re.compile(r"(model|gpu)\.(\w+)=(\S+)")
 NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
 USUAL_TOKENS = 4 * 2**20

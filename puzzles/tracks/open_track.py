@@ -26,7 +26,7 @@ class ReferenceRow(NamedTuple):
     """What a puzzle in Python has instead, and where."""
 
     def agrees_with(self, measured: ReferenceRow) -> bool:
-        """True if each field that it has is as it was measured; a row of an older file has fewer fields."""
+        """True if each field that it has is as it was measured; a row of a file may have fewer fields."""
         same = (self.table, self.place) == (measured.table, measured.place)
         return same and all(measured.fields.get(name) == content for name, content in self.fields.items())
 

@@ -20,10 +20,6 @@ class EngineChapter(chapter.Chapter):
     of its trials, the first with the shown data. Its module `lower_bounds` defines LOWER_BOUNDS: for each slug, what
     makes the least figures of a trial."""
 
-    def puzzle(self, slug: str) -> EnginePuzzle:
-        puzzle: EnginePuzzle = super().puzzle(slug)
-        return puzzle
-
     @property
     def puzzles(self) -> tuple[EnginePuzzle, ...]:
         return tuple(map(self.puzzle, self.slugs))

@@ -136,7 +136,7 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one. A self-reported figure
     counts as the best that is known if it is lower: it alone makes no third star."""
-    known = known_figures(puzzle)
+    known = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
     lowest = {name: min((record[name] for record in known), default=0) for name in puzzle.targets}
     believed = {n: max(value, lowest[n]) if FIGURES[n].is_self_reported else value for n, value in figures.items()}
     return next((record for record in known if _is_better(record, believed)), None)
@@ -169,10 +169,6 @@ def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, famil
         return SEE_NOTE
     known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
     return f"Best known: {known}. Match that for the third star."
-
-
-def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
-    return (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
 
 
 def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:

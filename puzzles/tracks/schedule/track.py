@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # What draws or computes is imported inside the methods that need it: list and show do without.
 
 FIGURES = ("timesteps", "makespan", "peak_memory")
-"""In JSON these are at the top level, as they were before there were other tracks."""
+"""In JSON these are at the top level."""
 
 OTHER_FIGURES = ("lasting_peak", "traffic", "drift", "host_memory")
 """These follow them where a run has them."""
@@ -157,6 +157,7 @@ class Schedules(Track[SchedulePuzzle]):
     comparison = later("schedule.comparison", "comparison")
     third_star = later("schedule.comparison", "third_star")
     built = later("schedule.comparison", "recognized")
+    sections = later("schedule.calls", "sections")
 
     sections = later("schedule.calls", "sections")
 
