@@ -12,9 +12,9 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 
 # Bytecode is kept also where the environment forbids it, as container images often do: hundreds of processes start in the
 # tests, and each would compile the project again.
-test test-all: export PYTHONDONTWRITEBYTECODE :=
+test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test test-all fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -33,13 +33,17 @@ serve: site/.training-puzzles-site  ## open the game in your browser, from this 
 	$(BIN)/python -m puzzles.site --serve
 
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --skipped $(VENV)/.skipped
 
-# Random examples: all of them, or "half".
-PROFILE ?= full
+gate: $(VENV)/.test  ## run what `make test` skipped and a tenth of what it leaves out; SEED=name chooses the tenth
+	$(PYTEST) --hypothesis-profile=half --durations=20 --skipped $(VENV)/.skipped \
+		--gate $(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
 
 test-all: $(VENV)/.test  ## run every test, with many more examples
-	$(PYTEST) --hypothesis-profile=$(PROFILE) --durations=40
+	$(PYTEST) --hypothesis-profile=full --durations=40
+
+nightly:  ## run all that .ci/run leaves out, and end with a row for each step; takes about two hours
+	bash .ci/nightly
 
 # Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60

@@ -18,10 +18,17 @@ from hypothesis import settings
 
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
-from tests.support.selection import heaviest_files_first, mark_all_but_samples
+from tests.support.selection import heaviest_files_first, left_to_the_gate, mark_all_but_samples
 from tests.support.shared_sandbox_server import LENDER, ordinary_starts
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--skipped", type=Path, metavar="FILE", help="write the tests that were skipped; with --gate, read it"
+    )
+    parser.addoption("--gate", metavar="SEED", help="run what FILE names, and a tenth of the slow tests")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +40,23 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at what is slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_all_but_samples(items)
+
+
+@pytest.hookimpl(specname="pytest_collection_modifyitems")
+def pytest_select_for_the_gate(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed, file = config.getoption("--gate"), config.getoption("--skipped")
+    if seed is not None:
+        skipped = set(file.read_text(encoding="utf-8").splitlines()) if file and file.exists() else None
+        chosen = left_to_the_gate(items, seed, skipped)
+        kept = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = chosen
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.getoption("--skipped") and config.getoption("--gate") is None:
+        names = {report.nodeid for report in terminalreporter.stats.get("skipped", ())}
+        config.getoption("--skipped").write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", trylast=True)

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -115,7 +116,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
-    from puzzles.grading.checkpoint import GradingJob
+    from puzzles.grading.checkpoint import Checkpoint, GradingJob
     from puzzles.grading.discover import hard_links
     from puzzles.reports.export import write_reports
     from puzzles.reports.gradescope import parse_visibility
@@ -124,8 +125,8 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     require_picture(options["colour"], options["html"], "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
     options = with_course(ctx, options)
-    scoring = scoring_from(options)
     submitted = submitted_from(paths, options)
+    scoring = scoring_from(options)
     files = [file for one in submitted for file in one.files]
     for_one = options["gradescope"] or options["prairielearn"] or options["classroom"]
     if for_one and not submitted:
@@ -148,21 +149,25 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
         bool(options["same_work"]),
     )
     hashed = page_names(submitted, options)
-    aliases = hashed.aliases() if options["anonymous"] else None
+    aliases = hashed.aliases() if options["anonymous"] else []
     pages = class_pages(submitted, hashed, aliases, options, scoring)
     gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one, aliases)
-    grade_all(files, job, options["jobs"], options["resume"], gathering.add)
-    graded = gathering.all()
-    problems = [_shown(lambda: _show(graded, tier, options, scoring))]
-    same = same_work_in(graded, job) if options["same_work"] else []
-    reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
-    shown = (parse_visibility(options["visibility"]), options["colour"] or "layer")
-    wrote, failed = write_reports(
-        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"], same
-    )
-    if pages:
-        failed.append(pages.finish(graded, tier))
-        wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")
+    several = Checkpoint.of([file.path for file in files], job, options["resume"]) if len(files) > 1 else None
+    with several or nullcontext():
+        grade_all(files, job, options["jobs"], several, gathering.add)
+        graded = gathering.all()
+        problems = [_shown(lambda: _show(graded, tier, options, scoring))]
+        same = same_work_in(graded, job) if options["same_work"] else []
+        reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
+        shown = (parse_visibility(options["visibility"]), options["colour"] or "layer")
+        wrote, failed = write_reports(
+            graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"], same
+        )
+        if pages:
+            failed.append(pages.finish(graded, tier))
+            wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")
+        if several:
+            several.finish()
     problems += failed
     if not options["as_json"]:
         problems.append(

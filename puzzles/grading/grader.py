@@ -1,7 +1,8 @@
 """Grades a player's file, puzzle by puzzle: runs what it defines in the sandbox, and lets the judge state verdicts."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,9 @@ from .judge import Definition, judge, run_judge
 from .session import SandboxRunner, Session, lost
 from .submission import Submission
 from .verdict import Graded, Verdict
+
+NOT_INSTALLED = "not installed here; nothing uses the import, so it was left out"
+"""How the note on such an import ends."""
 
 
 def grade_file(
@@ -70,12 +74,19 @@ class SubmittedDefinition(Definition):
     """A definition in a file or notebook."""
 
     submission: Submission
+    idle: Mapping[str, int] = field(default_factory=dict)
+    """Packages of imports that nothing uses, with their lines."""
 
     def placed(self, text: str) -> str:
         return self.submission.placed(text)
 
     def source(self, line: int) -> str:
         return self.submission.line(line)
+
+    def remarks(self) -> list[str]:
+        return [
+            f"line {line}: {package} is {NOT_INSTALLED}" for package, line in self.idle.items() if _is_missing(package)
+        ]
 
 
 def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
@@ -88,7 +99,14 @@ def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
     if not exists and not ("*" in lines and track_of(slug).star_imports_solve):
         return None
     found = Sketch(*survey["sketches"].get(slug, ()))
-    return SubmittedDefinition(exists, found, lines.get(slug, 0), submission=submission)
+    return SubmittedDefinition(exists, found, lines.get(slug, 0), submission=submission, idle=survey["idle"])
+
+
+def _is_missing(package: str) -> bool:
+    try:
+        return find_spec(package) is None
+    except ValueError:  # a module without a spec, such as __main__
+        return False
 
 
 def _default_puzzles(session: Session) -> Iterator[Puzzle]:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from puzzles.catalog.path import FOLDED
 from puzzles.tracks import ALL, TRACKS
 
 
@@ -140,6 +139,8 @@ class Graded:
     """Its name in reports; empty to use the path."""
     is_anonymous: bool = False
     """True if the path is an alias, and only gradebooks have names."""
+    unit: int = 0
+    """Its place among the submissions of a run, which is its only key: two may have the same name and path."""
 
     @property
     def attempted(self) -> tuple[Verdict, ...]:
@@ -169,7 +170,6 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
     """A verdict, if every field has the right type and the puzzle exists."""
     given: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in row.items()}
     verdict = Verdict(**given)
-    verdict = replace(verdict, puzzle=FOLDED.get(verdict.puzzle, verdict.puzzle))
     blank = Verdict("", "", "", {}, reason=verdict.reason and "")
     names = (field.name for field in fields(verdict))
     alike = all(type(getattr(verdict, name)) is type(getattr(blank, name)) for name in names)

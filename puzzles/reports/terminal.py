@@ -15,6 +15,7 @@ from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.custom import folders
 from puzzles.failure import sanitized
+from puzzles.grading.grader import NOT_INSTALLED
 from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
@@ -176,8 +177,10 @@ def _show_status(console: Console, verdict: Verdict) -> None:
 
 
 def _explain(console: Console, verdict: Verdict, where: str, why: bool = False) -> None:
-    """Message and notes. The notes on a pass are for `--why`; the one that costs the third star follows below."""
-    notes = verdict.notes if why or verdict.status != "passed" else ()
+    """Message and notes. The notes on a pass are for `--why`, but for imports that were left out; the one that costs
+    the third star follows below."""
+    shown = why or verdict.status != "passed"
+    notes = [note for note in verdict.notes if shown or note.endswith(NOT_INSTALLED)]
     if not (verdict.message or notes):
         return
     console.print()

@@ -220,10 +220,6 @@ class Track(OpenTrack[P], ABC):
         """What a kept run that passed is called: 'data parallelism (Li et al. 2020)'; empty if that is unknown."""
         return ""
 
-    def run_page(self, puzzle: P, kept: str) -> str:
-        """A page that shows a kept run, as HTML; empty if the track has none."""
-        return ""
-
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
         """A sentence on how far the figures of a pass are below their targets."""
         counting = [one for one in self.measures(puzzle, figures) if one.met or not one.for_star]

@@ -68,11 +68,7 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
         ("ann", "11.0", "11.0"),
         ("ben", "5.0", "5.0"),
     ]
-    (ann,) = (output for line, output in said.items() if "record entries/relay/ann" in line)
-    assert "a known record is as good" in ann
-    assert "solutions/relay.py" in ann
-    for name in ("out/index.html", "autograder.zip", "board/index.html",
-                 "books/week3.ipynb", ".github/workflows/leaderboard.yml", "week3/records/index.json"):  # fmt: skip
+    for name in ("out/index.html", "autograder.zip", "books/week3.ipynb"):
         assert Path(name).is_file(), name
     assert len(list(Path("out/students").iterdir())) == 2
 

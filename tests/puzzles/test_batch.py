@@ -129,7 +129,8 @@ class Breaking(GradingJob):
 
 def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pytest.CaptureFixture[str]):
     paths = sorted(map(str, a_class.iterdir()))
-    found = grade_all(files(paths), Breaking(*job()), jobs=2)
+    with Checkpoint.of(paths, Breaking(*job()), False) as checkpoint:
+        found = grade_all(files(paths), Breaking(*job()), 2, checkpoint)
     assert "1 of 5 files" in (said := capsys.readouterr().err)
     assert "--resume" in said
     with Checkpoint.of(paths, Breaking(*job()), True) as checkpoint:
@@ -200,9 +201,7 @@ def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_continues_where_it_stopped(
-    a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-):
+def test_an_interrupted_run_continues_where_it_stopped(a_class: Path, monkeypatch: pytest.MonkeyPatch):
     paths = sorted(map(str, a_class.iterdir()))
     whole = grade_all(files(paths), job())
     sizes = {path: Path(path).stat().st_size for path in paths}
@@ -216,12 +215,15 @@ def test_an_interrupted_run_continues_where_it_stopped(
             yield job.grade(path, None)
 
     monkeypatch.setattr(batch, "_distribute", distribute)
-    with pytest.raises(KeyboardInterrupt):
-        grade_all(files(paths), job())
-    assert "Interrupted after 3 of 5 files; --resume" in capsys.readouterr().err
+    with (
+        pytest.raises(KeyboardInterrupt, match=r"after 3 of 5 files.*--resume"),
+        Checkpoint.of(paths, job(), False) as kept,
+    ):
+        grade_all(files(paths), job(), checkpoint=kept)
     Path(graded[0]).write_text("# changed\n")
     before, graded[:] = graded[:], []
-    resumed = grade_all(files(paths), job(), resume=True)
+    with Checkpoint.of(paths, job(), True) as kept:
+        resumed = grade_all(files(paths), job(), checkpoint=kept)
     assert sorted(graded) == sorted([before[0], *(path for path in paths if path not in before)])
     assert before == sorted(paths, key=lambda path: -sizes[path])[:3]  # the largest first
     changed = paths.index(before[0])

@@ -58,8 +58,7 @@ def verdict(slug: str, stars: int) -> Verdict:
 
 
 def class_pages(folder: Path, paths: list[str]) -> ClassPages:
-    names = {path: path for path in paths}
-    return ClassPages(str(folder), PageNames(folder, names), names)
+    return ClassPages(str(folder), PageNames(folder, paths), paths)
 
 
 def tier() -> IsolationTier:
@@ -70,7 +69,8 @@ def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(
     slugs = list(CLASSICS.files)
     paths = [f"class/student_with_a_long_name_{i:03}/solutions.py" for i in range(300)]
     graded = [
-        Graded(path, tuple(verdict(slug, (i + j) % 4) for j, slug in enumerate(slugs))) for i, path in enumerate(paths)
+        Graded(path, tuple(verdict(slug, (i + j) % 4) for j, slug in enumerate(slugs)), unit=i)
+        for i, path in enumerate(paths)
     ]
     pages = class_pages(tmp_path / "out", paths)
     assert pages.finish(graded, tier()) == ""

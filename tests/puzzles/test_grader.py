@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from lib import Record
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.grading.discover import submissions
-from puzzles.grading.grader import grade_file, grade_puzzle
+from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import SourceFile, Submission
 from puzzles.grading.verdict import Verdict, all_passed
@@ -25,6 +26,7 @@ from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
+from tests.support import course
 from tests.support.solved import SOME_PUZZLES
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
@@ -406,6 +408,25 @@ def test_a_crash_while_loading_fails_what_the_file_defines(line: str, message: s
     reason = "rule" if "Dist" in line else "crash"
     assert failure("basic", source) == (reason, message)
     assert verdict_on("ddp", source).status == "not_attempted"
+
+
+IDLE = "import no_such_package.inner as n, json\nfrom no_such_other import a, b\nimport torchvision, __main__\n"
+
+
+def test_imports_that_are_missing_and_unused_are_left_out_with_a_note():
+    passed = verdict_on("basic", IDLE + "import math, no_third\n" + solution("basic"))
+    assert passed.status == "passed"
+    missing = {"no_such_package": 1, "no_such_other": 2, "no_third": 4}
+    if find_spec("torchvision") is None:
+        missing["torchvision"] = 3
+    assert {(name, f"line {line}") for name, line in missing.items()} == {
+        (note.split()[2], note.partition(":")[0]) for note in passed.notes if note.endswith(NOT_INSTALLED)
+    }
+    two_stars = verdict_on("basic", IDLE + course.shown_size_only())
+    assert two_stars.shown_size_only
+    assert not two_stars.notes[-1].endswith(NOT_INSTALLED), "the reason of a missing star comes last"
+    half = verdict_on("basic", "from no_such_package import used, unused\n" + solution("basic") + "\nused\n")
+    assert half.reason == "crash", "what is used stays"
 
 
 def test_code_under_main_is_not_run():

@@ -225,15 +225,17 @@ class Editing(GradingJob):
 def test_a_file_that_changed_while_it_was_graded_is_graded_again(
     a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Checkpoint, "finish", lambda self: None)  # as if the run had been interrupted at its end
     monkeypatch.setattr(GradingJob, "__repr__", lambda self: "the same conditions")
     files = submissions(["class"])
-    first = grade_all(files, Editing(*job()))
+    paths = [file.path for file in files]
+    with Checkpoint.of(paths, job(), False) as checkpoint:
+        first = grade_all(files, Editing(*job()), checkpoint=checkpoint)
     assert [graded.verdicts[0].status for graded in first] == ["passed", "failed"]
     assert "ann.py changed while it was graded" in capsys.readouterr().err
     begun: list[str] = []
     distribute = batch._distribute
     monkeypatch.setattr(batch, "_distribute", lambda paths, *more: begun.extend(paths) or distribute(paths, *more))
-    second = grade_all(files, job(), resume=True)
+    with Checkpoint.of(paths, job(), True) as checkpoint:
+        second = grade_all(files, job(), checkpoint=checkpoint)
     assert [os.path.basename(path) for path in begun] == ["ann.py"]
     assert [graded.verdicts[0].status for graded in second] == ["failed", "failed"]

@@ -239,8 +239,21 @@ def test_an_interrupt_ends_watch_and_leaves_the_terminal_as_it_was(environment: 
         terminal.until(lambda text: KEYS in text)
         terminal.press("\x03")
         terminal.until_end()
-        assert (terminal.status, terminal.is_cooked()) == (0, True)
+        assert (terminal.status, terminal.is_cooked()) == (130, True)
+        assert terminal.lines[-1] == "Interrupted."
         assert "Traceback" not in terminal.text
+
+
+def test_an_interrupt_at_a_question_is_no_answer(environment: Mapping[str, str]) -> None:
+    with PseudoTerminal(["reset"], 80, 24, environment) as terminal:
+        terminal.until(lambda text: "[y/N]" in text)
+        terminal.press("\x03")
+        assert (terminal.until_end()[1:], terminal.status) == (["Interrupted."], 130)
+    with PseudoTerminal(["reset"], 80, 24, environment) as terminal:
+        terminal.until(lambda text: "[y/N]" in text)
+        terminal.press("n\n")
+        terminal.until_end()
+        assert terminal.status == 1
 
 
 @pytest.mark.slow

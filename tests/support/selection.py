@@ -1,4 +1,4 @@
-"""Marks most cases of an exhaustive suite slow, so that `make test` runs some of every kind."""
+"""Which tests a run has: `make test` some cases of every kind, the gate a tenth of the others, `make nightly` all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -29,6 +30,27 @@ def mark_all_but_samples(items: list[pytest.Item]) -> None:
         for place, item in enumerate(of_a_test):
             if place not in kept:
                 item.add_marker(pytest.mark.slow(sampled=True))
+
+
+SHARE = 10
+"""Of the tests that `make test` leaves out, the gate runs one in so many; another commit chooses others."""
+
+
+def left_to_the_gate(items: list[pytest.Item], seed: str, skipped: set[str] | None) -> list[pytest.Item]:
+    """Of the slow tests, the share that the seed chooses; of the others, those that `make test` skipped.
+
+    `skipped` has the ids of these tests, or of whole files. Without it, `make test` has not run here, and the seed
+    chooses among all tests.
+    """
+    chosen = []
+    for item in items:
+        if skipped is not None and not item.get_closest_marker("slow"):
+            is_chosen = item.nodeid in skipped or item.nodeid.split("::")[0] in skipped
+        else:
+            is_chosen = crc32(f"{seed} {item.nodeid}".encode()) % SHARE == 0
+        if is_chosen:
+            chosen.append(item)
+    return chosen
 
 
 def heaviest_files_first(items: list[pytest.Item]) -> None:

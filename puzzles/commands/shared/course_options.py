@@ -136,8 +136,9 @@ def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any
     return {**options, **taken, "late": late, "is_stated": is_stated, "is_course": course is not None}
 
 
-def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Submitted]:
-    """The submissions at paths, with their students; warns of doubtful ones on the error stream."""
+def submitted_from(paths: Sequence[str], options: dict[str, Any]) -> list[Submitted]:
+    """The submissions at paths, with their students; warns of doubtful ones on the error stream. The rule on what is
+    late keeps the extensions of these students."""
     from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roster import call, read_roster
 
@@ -153,24 +154,24 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
             submitted, warnings = call(submitted, read_roster(options["roster"]))
     if options["late"]:
         submitted = with_times(submitted)
-        unknown = options["late"].unknown(one.student for one in submitted)
-        warnings += [f"the extension for '{word}' matches no student here" for word in unknown]
+        options["late"], doubtful = options["late"].of_class(one.student for one in submitted)
+        warnings += [f"the extension for '{word}' matches no student here, or several" for word in doubtful]
     for warning in warnings:
         click.echo(f"Warning: {warning}.", err=True)
     return submitted
 
 
-def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> dict[str, list[Comment]]:
-    """The comments on each submission, by its path; warns of comments on nobody."""
+def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> list[list[Comment]]:
+    """The comments on each submission; warns of comments on nobody."""
     from puzzles.course.comments import read_comments
 
     if not options["comments"]:
-        return {}
+        return []
     with usage_errors():
         comments = read_comments(Path(options["comments"]))
     for word in comments.unknown(submitted):
         click.echo(f"Warning: the comment on '{word}' matches no student here, or several.", err=True)
-    return {one.path: comments.on(one) for one in submitted}
+    return [comments.on(one) for one in submitted]
 
 
 def scoring_from(options: Mapping[str, Any]) -> Scoring:
@@ -216,16 +217,17 @@ def sort_outputs(options: dict[str, Any]) -> None:
 
 
 def page_names(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> PageNames:
+    from puzzles.course.handed_in import page_labels
     from puzzles.reports.class_pages import PageNames
 
     folder = options["html"] if options["html"] and is_folder(options["html"]) else None
-    return PageNames(folder and Path(folder), {one.path: one.key or one.path for one in submitted})
+    return PageNames(folder and Path(folder), page_labels(submitted))
 
 
 def class_pages(
     submitted: Sequence[Submitted],
     names: PageNames,
-    aliases: Mapping[str, str] | None,
+    aliases: Sequence[str],
     options: Mapping[str, Any],
     scoring: Scoring,
 ) -> ClassPages | None:
@@ -233,9 +235,7 @@ def class_pages(
         return None
     from puzzles.reports.class_pages import ClassPages
 
-    called = {one.path: aliases[one.path] if aliases else one.path for one in submitted}
-    comments = {called[path]: said for path, said in comments_from(submitted, options).items()}
-    paths = {name: path for path, name in called.items()}
+    paths, comments = aliases or [one.path for one in submitted], comments_from(submitted, options)
     keeps, colour = bool(options["traces"]) or len(submitted) == 1, options["colour"] or "layer"
     return ClassPages(options["html"], names, paths, comments, scoring, keeps, colour, options["link_class"])
 

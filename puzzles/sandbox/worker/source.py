@@ -121,6 +121,8 @@ class SubmissionCode:
         """By puzzle, the sketch of its definition."""
         self.works: dict[str, list[str]] = {}
         """By puzzle, its definition as it is compared with other people's."""
+        self.idle: dict[str, int] = {}
+        """The packages of imports that nothing uses, which are left out, with their lines."""
         self.left_out: dict[str, Skipped] = {}
         """By name, what the file binds and this code does not."""
         try:
@@ -149,6 +151,7 @@ class SubmissionCode:
             "lines": self.lines,
             "sketches": self.sketches,
             "works": self.works,
+            "idle": self.idle,
             "cells": cells,
         }
 
@@ -176,11 +179,35 @@ class SubmissionCode:
             if name in slugs and "it calls" in reason:
                 advice = f"this defines {name}, but it was left out because {reason}; use 'def' or 'class' instead"
                 self.broken[name] = Failure("crash", advice, line)
-        return _without_idle_imports(statements.kept, ())
+        return self._without_idle_imports(statements.kept, ())
 
     def _script(self, text: str, slugs: Collection[str]) -> list[ast.stmt]:
         """All statements but the imports that nothing uses. An import of a puzzle's name may be the solution."""
-        return _without_idle_imports(ast.parse(text, self.name).body, slugs)
+        return self._without_idle_imports(ast.parse(text, self.name).body, slugs)
+
+    def _without_idle_imports(self, body: list[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
+        """Drops imports that no definition uses, and that bind none of `slugs`: drawing packages may be missing, or
+        slow to load."""
+        others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+        used = {*slugs, *(n.id for node in others for n in ast.walk(node) if isinstance(n, ast.Name))}
+        kept: list[ast.stmt] = []
+        for node in body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                home = getattr(node, "module", "") or ""
+                lasting = home in ("__future__", *GAME_PACKAGES)
+                names = [a for a in node.names if lasting or bound_as(a) in used or a.name == "*"]
+                if home in ("drawing", "chalk") and names[:1]:
+                    names = [a for a in names if a.name != "*"]  # pictures have no part in a schedule
+                packages = (
+                    [home] if home else [a.name for a in node.names if isinstance(node, ast.Import) and a not in names]
+                )
+                if not (home and names):
+                    self.idle.update((package.partition(".")[0], node.lineno) for package in packages)
+                node.names = names
+                if not names:
+                    continue
+            kept.append(node)
+        return kept
 
     def _compiling(self, body: Iterable[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
         """The statements without the definitions that Python refuses, so that the others can be graded."""
@@ -259,21 +286,3 @@ def _function_that_awaits(definition: ast.AST) -> ast.FunctionDef | None:
                     case _:
                         to_visit += ast.iter_child_nodes(node)
     return None
-
-
-def _without_idle_imports(body: list[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
-    """Drops imports that no definition uses, and that bind none of `slugs`: drawing packages may be missing, or slow to
-    load."""
-    others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    used = {*slugs, *(n.id for node in others for n in ast.walk(node) if isinstance(n, ast.Name))}
-    kept: list[ast.stmt] = []
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            lasting = isinstance(node, ast.ImportFrom) and node.module in ("__future__", *GAME_PACKAGES)
-            node.names = [a for a in node.names if lasting or bound_as(a) in used or a.name == "*"]
-            if isinstance(node, ast.ImportFrom) and node.module in ("drawing", "chalk") and node.names[:1]:
-                node.names = [a for a in node.names if a.name != "*"]  # pictures have no part in a schedule
-            if not node.names:
-                continue
-        kept.append(node)
-    return kept

@@ -160,14 +160,6 @@ def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) ->
         )
 
 
-def known_as_good(puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
-    """The known figures that are at least as good, in words; empty if there are none."""
-    for known in (*known_figures(puzzle), puzzle.targets):
-        if all(known[name] <= figures[name] for name in puzzle.targets):
-            return ", ".join(f"{known[name]:,} {FIGURES[name].words}" for name in puzzle.targets)
-    return ""
-
-
 def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
     """What is best known, and what the third star takes."""
     if stars >= 3:

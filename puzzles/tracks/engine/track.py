@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import LocalRun, Measure, RunOutcome, RunRequest
@@ -74,7 +72,6 @@ class Engine(Track[EnginePuzzle]):
 
     listing = ENGINE_PUZZLES
     puzzle_class = "EnginePuzzle"
-    found_folder = FOUND
     needs_trials = True
     name = "engine"
     title = "On real tensors"
@@ -87,11 +84,6 @@ class Engine(Track[EnginePuzzle]):
     noun = "class"
 
     read = later("engine.custom", "read_puzzle")
-
-    def with_found(self, puzzle: EnginePuzzle, folder: Path) -> EnginePuzzle:
-        return with_found(puzzle, folder)
-
-    known_as_good = later("engine.score", "known_as_good")
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets

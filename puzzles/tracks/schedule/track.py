@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib import Goal, PuzzleError, Report, Trace, referee, run_async, trace_to_json
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
@@ -38,7 +36,6 @@ class Schedules(Track[SchedulePuzzle]):
 
     listing = PUZZLES
     puzzle_class = "SchedulePuzzle"
-    found_folder = FOUND
     name = "schedule"
     in_browser = True
     title = "Schedules"
@@ -65,17 +62,6 @@ class Schedules(Track[SchedulePuzzle]):
     reference_games = later("schedule.custom", "games")
     reference_row = later("schedule.custom", "measured")
     stated_rows = later("schedule.custom", "stated")
-
-    def with_found(self, puzzle: SchedulePuzzle, folder: Path) -> SchedulePuzzle:
-        found: SchedulePuzzle = with_found(puzzle, folder)
-        return found
-
-    known_as_good = later("schedule.comparison", "known_as_good")
-
-    def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
-        return {name: figures[name] for name in ("timesteps", "peak_memory", "traffic") if name in figures} | {
-            "family": family
-        }
 
     # --- Grading ---
 
@@ -171,8 +157,6 @@ class Schedules(Track[SchedulePuzzle]):
     comparison = later("schedule.comparison", "comparison")
     third_star = later("schedule.comparison", "third_star")
     built = later("schedule.comparison", "recognized")
-    run_page = later("schedule.pictures", "run_page")
-    sections = later("schedule.calls", "sections")
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []

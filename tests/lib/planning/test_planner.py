@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import replace
 from fractions import Fraction
+from itertools import product
 from typing import Any
 
 import pytest
@@ -123,12 +124,43 @@ def test_estimates_of_many_splits_are_continued_from_fewer_and_bounded() -> None
         assert bound.bytes <= found.peak, split
 
 
-@pytest.mark.parametrize("schedule", ORDERS)
-def test_many_microbatches_are_continued_from_fewer(schedule: str) -> None:
-    for p, zero in ((2, 1), (4, 2), (4, 3)):
-        split = Split(dp=8, pp=p, zero=zero, schedule=schedule, chunks=2 if schedule in (*CHUNKED, "zb_v") else 1)
-        job = job_of(split, 9 * p + (0 if schedule == "interleaved" else 1))
-        assert estimated(job, split) == estimate(job, split, program_of(job, split))
+def grid() -> Iterator[tuple[int, str, int, int, int, str, int]]:
+    """Tensor parallelism, schedule, chunks, stages, ZeRO, recomputation, microbatches; 8 layers divide all of them."""
+    for schedule in ORDERS:
+        for chunks in (2, 4) if schedule in CHUNKED else (2,) if schedule == "zb_v" else (1,):
+            for stages in (2, 4, 8):
+                if stages * chunks <= 16:
+                    for how in product((1, 8), (0, 1, 2, 3), ("none", "full", "ops"), (5 * stages, 64, 65)):
+                        tensor, zero, recompute, batches = how
+                        if schedule != "interleaved" or batches % stages == 0:
+                            yield tensor, schedule, chunks, stages, zero, recompute, batches
+
+
+@pytest.mark.sampled(60)
+@pytest.mark.parametrize(("tensor", "schedule", "chunks", "stages", "zero", "recompute", "batches"), [*grid()])
+def test_many_microbatches_are_continued_from_fewer(
+    tensor: int, schedule: str, chunks: int, stages: int, zero: int, recompute: str, batches: int
+) -> None:
+    split = Split(4, tensor, stages, schedule=schedule, chunks=chunks, zero=zero, recompute=recompute)
+    job = job_of(split, batches, transformer("llama-3-70b", layers=16), sequence=8192)
+    assert estimated(job, split) == estimate(job, split, program_of(job, split))
+
+
+def test_two_stages_of_zb_v_are_counted_to_their_steady_state() -> None:
+    """The first periods of this split are shorter than the later ones."""
+    split = Split(dp=4, tp=8, pp=2, schedule="zb_v", chunks=2)
+    job = job_of(split, 64, transformer("llama-3-70b"), sequence=8192)
+    played = plan(job, split)
+    assert estimated(job, split) == (round(played.seconds * TICKS), played.peak)
+
+
+def test_a_run_rounds_shards_to_whole_elements() -> None:
+    """So the bytes of a layer's weight, gradient and state differ from the estimate by an element of each at most."""
+    split = Split(dp=12, tp=8, zero=3, recompute="full")
+    job = job_of(split, 2, transformer("llama-3-70b"), sequence=8192)
+    played, found = plan(job, split), estimate(job, split, program_of(job, split))
+    assert found.ticks == round(played.seconds * TICKS)
+    assert 0 < abs(found.peak - played.peak) <= 80 * (2 + 4 + 12)
 
 
 # --- A layer and a pipeline, played one in the other, are the run of all ranks ---
