@@ -33,11 +33,13 @@ serve: site/.training-puzzles-site  ## open the game in your browser, from this 
 	$(BIN)/python -m puzzles.site --serve
 
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
-	$(PYTEST) -m "not slow" --skipped $(VENV)/.skipped
+	$(PYTEST) -m "not slow" --ran $(VENV)/.ran
 
-gate: $(VENV)/.test  ## run what `make test` skipped and a tenth of what it leaves out; SEED=name chooses the tenth
-	$(PYTEST) --hypothesis-profile=half --durations=20 --skipped $(VENV)/.skipped \
-		--gate $(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
+# Another commit has another tenth of the slow tests.
+GATE := --ran $(VENV)/.ran --gate $(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
+
+gate: $(VENV)/.test  ## run what `make test` skipped, and a tenth of the slow tests; SEED=name chooses another
+	$(PYTEST) --hypothesis-profile=half --durations=20 $(GATE)
 
 test-all: $(VENV)/.test  ## run every test, with many more examples
 	$(PYTEST) --hypothesis-profile=full --durations=40
@@ -104,11 +106,14 @@ lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; ex
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
 	$(BIN)/jupyter lab my_notebooks
 
+# In the browser: all tests, or with TENTH=yes what the gate runs.
+BROWSER = $(BIN)/python -m pytest -rs $(if $(TENTH),$(GATE))
+
 browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
-	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
+	$(BROWSER) tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
-	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
+	$(BROWSER) tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
 		tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches

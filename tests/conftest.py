@@ -6,6 +6,7 @@ Sandbox servers are lent to tests; most of them end with the session.
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -25,10 +26,8 @@ settings.load_profile("quick")  # unless --hypothesis-profile names the other
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--skipped", type=Path, metavar="FILE", help="write the tests that were skipped; with --gate, read it"
-    )
-    parser.addoption("--gate", metavar="SEED", help="run what FILE names, and a tenth of the slow tests")
+    parser.addoption("--ran", type=Path, metavar="FILE", help="write which tests passed; with --gate, read it")
+    parser.addoption("--gate", metavar="SEED", help="run quick tests that FILE lacks, and a tenth of the slow ones")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -44,19 +43,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems")
 def pytest_select_for_the_gate(config: pytest.Config, items: list[pytest.Item]) -> None:
-    seed, file = config.getoption("--gate"), config.getoption("--skipped")
+    seed, file = config.getoption("--gate"), config.getoption("--ran")
     if seed is not None:
-        skipped = set(file.read_text(encoding="utf-8").splitlines()) if file and file.exists() else None
-        chosen = left_to_the_gate(items, seed, skipped)
-        kept = set(chosen)
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        ran = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else None
+        chosen, others = left_to_the_gate(items, seed, ran and set(ran))
+        config.hook.pytest_deselected(items=others)
         items[:] = chosen
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    if config.getoption("--skipped") and config.getoption("--gate") is None:
-        names = {report.nodeid for report in terminalreporter.stats.get("skipped", ())}
-        config.getoption("--skipped").write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
+    if config.getoption("--ran") and config.getoption("--gate") is None:
+        passed = sorted({report.nodeid for report in terminalreporter.stats.get("passed", ())})
+        config.getoption("--ran").write_text(json.dumps(passed), encoding="utf-8")
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", trylast=True)

@@ -26,7 +26,7 @@ from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import Graded, Shared
-from puzzles.sandbox import cgroup, tiers
+from puzzles.sandbox import tiers
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import Protection
@@ -478,11 +478,8 @@ def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.fixture
 def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """As on Windows, as far as that can be simulated: no fork, no bubblewrap, no control groups. Killing a tree of
-    processes is not."""
+    """As on Windows, as far as that can be simulated: no fork, no bubblewrap. Killing a tree of processes is not."""
     select_tier.cache_clear()
-    monkeypatch.setattr(cgroup, "find", cgroup.find.__wrapped__)  # without the cache of what this system has
-    monkeypatch.setattr(cgroup, "sys", types.SimpleNamespace(platform="win32"))
     monkeypatch.setattr(tiers, "_why_no_bubblewrap", lambda: "it is for Linux, and this is win32")
     monkeypatch.delattr("puzzles.sandbox.tiers.os.fork")
     yield a_class
@@ -532,7 +529,6 @@ def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatc
     monkeypatch.delattr("puzzles.commands.doctor.os.getuid")
     shown = puzzles("doctor").stdout
     assert "not used: it is for Linux, and this is win32" in shown
-    assert "pids: not used: not on this system" in shown
     assert "not memory, files or processes" in shown
     assert "read and change what you can" in shown
     assert "share data that no meter counts" in shown

@@ -36,21 +36,19 @@ SHARE = 10
 """Of the tests that `make test` leaves out, the gate runs one in so many; another commit chooses others."""
 
 
-def left_to_the_gate(items: list[pytest.Item], seed: str, skipped: set[str] | None) -> list[pytest.Item]:
-    """Of the slow tests, the share that the seed chooses; of the others, those that `make test` skipped.
-
-    `skipped` has the ids of these tests, or of whole files. Without it, `make test` has not run here, and the seed
-    chooses among all tests.
-    """
-    chosen = []
+def left_to_the_gate(
+    items: list[pytest.Item], seed: str, ran: set[str] | None
+) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The tests of the gate, and the others: of the slow tests the share that the seed chooses; of the quick ones all
+    but those that `ran`, by their ids. Without such a set, the seed chooses among all tests."""
+    chosen, others = list[pytest.Item](), list[pytest.Item]()
     for item in items:
-        if skipped is not None and not item.get_closest_marker("slow"):
-            is_chosen = item.nodeid in skipped or item.nodeid.split("::")[0] in skipped
+        if ran is not None and not item.get_closest_marker("slow"):
+            is_chosen = item.nodeid not in ran
         else:
             is_chosen = crc32(f"{seed} {item.nodeid}".encode()) % SHARE == 0
-        if is_chosen:
-            chosen.append(item)
-    return chosen
+        (chosen if is_chosen else others).append(item)
+    return chosen, others
 
 
 def heaviest_files_first(items: list[pytest.Item]) -> None:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
 
-def in_one_process(submission: Mapping[str, Any], sandbox: Runner) -> Runner:
+def in_one_process(sandbox: Runner) -> Runner:
     """Runs a class in the sandbox, with all devices in one process."""
 
     def run(request: RunRequest) -> RunOutcome:
@@ -140,15 +140,15 @@ class Engine(Track[EnginePuzzle]):
     def require_runnable(self, puzzle: EnginePuzzle, options: TensorOptions) -> None:
         if options.output:
             raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
+        if options.on == "mpi":
+            raise OptionError(
+                f"{puzzle.slug} is a class, and runs in one process here; in your own program, launch(..., on='mpi') "
+                "runs it on MPI"
+            )
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """All devices in one process of the sandbox; or on MPI, each in a process without a sandbox. Both are quick and
-        for the player's own code: only grading separates the devices."""
+        """All devices in one process of the sandbox, which is quick: only grading separates them."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
             return bench.refuse(f"is tried on {needed} devices; leave out -n, or use -n {needed}")
-        if options.on != "mpi":
-            return bench.grade(options.on, in_one_process)
-        from .on_mpi import runner_on_mpi
-
-        return bench.grade(options.on, lambda submission, _: runner_on_mpi(submission, puzzle.slug))
+        return bench.grade(runner=in_one_process)
