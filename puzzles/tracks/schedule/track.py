@@ -157,6 +157,7 @@ class Schedules(Track[SchedulePuzzle]):
     comparison = later("schedule.comparison", "comparison")
     third_star = later("schedule.comparison", "third_star")
     built = later("schedule.comparison", "recognized")
+    sections = later("schedule.calls", "sections")
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
