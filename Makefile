@@ -47,11 +47,11 @@ test-all: $(VENV)/.test  ## run every test, with many more examples
 nightly:  ## run all that .ci/run leaves out, and end with a row for each step; takes about two hours
 	bash .ci/nightly
 
-# Of the mutations: those whose file or words have one of these, such as MUTATIONS="judge lanes".
+# Of the mutations: those whose file or words have this text, such as MUTATIONS=grading/judge.
 MUTATIONS ?=
 
 mutate: $(VENV)/.test  ## try the mutations of tests/mutate, and print which quick tests catch each; takes 20 minutes on 2 cores
-	$(BIN)/python -m tests.mutate $(MUTATIONS)
+	$(BIN)/python -m tests.mutate $(if $(MUTATIONS),"$(MUTATIONS)")
 
 # Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60
