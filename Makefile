@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test gate test-all nightly fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly mutate fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -46,6 +46,12 @@ test-all: $(VENV)/.test  ## run every test, with many more examples
 
 nightly:  ## run all that .ci/run leaves out, and end with a row for each step; takes about two hours
 	bash .ci/nightly
+
+# Of the mutations: those whose file or words have this text, such as MUTATIONS=grading/judge.
+MUTATIONS ?=
+
+mutate: $(VENV)/.test  ## try the mutations of tests/mutate, and print which quick tests catch each; takes 20 minutes on 2 cores
+	$(BIN)/python -m tests.mutate $(if $(MUTATIONS),"$(MUTATIONS)")
 
 # Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60

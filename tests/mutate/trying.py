@@ -50,6 +50,7 @@ class Trial:
 def copy_of(root: Path) -> Iterator[Path]:
     """A copy of the tree, in a temporary folder that is removed at the end."""
     with TemporaryDirectory(prefix="mutate-") as folder:
+        os.chmod(folder, 0o755)  # runs that are graded as another user read the code
         copy = Path(folder) / "tree"
         shutil.copytree(root, copy, ignore=_below(root), symlinks=True)
         yield copy
@@ -112,8 +113,10 @@ class Copy:
         return Trial(failed, time.monotonic() - begin, problem=problem)
 
     def _environment(self) -> dict[str, str]:
-        """The copy comes before the tree that is installed, also in processes that tests start."""
-        env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
+        """The copy comes before the tree that is installed, also in processes that tests start. Bytecode is kept, or
+        each process would compile the project again."""
+        left_out = ("PYTEST_", "COV_", "PYTHONDONTWRITEBYTECODE")
+        env = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
         return {**env, "PYTHONPATH": str(self.root), "COLUMNS": "200"}
 
 

@@ -7,12 +7,10 @@ import io
 import json
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import types
 from collections.abc import Iterable, Iterator
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -25,7 +23,7 @@ from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
-from puzzles.grading.verdict import Graded, Shared
+from puzzles.grading.verdict import Graded
 from puzzles.sandbox import tiers
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
@@ -166,84 +164,6 @@ def test_who_interrupts_does_not_wait_for_what_is_under_way(a_class: Path):
     assert os.read(BEGUN[0], 1) == b"x"
     results.close()  # as an interrupt does; it would wait for ever
     assert set(multiprocessing.active_children()) <= others
-
-
-def test_an_exception_in_the_grader_is_a_row_too(a_class: Path, monkeypatch: pytest.MonkeyPatch):
-    def submit(*_: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_exception(OSError("no more processes"))
-        return future
-
-    monkeypatch.setattr(batch.LocalProcesses, "submit", submit)
-
-    paths = sorted(map(str, a_class.iterdir()))
-    found = list(batch._distribute(paths, job(), lambda path: b"", 2))
-    assert {g.verdicts[0].reason for g in found} == {"lost"}
-    assert "OSError: no more processes" in found[0].verdicts[0].message
-
-
-@pytest.mark.slow
-def test_verdicts_on_what_was_not_attempted_are_one_object(a_class: Path):
-    def of(slug: str, path: Path) -> Graded:
-        source = path.read_bytes()
-        return pickle.loads(pickle.dumps(job()._replace(slugs=("basic", slug)).grade(str(path), source)))
-
-    path = a_class / "anna.py"
-    shared, pairs = Shared(), [(of("gpipe", path), of("gpipe", path)), (of("fsdp", path), of("wsdp", path))]
-    for pair in pairs:
-        one, other = map(shared, pair)
-        assert (one, other) == pair
-        assert one.verdicts[0] is not other.verdicts[0]
-        assert (one.verdicts[1] is other.verdicts[1]) == (one.verdicts[1] == other.verdicts[1])
-
-
-# --- Resuming ---
-
-
-@pytest.mark.slow
-def test_an_interrupted_run_continues_where_it_stopped(a_class: Path, monkeypatch: pytest.MonkeyPatch):
-    paths = sorted(map(str, a_class.iterdir()))
-    whole = grade_all(files(paths), job())
-    sizes = {path: Path(path).stat().st_size for path in paths}
-    graded: list[str] = []
-
-    def distribute(to_do: list[str], job: GradingJob, *_: Any) -> Any:
-        for path in to_do:
-            if len(graded) == 3:
-                raise KeyboardInterrupt
-            graded.append(path)
-            yield job.grade(path, None)
-
-    monkeypatch.setattr(batch, "_distribute", distribute)
-    with (
-        pytest.raises(KeyboardInterrupt, match=r"after 3 of 5 files.*--resume"),
-        Checkpoint.of(paths, job(), False) as kept,
-    ):
-        grade_all(files(paths), job(), checkpoint=kept)
-    Path(graded[0]).write_text("# changed\n")
-    before, graded[:] = graded[:], []
-    with Checkpoint.of(paths, job(), True) as kept:
-        resumed = grade_all(files(paths), job(), checkpoint=kept)
-    assert sorted(graded) == sorted([before[0], *(path for path in paths if path not in before)])
-    assert before == sorted(paths, key=lambda path: -sizes[path])[:3]  # the largest first
-    changed = paths.index(before[0])
-    assert resumed.pop(changed).verdicts[0].status == "not_attempted"
-    assert resumed == [row for row in whole if row.path != before[0]]
-
-
-def test_under_other_conditions_nothing_is_resumed(a_class: Path, home_of_its_own: Path):
-    paths = sorted(map(str, a_class.iterdir()))
-    with Checkpoint.of(paths, job(), False) as checkpoint:
-        checkpoint.begin(paths[0], b"x")
-        checkpoint.add(job().grade(paths[0], None), b"x")
-    with Checkpoint.of(paths, job(), True) as checkpoint:
-        assert checkpoint.known(paths[0], b"x") is not None
-        assert checkpoint.known(paths[0], b"y") is None
-    with Checkpoint.of(paths, job(strict=True), True) as checkpoint:
-        assert checkpoint.known(paths[0], b"x") is None
-    checkpoint.path.write_text('{"half a li')
-    with Checkpoint.of(paths, job(), True) as checkpoint:
-        assert checkpoint.known(paths[0], b"x") is None
 
 
 # --- Files for other programs ---

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,13 @@ def files(*names: str) -> list[SourceFile]:
 
 
 def graded(*names: str, resume: bool = False, **more: Any) -> list[Graded]:
+    """The verdicts on some files or on the class, with a checkpoint, as a command grades them."""
     seen.clear()
-    return grade_all(files(*names), job(**more), resume=resume)
+    wanted = job()._replace(**more)
+    with Checkpoint.of(names or CLASS, wanted, resume) as opened:
+        rows = grade_all(files(*names), wanted, checkpoint=opened)
+        opened.finish()
+    return rows
 
 
 def checkpoints() -> list[Path]:
@@ -74,10 +79,12 @@ def checkpoints() -> list[Path]:
 
 
 @pytest.fixture
-def interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
+def interrupted(monkeypatch: pytest.MonkeyPatch) -> str:
     """What is said of a run that was interrupted at its last file, `ann.py`; files are graded one after the other."""
 
-    def one_by_one(paths: Iterable[str], job: GradingJob, read: batch.Read, processes: int) -> Iterator[Graded]:
+    def one_by_one(
+        paths: Iterable[str], job: GradingJob, read: batch.Read, processes: int
+    ) -> Generator[Graded, None, None]:
         for path in paths:
             yield job.grade(path, read(path))
 
@@ -86,11 +93,11 @@ def interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
 
     monkeypatch.setattr(batch, "_distribute", one_by_one)
     acts["ann.py"] = interrupts
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as interrupt:
         graded()
     acts.clear()
     seen.clear()
-    return capsys.readouterr().err
+    return str(interrupt.value)
 
 
 # --- All files ---
@@ -104,7 +111,7 @@ def test_verdicts_are_in_the_order_of_the_files_and_the_largest_is_graded_first(
 
 def test_a_single_file_has_no_checkpoint_and_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(batch, "LocalProcesses")
-    assert [row.path for row in graded("ann.py", "ann.py")] == ["ann.py"]
+    assert [row.path for row in grade_all(files("ann.py", "ann.py"), job())] == ["ann.py"]
     assert checkpoints() == []
 
 
@@ -123,7 +130,7 @@ def test_a_file_that_cannot_be_read_is_graded_with_the_reason() -> None:
 
 def test_an_error_of_the_grader_is_a_lost_verdict_on_each_wanted_puzzle(capsys: pytest.CaptureFixture[str]) -> None:
     acts["bo.py"] = lambda: exec("1 / 0")
-    rows = grade_all(files(), job()._replace(slugs=("fake_a", "fake_b")))
+    rows = graded(slugs=("fake_a", "fake_b"))
     assert [row.is_lost for row in rows] == [False, True, False]
     assert [(v.puzzle, v.status, v.reason) for v in rows[1].verdicts] == [
         ("fake_a", "failed", LOST), ("fake_b", "failed", LOST)]  # fmt: skip
@@ -185,7 +192,7 @@ def test_a_lost_file_is_not_in_the_checkpoint_and_is_graded_again(capsys: pytest
 @pytest.mark.usefixtures("interrupted")
 @pytest.mark.parametrize("change", [{"strict": True}, {"keep": True}, {"slugs": ("fake_b",)}], ids=str)
 def test_under_other_conditions_nothing_is_resumed(change: dict[str, Any]) -> None:
-    grade_all(files(), job()._replace(**change), resume=True)
+    graded(resume=True, **change)
     assert sorted(seen) == list(CLASS)
 
 
@@ -211,20 +218,17 @@ def test_a_file_that_changed_while_it_was_graded_is_told_and_graded_again() -> N
 def test_an_interrupt_ends_processes_that_are_at_work(monkeypatch: pytest.MonkeyPatch) -> None:
     pools: list[InlineProcesses] = []
 
-    class Waiting(InlineProcesses):
-        def submit(self, call: Callable[..., Any], *arguments: Any) -> Any:
+    class Seen(InlineProcesses):
+        def __init__(self, processes: int) -> None:
+            super().__init__(processes)
             pools.append(self)
-            future = super().submit(call, *arguments)
-            if len(pools) > 1:
-                future = type(future)()
-                future.set_running_or_notify_cancel()
-            return future
 
-    monkeypatch.setattr(batch, "LocalProcesses", Waiting)
-    results = batch._distribute(CLASS, job(), lambda path: b"", 2)
+    monkeypatch.setattr(batch, "LocalProcesses", Seen)
+    results = batch._distribute(CLASS, job(), lambda path: b"", 1)
     next(results)
     results.close()
-    assert pools[0].ended
+    list(batch._distribute(CLASS, job(), lambda path: b"", 1))
+    assert [pool.is_interrupted for pool in pools] == [True, False]
 
 
 # --- The checkpoint itself ---

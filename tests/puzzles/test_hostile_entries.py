@@ -16,11 +16,11 @@ from click.testing import CliRunner
 from puzzles.commands.main import main
 from puzzles.grading.discover import MAX_DEPTH, submissions
 from puzzles.grading.submission import SourceFile
-from tests.support.tiers import any_tier  # noqa: F401
+from tests.support.fake_grading import real_verdict, stating
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
 
-SOLVED = (Path(__file__).parents[2] / "solutions" / "basic.py").read_text(encoding="utf-8")
+SOLVED = stating(real_verdict("basic"))
 SECRET = "the points of everybody = 7\n"
 ODD = os.fsdecode(b"caf\xe9.py")
 
@@ -58,7 +58,7 @@ def reason(file: SourceFile) -> str:
 LINKS = ("copy.py", "quote.py", "itself.py", "gone.py", "zero.py", "ben")
 
 
-@pytest.mark.usefixtures("any_tier")
+@pytest.mark.usefixtures("stated_verdicts")
 def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_another(a_class: Path) -> None:
     """A relative and an absolute path at once: as written, they have no folder in common."""
     (a_class.parent / "more").mkdir()
@@ -85,7 +85,7 @@ def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_
         assert "the points" not in page
 
 
-@pytest.mark.usefixtures("any_tier")
+@pytest.mark.usefixtures("stated_verdicts")
 def test_json_has_a_row_for_each_entry(a_class: Path) -> None:
     rows = json.loads(CliRunner().invoke(main, ["grade", "class", "--puzzle", "basic", "--json"]).stdout)["files"]
     status = {os.path.basename(row["path"]): row["results"][0]["status"] for row in rows}
@@ -93,7 +93,7 @@ def test_json_has_a_row_for_each_entry(a_class: Path) -> None:
     assert status == {"solution.py": "passed", ODD: "passed", **expected}
 
 
-@pytest.mark.usefixtures("any_tier")
+@pytest.mark.usefixtures("stated_verdicts")
 def test_a_file_with_two_names_is_graded_for_each_and_reported(a_class: Path) -> None:
     os.link("class/ann/solution.py", "class/eve.py")
     os.link("teacher.py", "class/alone.py")

@@ -117,10 +117,12 @@ def test_a_group_has_the_latest_due_date_of_its_members() -> None:
     assert late.days(Student("Team", members=members[:1], submitted=DUE + 2 * DAY)) == 2
 
 
-def test_extensions_of_nobody_here_are_named() -> None:
-    late = Late(DUE, extensions=dict.fromkeys(("u7", "annlee", "u9"), DUE))
+def test_an_extension_counts_if_one_student_or_group_alone_has_its_word() -> None:
+    late = Late(DUE, extensions=dict.fromkeys(("u7", "annlee", "bochan", "u9"), DUE + DAY))
     team = Student("Team", members=(Student(id="u7"), Student("Lee, Ann")))
-    assert late.unknown([team]) == ["u9"]
+    sure, doubtful = late.of_class([team, Student("Bo Chan", "u1"), Student("Bo Chan", "u2")])
+    assert sorted(sure.extensions) == ["annlee", "u7"]
+    assert doubtful == ["bochan", "u9"], "two students of one name, and nobody"
 
 
 # --- Reading them ---

@@ -237,11 +237,10 @@ def test_each_student_of_a_class_gets_the_best_of_all_their_files(
     assert said.stderr == ""
 
 
-def test_a_submission_without_a_file_says_so(
-    graded: tuple[list[course.Known], dict[str, dict[str, str]], Result],
-) -> None:
-    known, _, said = graded
+def test_a_submission_without_a_file_says_so(tmp_path: Path) -> None:
+    here = tree(tmp_path / "class", "u1/report.pdf", "u2/")
+    (tmp_path / "roster.csv").write_text("name,id\nAnn,u1\nBen,u2\nCleo,u3\n")
+    said = puzzles("grade", here, "--trust", "--json", "--roster", tmp_path / "roster.csv", "--puzzle", "basic")
     messages = {row["students"][0]["id"]: row["results"][0]["message"] for row in json.loads(said.stdout)["files"]}
-    by_kind = {one.kind: messages.get(one.id) for one in known}
-    assert by_kind["pdf"] == by_kind["empty"] == "there is no .py or .ipynb here"
-    assert by_kind["missing"] == "nothing was handed in"
+    no_file = "there is no .py or .ipynb here"
+    assert messages == {"u1": no_file, "u2": no_file, "u3": "nothing was handed in"}

@@ -14,9 +14,11 @@ from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL
+from tests.support.fake_grading import real_verdict, stating
 
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
-BASIC = (SOLUTIONS / "basic.py").read_text(encoding="utf-8")
+pytestmark = pytest.mark.usefixtures("stated_verdicts")
+
+BASIC = stating(real_verdict("basic"))
 
 FORMS = {
     "text": (),

@@ -95,10 +95,11 @@ def _stated(tree: ast.Module) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 class InlineProcesses:
-    """A pool of processes that works in this one, in the order in which it is given work."""
+    """A pool of processes that works in this one, on what it is given at once."""
 
     def __init__(self, processes: int) -> None:
-        self.ended = False
+        self.is_interrupted = False
+        """True once an error or an interrupt has left the pool."""
 
     def submit(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = Future()
@@ -108,17 +109,11 @@ class InlineProcesses:
             future.set_exception(why)
         return future
 
-    def shutdown(self) -> None:
-        pass
-
-    def end_now(self) -> None:
-        self.ended = True
-
     def __enter__(self) -> InlineProcesses:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        pass
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.is_interrupted = kind is not None
 
 
 def without_sandbox(patch: pytest.MonkeyPatch) -> None:

@@ -159,8 +159,6 @@ class Schedules(Track[SchedulePuzzle]):
     built = later("schedule.comparison", "recognized")
     sections = later("schedule.calls", "sections")
 
-    sections = later("schedule.calls", "sections")
-
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
 

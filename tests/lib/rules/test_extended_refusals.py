@@ -170,6 +170,13 @@ async def mixed_replicas(model: Model) -> None:
     model.forward(1, model.forward(0, model.get_activation(mine, 1), w0), w1)
 
 
+async def parted_at_different_steps(model: Model) -> None:
+    """Rank 0 trains alone from the beginning, rank 1 from the step after one with all batches."""
+    alone = step(model, [0] if model.rank == 0 else [0, 1])
+    weight, _ = step(model, [model.rank], 1, *alone)
+    await model.allreduce(weight, 0)
+
+
 async def average_of_one(model: Model) -> None:
     weight, _ = step(model, [0])
     await model.allreduce(weight, 0)
@@ -298,6 +305,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     (lambda model: step(model, [0]), DENSE, ("only batch 0 of 2", "batch 1", "all-reduce")),
     (other_batches, LOCAL, ("trained with batch 0 since step 0", "covers batch 1 of 2", "same batches")),
     (mixed_replicas, LOCAL, ("different replicas", "allreduce of the weights")),
+    (parted_at_different_steps, LOCAL, ("rank 0", "rank 1", "since step 1", "started from the same weight")),
     (average_of_one, LOCAL, ("batch 0", "rank 0 and rank 1")),
     (average_what_is_shared, LOCAL, ("rank 0", "no replica has trained alone")),
     (state_that_missed_an_average, replace(LOCAL, steps=3), ("update(layer=0)", "state that was updated with this")),
