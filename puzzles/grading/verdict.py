@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from puzzles.catalog.path import FOLDED
 from puzzles.tracks import ALL, TRACKS
 
 
@@ -165,7 +164,6 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
     """A verdict, if every field has the right type and the puzzle exists."""
     given: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in row.items()}
     verdict = Verdict(**given)
-    verdict = replace(verdict, puzzle=FOLDED.get(verdict.puzzle, verdict.puzzle))
     blank = Verdict("", "", "", {}, reason=verdict.reason and "")
     names = (field.name for field in fields(verdict))
     alike = all(type(getattr(verdict, name)) is type(getattr(blank, name)) for name in names)

@@ -153,12 +153,6 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [2, 0]
 
 
-def test_progress_saved_before_there_were_tracks_is_read(home_of_its_own: Path) -> None:
-    old = {"attempts": 3, "stars": 2, "timesteps": 16.5, "peak_memory": 2_621_440, "hints": 1}
-    (home_of_its_own / "progress.json").write_text(json.dumps({"version": 1, "puzzles": {"basic": old}}))
-    assert progress.load()["basic"] == progress.PuzzleProgress(3, 2, {"timesteps": 16.5, "peak_memory": 2_621_440}, 1)
-
-
 # --- Plain data ---
 
 dtypes = st.sampled_from(["<f4", "<f8", "<i8", "|b1", "<u2", "<c8", ">f4"])
