@@ -1,19 +1,16 @@
 """Which files are one submission, and the best verdict on each puzzle in it."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from puzzles.failure import sanitized
-from puzzles.grading.discover import entries, found_in, other_files
+from puzzles.grading.discover import entries, found_in
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import LOST, Graded, Student, Verdict
 from puzzles.tracks import ALL, default_slugs, track_of
-
-from .exports import SUBMITTED, Origin, is_export, is_named_file, origins
-
-NBGRADER = ("nbgrader_config.py", "gradebook.db")
 
 
 @dataclass(frozen=True)
@@ -78,44 +75,39 @@ def shared_folder(paths: Sequence[str]) -> str:
         return ""
 
 
-def _of_class(path: str, files: Sequence[SourceFile]) -> Iterable[Submitted]:
-    folder = _class_folder(path)
-    by_name: dict[str, list[SourceFile]] = {name: [] for name in (*entries(folder), *_other_work(folder))}
+PLATFORMS = (
+    (re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_.*)?", re.DOTALL), "Participant "),
+    (re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d{2,}_.+", re.DOTALL), ""),
+)
+"""How Moodle (mod/assign/locallib.php, `download_submissions`) and Canvas ("Download Submissions") name what they
+export, and what a roster has in front of the number: Moodle numbers the participants of one assignment."""
+
+
+def _of_class(path: str, files: Sequence[SourceFile]) -> list[Submitted]:
+    by_name: dict[str, list[SourceFile]] = {name: [] for name in entries(path)}
     for file in files:
-        inside = Path(os.path.relpath(file.path, folder)).parts
-        if inside[0] != os.pardir:
-            by_name.setdefault(inside[0], []).append(file)
-    return _grouped(by_name, origins(folder, list(by_name)))
-
-
-def _grouped(by_name: Mapping[str, Sequence[SourceFile]], whose: Mapping[str, Origin]) -> list[Submitted]:
+        by_name.setdefault(Path(os.path.relpath(file.path, path)).parts[0], []).append(file)
+    students = _named_by_platform(by_name)
     found: dict[str, Submitted] = {}
     for name in sorted(by_name):
-        key, student, path = whose[name]
-        files = tuple(by_name[name])
-        before = found.get(key, Submitted(path, (), student, key))
-        found[key] = replace(before, files=(*before.files, *files))
+        stem = name if os.path.isdir(os.path.join(path, name)) else Path(name).stem
+        key, student = students.get(name) or (name, Student(id=stem))
+        before = found.get(key, Submitted(os.path.join(path, key), (), student, key))
+        found[key] = replace(before, files=(*before.files, *by_name[name]))
     return [replace(one, path=one.files[0].path) if len(one.files) == 1 else one for one in found.values()]
 
 
-def _other_work(folder: str) -> list[str]:
-    """Files that cannot be graded, such as PDFs, in a folder whose file names all name a student."""
-    shown = entries(folder)
-    mine = [name for name in other_files(folder) if is_named_file(name)]
-    return mine if all(map(is_named_file, shown)) else []
-
-
-def _class_folder(path: str) -> str:
-    """The folder of the submissions: below an nbgrader course, or in the one folder that an archive has packed."""
-    if any(os.path.exists(os.path.join(path, name)) for name in NBGRADER):
-        inner = os.path.join(path, SUBMITTED)
-        return inner if os.path.isdir(inner) else path
-    names = entries(path)
-    if len(names) == 1 and not is_export(path, names):
-        inner = os.path.join(path, names[0])
-        if os.path.isdir(inner) and is_export(inner, entries(inner)):
-            return inner
-    return path
+def _named_by_platform(names: Collection[str]) -> dict[str, tuple[str, Student]]:
+    """The key and the student of each entry of a class, if all are named as one platform names them: a single such name
+    may be a coincidence."""
+    for pattern, number in PLATFORMS:
+        matches = {name: match for name in names if (match := pattern.fullmatch(name))}
+        if matches and len(matches) == len(names):
+            return {
+                name: (f"{match['name']}_{match['id']}", Student(match["name"], number + match["id"]))
+                for name, match in matches.items()
+            }
+    return {}
 
 
 NO_FILE = "there is no .py or .ipynb here"
@@ -131,10 +123,9 @@ class Gathering:
         slugs: Sequence[str],
         worth: Callable[[Verdict], float],
         finish: Callable[[Graded], Graded] = lambda graded: graded,
-        aliases: Sequence[str] = (),
     ) -> None:
         """`slugs` that were asked for, or none; `worth` of a verdict in points; `finish` is called with each submission
-        that is graded, and returns what to keep of it; `aliases` by unit, where nobody is to be named."""
+        that is graded, and returns what to keep of it."""
         self._submitted = submitted
         self._slugs = slugs
         self._worth = worth
@@ -143,7 +134,6 @@ class Gathering:
         self._files: list[dict[str, Graded]] = [{} for _ in submitted]
         self._done: dict[int, Graded] = {}
         self._names = names_of(submitted)
-        self._aliases = aliases
 
     def add(self, graded: Graded) -> Graded:
         """Takes the verdicts on a file; returns them without the runs."""
@@ -156,13 +146,11 @@ class Gathering:
         return without_runs(graded)
 
     def all(self) -> list[Graded]:
-        """The submissions in their order, or in the order of their aliases. Of those without a file that could be
-        graded, nothing was attempted."""
+        """The submissions in their order. Of those without a file that could be graded, nothing was attempted."""
         for unit, one in enumerate(self._submitted):
             if not one.files:
                 self._done[unit] = self._finish(self._blank(unit))
-        found = [self._done[unit] for unit in range(len(self._submitted))]
-        return sorted(found, key=lambda one: one.path) if self._aliases else found
+        return [self._done[unit] for unit in range(len(self._submitted))]
 
     def _merged(self, unit: int, files: Sequence[Graded]) -> Graded:
         found: dict[str, list[Verdict]] = {}
@@ -189,11 +177,7 @@ class Gathering:
 
     def _graded(self, unit: int, verdicts: tuple[Verdict, ...]) -> Graded:
         one = self._submitted[unit]
-        if not self._aliases:
-            return Graded(one.path, verdicts, one.student, self._names[unit], unit=unit)
-        alias = self._aliases[unit]
-        unnamed = tuple(replace(v, found_in="") if v.found_in else v for v in verdicts)
-        return Graded(alias, unnamed, one.student, alias, is_anonymous=True, unit=unit)
+        return Graded(one.path, verdicts, one.student, self._names[unit], unit)
 
 
 def without_runs(graded: Graded) -> Graded:

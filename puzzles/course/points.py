@@ -14,8 +14,7 @@ import click
 from puzzles.grading.verdict import Graded, Student, Verdict
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 
-from .exports import moment
-from .roster import CourseError, cells, folded, name_forms, rows_of, shown_name
+from .roster import CourseError, cells, folded, moment, name_forms, rows_of, shown_name
 
 DAY = 86_400.0
 UNITS = {"m": 60.0, "h": 3_600.0, "d": DAY}

@@ -2,9 +2,11 @@
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from os.path import join
 from pathlib import Path
 from typing import NamedTuple
@@ -13,7 +15,6 @@ from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Student
 
-from .exports import moment
 from .handed_in import Submitted, distinct, shared_folder, tellers
 
 HEADINGS = {
@@ -25,8 +26,6 @@ HEADINGS = {
     "section": ("section", "sections"),
     "group": ("group", "group name", "team", "groups"),
     "submitted": ("submitted", "submitted at", "submission time", "handed in"),
-    "comment": ("comment", "comments", "feedback"),
-    "puzzle": ("puzzle", "slug"),
     "due": ("due", "due at", "extension", "extended to"),
     "others": (
         *("identifier", "sis user id", "sis login id", "username", "user name", "login", "github username", "github"),
@@ -34,7 +33,7 @@ HEADINGS = {
 }
 """Columns by what they hold; upper case, spaces and hyphens do not count."""
 
-NOT_STUDENTS = ("points possible", "student, test")
+NOT_STUDENTS = (["Points Possible"], ["Student, Test"])
 """Names of rows that are not students, in Canvas's exports."""
 
 
@@ -47,7 +46,7 @@ def read_roster(path: Path) -> list[Student]:
     lines: dict[str, int] = {}
     for number, row in enumerate(rows_of(path), 2):
         student = _student(row)
-        if not (student.name or student.identifiers) or _is_none(student):
+        if not (student.name or student.identifiers) or cells(row, "name")[:1] in NOT_STUDENTS:
             continue
         for one in filter(folded, student.identifiers):
             if (first := lines.setdefault(folded(one), number)) != number:
@@ -80,6 +79,15 @@ def folded(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
 
 
+def moment(text: str) -> float | None:
+    """A date and time as platforms write it, in seconds since 1970; else None. Without a zone it is local."""
+    words = re.sub(r" ?UTC$", "+00:00", text.strip()).replace(" +", "+").replace(" -", "-")
+    try:
+        return datetime.fromisoformat(words).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def name_forms(name: str) -> set[str]:
     """A name as platforms write it: with the last name first or last, with or without spaces."""
     last, comma, first = name.partition(",")
@@ -99,7 +107,6 @@ def _student(row: dict[str, str]) -> Student:
         next(iter(cells(row, "group")), ""),
         tuple(dict.fromkeys(cells(row, "others"))),
         submitted=moment(when[0]) if when else None,
-        row=row,
     )
 
 
@@ -107,10 +114,6 @@ def shown_name(name: str) -> str:
     """'Lee, Ann' as 'Ann Lee'."""
     last, comma, first = name.partition(",")
     return f"{first.strip()} {last.strip()}" if comma and "," not in first else name.strip()
-
-
-def _is_none(student: Student) -> bool:
-    return any(" ".join(cells(student.row, "name")).casefold().startswith(word) for word in NOT_STUDENTS)
 
 
 Unit = int

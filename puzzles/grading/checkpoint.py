@@ -37,8 +37,6 @@ class GradingJob(NamedTuple):
     keep: bool = False
     own: tuple[tuple[str, str], ...] = ()
     """Folders of own puzzles, each with the digest of its content."""
-    compares: bool = False
-    """True if verdicts need `work`, to compare it with other people's."""
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
         """Grades a file. `source` is its content, or the error from reading it; None reads it now."""
@@ -48,9 +46,7 @@ class GradingJob(NamedTuple):
                 add_folder(folder)
         submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
-        return grade_file(
-            path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client, self.compares
-        )
+        return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client)
 
     def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
         """Grades a file with this thread's client, whose server stays for the next file."""

@@ -1,13 +1,13 @@
 """Grades a player's file, puzzle by puzzle: runs what it defines in the sandbox, and lets the judge state verdicts."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, sanitized
+from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
@@ -33,18 +33,15 @@ def grade_file(
     keep: bool = False,
     submission: Submission | None = None,
     client: Client | None = None,
-    compares: bool = False,
 ) -> Graded:
     """The verdicts on one file. Each run has its own process, so that runs cannot affect each other.
 
     Without `puzzles`, grades every schedule, and the classes and layouts that the file attempts; if it attempts
-    nothing, the puzzles that it has begun. With `compares`, verdicts have `work`.
+    nothing, the puzzles that it has begun.
     """
     with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
-        verdicts = [grade_puzzle(puzzle, session, strict, keep or compares) for puzzle in wanted]
-        if compares:
-            verdicts = [_with_work(verdict, session, keep) for verdict in verdicts]
+        verdicts = [grade_puzzle(puzzle, session, strict, keep) for puzzle in wanted]
     if puzzles is None:
         verdicts = _worth_showing(verdicts, session.submission)
     return Graded(path, tuple(verdicts))
@@ -59,14 +56,6 @@ def grade_puzzle(
     if definition is None:
         return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
     return run_judge(judge(puzzle, definition, strict, keep), runner or SandboxRunner(session, track, puzzle.slug))
-
-
-def _with_work(verdict: Verdict, session: Session, keep: bool) -> Verdict:
-    _, survey = _survey(session)
-    program, *lines = survey["works"].get(verdict.puzzle) or [""] if survey else [""]
-    run = track_of(verdict.puzzle).fingerprint(verdict.trace) if verdict.trace and verdict.figures else ""
-    work = (program, run, *map(sanitized, lines)) if verdict.attempted and (program or run) else ()
-    return replace(verdict, work=work, trace=verdict.trace if keep else "")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,7 +89,6 @@ def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
         "broken": {},
         "lines": {},
         "sketches": {},
-        "works": {},
         "idle": {},
         "cells": [],
     }

@@ -24,8 +24,6 @@ class Student:
     """Of a group."""
     submitted: float | None = None
     """Seconds since 1970; None if unknown."""
-    row: dict[str, str] = field(default_factory=dict, compare=False)
-    """The roster's row, by its own headings."""
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -87,8 +85,6 @@ class Verdict:
     """True if it is correct at the shown size, and fails at another."""
     found_in: str = ""
     """The path of its file, if the submission has several."""
-    work: tuple[str, ...] = ()
-    """For the comparison of submissions, if requested: digests of the program and the run, then its lines."""
     trace: str = ""
     """The run at the shown size as JSON, if requested: a trace or strategies."""
 
@@ -137,8 +133,6 @@ class Graded:
     student: Student = Student()  # immutable
     name: str = ""
     """Its name in reports; empty to use the path."""
-    is_anonymous: bool = False
-    """True if the path is an alias, and only gradebooks have names."""
     unit: int = 0
     """Its place among the submissions of a run, which is its only key: two may have the same name and path."""
 
@@ -177,7 +171,7 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
     if (
         not alike
         or not all(isinstance(number, int | float) for number in numbers)
-        or not all(isinstance(line, str) for line in (*verdict.notes, *verdict.printed, *verdict.why, *verdict.work))
+        or not all(isinstance(line, str) for line in (*verdict.notes, *verdict.printed, *verdict.why))
         or ALL[verdict.puzzle].name != verdict.track
         or verdict.status not in STATUSES
     ):
@@ -206,7 +200,7 @@ def _student(graded: Graded) -> dict[str, Any]:
         for one in graded.student.people
         if graded.name
     ]
-    return {"students": people} if people and not graded.is_anonymous else {}
+    return {"students": people} if people else {}
 
 
 class Shared:

@@ -10,14 +10,13 @@ from hashlib import blake2b
 from importlib.resources import files as resources
 from pathlib import Path
 
-from puzzles.course.comments import Comment
 from puzzles.course.handed_in import shared_folder, without_runs
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL
 
-from .html import attempts, named, rendered
+from .html import attempts, rendered
 from .listed_files import listed, listed_files, remove, write
 from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
@@ -51,13 +50,6 @@ class PageNames:
     def pages(self) -> set[str]:
         return {self.page(unit) for unit in range(len(self._digests))}
 
-    def aliases(self) -> list[str]:
-        """A name for each submission that does not say whose it is."""
-        size = 6
-        while len({digest[:size] for digest in self._digests}) < len(self._digests):
-            size += 2
-        return [f"Student {digest[:size]}" for digest in self._digests]
-
     @property
     def stale(self) -> set[str]:
         """Pages that an earlier run has written and this one does not."""
@@ -82,22 +74,17 @@ class ClassPages:
         folder: str,
         names: PageNames,
         paths: Sequence[str],
-        comments: Sequence[Sequence[Comment]] = (),
         scoring: Scoring = NOTHING_STATED,
         keeps_traces: bool = False,
         colour: str = "layer",
-        links_class: bool = False,
     ) -> None:
-        """`names` of the pages; `paths` of all submissions and the comments on them, by unit;
-        `keeps_traces` if somebody else needs the runs; `colour` is what the colours of operations show in the pictures;
-        `links_class` if the page of a student leads to the index."""
+        """`names` of the pages; `paths` of all submissions by unit; `keeps_traces` if somebody else needs the runs;
+        `colour` is what the colours of operations show in the pictures."""
         self.folder = Path(folder)
         self.keeps_traces = keeps_traces
         self.colour = colour
         self.scoring = scoring
-        self.links_class = links_class
         self._names = names
-        self._comments = comments or [()] * len(paths)
         self._shared = shared_folder(paths)
         self._linked: set[str] = set()
         self.problem = ""
@@ -114,7 +101,7 @@ class ClassPages:
         slugs = slugs_of(graded)
         self._write("index.html", lambda: self._index(graded, slugs, tier))
         told = [(track, track.puzzle(slug)) for slug, track in ALL.items() if slug in slugs or slug in self._linked]
-        self._write("puzzles.html", lambda: rendered("puzzle_texts.html", told=told, links_class=self.links_class))
+        self._write("puzzles.html", lambda: rendered("puzzle_texts.html", told=told))
         remove(self.folder, self._names.stale)
         self._write(INDEX, lambda: self._names.index(with_stale=False))
         return self.problem
@@ -127,9 +114,7 @@ class ClassPages:
         points = points_text(graded, self.scoring) if self.scoring.is_stated else ""
         missing = [v.puzzle for v in graded.verdicts if not v.attempted and not v.message]
         said = {"name": self._name(graded), "attempts": found, "missing": missing, "points": points}
-        comments = [(named(slug)[1] if slug else "", text) for slug, text in self._comments[graded.unit]]
-        people = [] if graded.is_anonymous else [one.name or one.id for one in graded.student.members]
-        return rendered("student.html", **said, comments=comments, people=people, links_class=self.links_class)
+        return rendered("student.html", **said, people=[one.name or one.id for one in graded.student.members])
 
     def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: IsolationTier) -> str:
         rows = []

@@ -5,7 +5,6 @@ All others know a track by this class only, so a package from outside can add on
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -143,10 +142,6 @@ class Track(OpenTrack[P], ABC):
     def kept(self, row: Row) -> str:
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
-
-    def fingerprint(self, kept: str) -> str:
-        """A digest of a kept run, the same for runs that differ in names only."""
-        return sha256(kept.encode()).hexdigest()[:16]
 
     def saved_as(self, puzzle: P) -> str:
         """Name of the file for a kept run that `verify` judges again; empty if it cannot."""

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS
 from puzzles.commands.main import main
-from puzzles.commands.shared.course_options import is_folder
+from puzzles.commands.shared.course_options import outputs_of
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
 from puzzles.reports.html import message_html, text_html
@@ -184,7 +184,8 @@ def test_markdown_is_rendered() -> None:
 def test_the_option_takes_a_page_or_a_folder(tmp_path: Path) -> None:
     (tmp_path / "is.html").mkdir()
     folders = ("out", "out/", "r.html/", str(tmp_path / "is.html"))
-    assert [name for name in ("r.html", "r.HTM", *folders) if is_folder(name)] == [*folders]
+    formats = [[*outputs_of({"outputs": [name], "gradebook": None})] for name in ("r.html", "r.HTM", *folders)]
+    assert formats == [["html"]] * 2 + [["pages"]] * 4
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

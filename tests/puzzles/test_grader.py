@@ -459,7 +459,7 @@ def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, 
     place, _, rest = sentence.rpartition("time was up after 0.03 s; ")
     # Between the steps of a coroutine the event loop is at work, and no rank.
     assert place == "rank 0, t=0: " or (place == "" and "await asyncio.sleep" in source)
-    assert rest == "look for a loop that does not end, or allow more with --time-limit"
+    assert "time limit" in rest
 
 
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):

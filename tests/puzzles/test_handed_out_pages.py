@@ -1,4 +1,4 @@
-"""Pages that can be handed out: names that tell nothing, nothing stale, comments, aliases."""
+"""Pages that can be handed out: names that tell nothing, and nothing stale."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
-from puzzles.course.comments import read_comments
-from puzzles.course.roster import CourseError
 from puzzles.reports.class_pages import INDEX, PageNames
 
 LONG = "Long " * 32 + "Name"
@@ -78,74 +76,11 @@ def test_a_broken_index_of_pages_is_replaced(tmp_path: Path, text: str) -> None:
     assert names.stale == set()
 
 
-def test_a_student_s_page_does_not_lead_to_the_class_unless_asked(tmp_path: Path) -> None:
+def test_a_student_s_page_does_not_lead_to_the_class(tmp_path: Path) -> None:
     a_class(tmp_path, "ann")
     grade(tmp_path)
     theirs = [*(tmp_path / "out" / "students").iterdir(), tmp_path / "out" / "puzzles.html"]
     assert not any("index.html" in page.read_text() for page in theirs)
-    grade(tmp_path, "--link-class")
-    assert all("index.html" in page.read_text() for page in theirs)
-
-
-@pytest.mark.slow
-def test_nobody_is_named_where_nobody_is_to_be(tmp_path: Path) -> None:
-    a_class(tmp_path, "ann", "ben")
-    (tmp_path / "class" / "cleo").mkdir()
-    for name in ("a.py", "b.py"):
-        (tmp_path / "class" / "cleo" / name).write_text("def basic(model):\n    return model\n")
-    (tmp_path / "roster.csv").write_text("name,id\nAnn Lee,ann\nBen Ito,ben\nCleo Roe,cleo\nDan Fox,dan\n")
-    files = [word for name in ("t.csv", "j.xml") for word in ("-o", tmp_path / name)]
-    book = ("--gradebook", tmp_path / "book.csv", "--roster", tmp_path / "roster.csv")
-    shown = grade(tmp_path, "--anonymous", *files, *book).stdout.replace(str(tmp_path), "")
-    reports = [tmp_path / "t.csv", tmp_path / "j.xml", *(tmp_path / "out").rglob("*.html")]
-    for text in (shown, *(file.read_text() for file in reports)):
-        assert not re.search(r"\bann\b|\bben\b|cleo|dan|Lee|Ito|Roe|Fox", text), text
-    assert len(re.findall(r"Student [0-9a-f]{6}<", (tmp_path / "out" / "index.html").read_text())) == 4
-    assert {"Ann Lee", "Dan Fox"} <= set(re.findall(r"^[^,]+", (tmp_path / "book.csv").read_text(), re.MULTILINE))
-    command = ["grade", str(tmp_path / "class"), "--trust", "--anonymous", "--json", "--roster", str(book[3])]
-    told = json.loads(CliRunner().invoke(main, [*command, "--puzzle", "basic"]).stdout)
-    assert all("students" not in row and row["path"].startswith("Student ") for row in told["files"])
-
-
-COMMENTS = "id,puzzle,comment\nann,,Well *done* <b>\nann,basic,Read the hint.\nnobody,,Where?\n"
-
-
-@pytest.mark.slow
-def test_comments_appear_on_the_page_and_survive_a_regrade(tmp_path: Path) -> None:
-    a_class(tmp_path, "ann", "ben")
-    (tmp_path / "comments.csv").write_text(COMMENTS)
-    for _ in range(2):
-        said = grade(tmp_path, "--comments", tmp_path / "comments.csv")
-        page = (tmp_path / "out" / "students" / pages_by_name(tmp_path)["ann.py"]).read_text()
-        assert "<p>Well <em>done</em> &lt;b&gt;</p>" in page
-        assert "Read the hint." in page
-        assert "Comment: " in page, "with the puzzle's heading"
-        assert "Read the hint." not in (tmp_path / "out" / "students" / pages_by_name(tmp_path)["ben.py"]).read_text()
-        assert "Warning: the comment on 'nobody' matches no student here" in said.stderr
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "ben.md").write_text("Come *and* see me.")
-    grade(tmp_path, "--comments", tmp_path / "c")
-    page = (tmp_path / "out" / "students" / pages_by_name(tmp_path)["ben.py"]).read_text()
-    assert "Come <em>and</em> see me." in page
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("id,comment\n,hello\n", "line 2: it does not say whom the comment is for"),
-        ("id,puzzle,comment\nann,fspd,hello\n", "line 2: there is no puzzle 'fspd'"),
-        ("comment\nhello\n", "no column says who a row is about"),
-    ],
-)
-def test_comments_that_cannot_be_used_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "comments.csv").write_text(text)
-    with pytest.raises(CourseError) as refused:
-        read_comments(tmp_path / "comments.csv")
-    assert said in str(refused.value)
-    a_class(tmp_path, "ann")
-    result = grade(tmp_path, "--comments", tmp_path / "comments.csv")
-    assert result.exit_code == 2
-    assert said.split("'")[0] in " ".join(result.stderr.split())
 
 
 @pytest.mark.slow

@@ -133,12 +133,12 @@ def test_a_closed_stream(name: str, stream: str, files: None, monkeypatch: pytes
     ],
 )
 def test_a_shell_closes_streams(closed: str, code: int, files: None) -> None:
-    line = f'"$0" -m puzzles grade basic.py -o out.xml {closed}'
+    line = f'"$0" -m puzzles grade basic.py -o out.csv {closed}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(["sh", "-c", line, sys.executable], capture_output=True, text=True, env=environment)
     assert done.returncode == code
     assert "Traceback" not in done.stderr
-    assert Path("out.xml").read_text().startswith("<?xml"), "the file was not given a standard stream's number"
+    assert Path("out.csv").read_text().startswith("submission,"), "the file was not given a standard stream's number"
 
 
 @pytest.mark.parametrize("command", ["list", "costs", "show basic"])

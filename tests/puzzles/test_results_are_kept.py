@@ -63,23 +63,14 @@ def rows(path: str) -> list[dict[str, str]]:
 
 @needs_full
 def test_a_report_that_cannot_be_written_affects_neither_the_results_nor_the_others(a_class: Path) -> None:
-    result = grade(
-        "class",
-        "--junit",
-        FULL,
-        "--gradescope",
-        "class",
-        "--csv",
-        "t.csv",
-        "--html",
-        "ann.py/page.html",
-        "--one-student",
-    )
+    Path("full.json").symlink_to(FULL)
+    outputs = ("-o", "full.json", "--gradebook", "class", "-o", "t.csv", "-o", "ann.py/page.html")
+    result = grade("class", *outputs, "--one-student")
     assert "passed" in result.stdout
     assert [row["status"] for row in rows("t.csv")] == ["passed"], "the better of the two files"
     assert Path("ann.py/page.html").is_file()
     assert result.exit_code == 2
-    assert f"cannot write {FULL}: No space left on device" in result.stderr
+    assert "cannot write full.json: No space left on device" in result.stderr
     assert "cannot write class: Is a directory" in result.stderr
 
 
@@ -87,10 +78,10 @@ def test_a_report_that_breaks_affects_no_other(a_class: Path, monkeypatch: pytes
     def breaks(*_: Any) -> str:
         raise LookupError("no such\x1b thing")
 
-    monkeypatch.setattr(export, "junit", breaks)
-    result = grade("class/ann.py", "-o", "j.xml", "-o", "t.csv")
+    monkeypatch.setattr(export, "gradescope", breaks)
+    result = grade("class/ann.py", "-o", "r.json", "-o", "t.csv")
     assert result.exit_code == 2
-    assert "cannot make j.xml: LookupError: no such\\x1b thing" in result.stderr
+    assert "cannot make r.json: LookupError: no such\\x1b thing" in result.stderr
     assert len(rows("t.csv")) == 1
 
 

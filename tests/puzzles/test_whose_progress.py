@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from puzzles.commands.main import main
-from puzzles.commands.shared.course_options import FORMATS
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
@@ -23,8 +22,9 @@ BASIC = stating(real_verdict("basic"))
 FORMS = {
     "text": (),
     **{name: (name,) for name in ("--json", "--why", "--strict")},
-    **{name: (f"--{name.replace('_', '-')}", f"out.{name}") for name in (*FORMATS, "traces")},
-    "pages": ("--html", "pages"),
+    **{name: ("-o", f"out.{name}") for name in ("html", "csv", "json")},
+    **{name: (f"--{name}", f"out.{name}") for name in ("gradebook", "traces")},
+    "pages": ("-o", "pages"),
 }
 """What `puzzles grade` can show or write."""
 
@@ -104,7 +104,7 @@ def test_what_makes_a_file_count_is_told_where_a_player_may_wonder() -> None:
     told = "'puzzles status' does not count this file as yours. 'puzzles watch ann.py' makes it count."
     Path("ann.py").write_text(BASIC)
     assert told in puzzles("grade", "ann.py")
-    assert told not in puzzles("grade", "ann.py", "--csv", "a.csv"), "this is a teacher's"
+    assert told not in puzzles("grade", "ann.py", "-o", "a.csv"), "this is a teacher's"
     Path("ann.py").write_text("")
     assert told not in puzzles("grade", "ann.py", code=1), "nothing is attempted"
 

@@ -112,8 +112,6 @@ class Schedules(Track[SchedulePuzzle]):
         trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
-    fingerprint = later("schedule.fingerprint", "fingerprint")
-
     def row_of_saved(self, text: str) -> Row:
         try:
             return {"trace": parse_trace(text)}
