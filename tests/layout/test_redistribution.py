@@ -356,6 +356,7 @@ def test_the_search_charges_each_collective_what_its_messages_move(here):
 
 
 def test_a_gather_stays_within_its_group_of_devices():
-    gather = exchange(on("y", -1), on(-1, -1))
+    grid = mesh(x=4, y=2)
+    gather = exchange(on("x", -1, grid=grid), on(-1, -1, grid=grid))
     for sender, receiver in zip(gather.sender.tolist(), gather.receiver.tolist()):
-        assert GRID.coordinates(sender)[0] == GRID.coordinates(receiver)[0], "of each copy of the tensor"
+        assert grid.coordinates(sender)[1] == grid.coordinates(receiver)[1], "each copy is gathered by its own devices"
