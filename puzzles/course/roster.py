@@ -176,7 +176,7 @@ def _units(roster: Sequence[Student]) -> list[Student]:
     for number, one in enumerate(roster):
         key = (one.section, folded(one.group)) if folded(one.group) else (str(number),)
         found.setdefault(key, []).append(one)
-    return [mine[0] if not mine[0].group else _group(mine) for mine in found.values()]
+    return [_group(mine) if folded(mine[0].group) else mine[0] for mine in found.values()]
 
 
 def _group(members: Sequence[Student]) -> Student:

@@ -141,9 +141,13 @@ def _distribute(paths: Iterable[str], job: GradingJob, read: Read, processes: in
         with LocalProcesses(processes) as executor:
             given: dict[Future[Graded], str] = {}
             while left or given:
-                while left and len(given) < processes * QUEUED_PER_PROCESS:
-                    path = left.popleft()
-                    given[executor.submit(job.grade_with_kept_client, path, read(path))] = path
+                try:
+                    while left and len(given) < processes * QUEUED_PER_PROCESS:
+                        future = executor.submit(job.grade_with_kept_client, left[0], read(left[0]))
+                        given[future] = left.popleft()
+                except BrokenProcessPool:  # since the last wait
+                    suspects += given.values()
+                    break
                 future = next(iter(wait(given, return_when=FIRST_COMPLETED).done))
                 path, error = given.pop(future), future.exception()
                 if error is None:

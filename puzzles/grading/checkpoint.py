@@ -82,7 +82,7 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
     problems with the file become warnings.
     """
 
-    def __init__(self, path: Path, conditions: str, resume: bool, number: int = 0) -> None:
+    def __init__(self, path: Path, conditions: str, resume: bool, number: int) -> None:
         """`number` of files to grade."""
         self.path = path
         self.conditions = conditions

@@ -114,8 +114,8 @@ def gradebook(graded: Sequence[Graded], slugs: Sequence[str], scoring: Scoring) 
         by_slug = {verdict.puzzle: scoring.score(one, verdict) for verdict in one.verdicts}
         points = [by_slug.get(slug, 0.0) for slug in slugs]
         for who in one.student.people:
-            name = who.name or one.path
-            words = (name, next(iter(who.identifiers), name), who.section)
+            number = next(iter(who.identifiers), who.name or Path(one.path).stem)
+            words = (who.name or number, number, who.section)
             rows.append((*(harmless(" ".join(word.split()), " ") for word in words), *points, round(sum(points), 4)))
     return csv_text(rows)
 

@@ -11,6 +11,9 @@ import signal
 import sys
 import types
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +142,23 @@ def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pyt
         "the grader itself failed on this file (the process that graded it ended)"
     )
     assert by_name["anna.py"].status == "passed"
+
+
+def test_a_pool_that_breaks_before_the_next_file_is_handed_out_loses_none(
+    two_students: Path, monkeypatch: pytest.MonkeyPatch
+):
+    submit, calls = batch.LocalProcesses.submit, count()
+
+    def breaking(self: batch.LocalProcesses, *given: Any) -> Future[Any]:
+        if next(calls) == 1:
+            raise BrokenProcessPool
+        return submit(self, *given)
+
+    monkeypatch.setattr(batch.LocalProcesses, "submit", breaking)
+    paths = sorted(map(str, two_students.iterdir()))
+    found = list(batch._distribute(paths, job(), lambda path: Path(path).read_bytes(), 2))
+    assert sorted(graded.path for graded in found) == paths
+    assert not any(graded.is_lost for graded in found)
 
 
 class Blocking(GradingJob):

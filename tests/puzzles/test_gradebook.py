@@ -97,7 +97,7 @@ def test_no_cell_is_a_formula_and_an_id_without_its_space_is_the_student_s(start
     ("who", "told"),
     [
         (Student("Ann", "7", "a@b.example"), "7"), (Student("Ann", email="a@b.example"), "a@b.example"),
-        (Student("Ann", others=("alee",)), "alee"), (Student("Ann"), "Ann"), (Student(), "class/ann.py"),
+        (Student("Ann", others=("alee",)), "alee"), (Student("Ann"), "Ann"), (Student(), "ann"),
     ],
 )  # fmt: skip
 def test_no_row_is_without_an_id(who: Student, told: str) -> None:

@@ -104,8 +104,8 @@ def test_checking_a_teacher_s_puzzle_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("works", "words"),
     [
-        ("lib.solver:solve", "solve --ranks 32 --microbatches 1000 --effort 1000"),
-        ("lib.planning:search", "plan --model llama-3-405b --gpus 16384 --batch 4096"),
+        ("lib.solver:solve", "solve --ranks 32 --microbatches 2000 --effort 100"),
+        ("lib.planning:search", "plan --model llama-3-405b --gpus 131072 --batch 131072"),
     ],
 )
 def test_a_command_that_computes_ends(works: str, words: str) -> None:
