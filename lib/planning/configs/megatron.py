@@ -94,8 +94,9 @@ HARMLESS = re.compile(
     r"|moe-(aux-loss-coeff|z-loss-coeff|router-(dtype|score-function|bias-update-rate|enable-expert-bias))"
     r"|check-for-nan-in-loss-and-grad|no-check-for-nan-in-loss-and-grad|calculate-per-token-loss|bf16|fp16"
     r"|initial-loss-scale|loss-scale.*|max-position-embeddings|make-vocab-size-divisible-by|num-dataset-builder-threads"
+    r"|nproc.per.node|nnodes|node.rank|master.(addr|port)|rdzv.*"
 )
-"""Flags that change neither the time nor the memory of a step, or hardly."""
+"""Flags that change neither the time nor the memory of a step, or hardly; also those of torchrun."""
 
 
 def read(text: str) -> Config:
