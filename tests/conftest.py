@@ -87,6 +87,14 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     return home
 
 
+@pytest.fixture
+def in_an_empty_folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is empty, on a terminal as wide as the module's COLUMNS."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(getattr(request.module, "COLUMNS", 80)))
+    return tmp_path
+
+
 @pytest.fixture(autouse=True)
 def lent_server(request: pytest.FixtureRequest) -> Iterator[None]:
     LENDER.lends = request.node.get_closest_marker("own_server") is None

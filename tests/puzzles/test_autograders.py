@@ -8,23 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from puzzles.commands.main import main
 from puzzles.course.points import Scoring
 from puzzles.gradescope.autograder import Autograder
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.gradescope import gradescope
 from tests.support import course
+from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
-
-
-def puzzles(*words: object) -> Result:
-    result = CliRunner().invoke(main, list(map(str, words)))
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
-    return result
 
 
 def results(folder: Path, *words: object) -> dict[str, Any]:

@@ -18,9 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
-from puzzles.commands.main import main
 from puzzles.grading import batch
 from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
@@ -31,13 +29,10 @@ from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import Protection
 from puzzles.sandbox.tiers import IsolationTier, select_tier
+from tests.support.commands import puzzles, solution
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 WRONG = "async def ddp(model):\n    await model.receive()\n"
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
 
 
 FILES = {
@@ -84,12 +79,6 @@ def graded_class(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert best.exit_code == 0, "the best of each puzzle passes"
     (folder / "page").write_text(result.stdout)
     return folder
-
-
-def puzzles(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
 
 
 def files(paths: list[str]) -> list[SourceFile]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from puzzles.catalog.chapter import Chapter
 from puzzles.catalog.path import CORE
@@ -21,7 +21,10 @@ from puzzles.grading import progress
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import track_of
 from puzzles.version import VERSION
+from tests.support.commands import puzzles, solution
 from tests.support.fake_grading import real_verdict, write_verdicts
+
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
@@ -30,18 +33,6 @@ WRONG = "async def fsdp(model):\n    await model.receive()\n"
 
 def failed(slug: str, reason: str = "deadlock", **fields: Any) -> Verdict:
     return real_verdict(slug, "failed", 0, reason=reason, **fields)
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-
-def puzzles(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
 
 
 def words(text: str) -> str:
@@ -55,10 +46,6 @@ def refusal(*arguments: str) -> str:
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Traceback" not in result.stderr
     return words(result.stderr.partition("Error: ")[2])
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
 
 
 def graded(*arguments: str) -> tuple[int, dict]:

@@ -10,20 +10,13 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
-from puzzles.commands.main import main
 from puzzles.course.points import DAY, Late, Scoring, due_from, parse_late
 from puzzles.course.roster import CourseError
 from puzzles.grading.verdict import Student, Verdict
 from tests.support import course
+from tests.support.commands import puzzles
 from tests.support.relay import finished_folder
-
-
-def puzzles(*words: object) -> Result:
-    result = CliRunner().invoke(main, list(map(str, words)))
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
-    return result
 
 
 def verdict(status: str, stars: int, shown_size_only: bool = False) -> Verdict:

@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from lib import COSTS, Setting, Size, referee, run, trace_from_json, trace_to_json
 from lib.game.setting_notation import costs_from_json
 from puzzles.commands.costs import facts
-from puzzles.commands.main import main
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunOutcome
 from puzzles.tracks.schedule.free_game import FreeGame, setting_text
 from solutions.gpipe import gpipe
+from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
@@ -67,13 +66,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     Path("mine.py").write_text(MINE)
-
-
-def puzzles(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    assert result.exit_code == code, result.output
-    return result
 
 
 def shown(*arguments: str, code: int = 0) -> str:

@@ -7,22 +7,16 @@ import io
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from puzzles.commands.main import main
 from puzzles.course.points import Scoring
 from puzzles.grading.verdict import Graded, Student, Verdict
 from puzzles.reports.export import gradebook
 from tests.support import course
+from tests.support.commands import puzzles
 
 KEPT = {0.0: 1.0, 0.5: 0.9, 2.0: 0.8}
 """Share of the points by days late, at 10% a day."""
-
-
-def puzzles(*words: object) -> Result:
-    result = CliRunner().invoke(main, list(map(str, words)))
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
-    return result
 
 
 def rows_of(text: str) -> list[dict[str, str]]:

@@ -27,6 +27,7 @@ from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
 from tests.support import course
+from tests.support.commands import solution
 from tests.support.solved import SOME_PUZZLES
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
@@ -42,10 +43,6 @@ SCORES = [
     ("gpipe", 33.3, 33.8, 4_194_304),
     ("pipeline_fsdp", 15.5, 16.0, 966_656),
 ]
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
 
 
 def submit(source: str | bytes, name: str = "mine.py") -> Submission:

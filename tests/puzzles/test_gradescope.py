@@ -18,19 +18,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 
-from puzzles.commands.main import main
 from puzzles.custom.writing import begin
 from puzzles.gradescope.autograder import packed_again
 from tests.support import environments
+from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
-
-
-def puzzles(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def results_of(folder: Path, *options: str) -> dict[str, Any]:

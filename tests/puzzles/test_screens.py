@@ -23,6 +23,7 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.terminal import report
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, groups, track_of
+from tests.support.commands import solution
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 
@@ -44,10 +45,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def environment(home_of_its_own: Path) -> Mapping[str, str]:
     return {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
-
-
-def solution(slug: str) -> str:
-    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
 
 
 def screen(arguments: list[str], columns: int, rows: int, environment: Mapping[str, str]) -> list[str]:

@@ -6,18 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from puzzles.commands.main import main
 from puzzles.course.handed_in import Submitted, handed_in
 from puzzles.course.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
-
-
-def puzzles(*words: object) -> Result:
-    result = CliRunner().invoke(main, list(map(str, words)))
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
-    return result
+from tests.support.commands import puzzles
 
 
 def tree(folder: Path, *paths: str) -> Path:

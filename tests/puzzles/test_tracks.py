@@ -7,29 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles.commands.main import main
 from puzzles.grading import progress
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
 from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_several, groups
+from tests.support.commands import puzzles
 from tests.support.examples import LETTERS, examples
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-
-def puzzles(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
 
 
 # --- Names ---

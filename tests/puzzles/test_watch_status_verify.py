@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from rich.console import Console
 
 from lib import run, trace_to_json
@@ -16,7 +15,6 @@ from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.text_lines import wrapped
 from puzzles.commands import watch
-from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
@@ -27,30 +25,18 @@ from puzzles.reports import feedback
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
+from tests.support.commands import puzzles, solution
 from tests.support.fake_grading import real_verdict, stated_in, stating, write_verdicts
 from tests.support.solved import reference_of
+
+COLUMNS = 100
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
-
-
 def engine(name: str) -> str:
     return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
-
-
-def puzzles(*arguments: str, input: str | None = None) -> Result:
-    result = CliRunner().invoke(main, list(arguments), input=input)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
 
 
 def words(text: str) -> str:
