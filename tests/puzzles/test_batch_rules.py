@@ -235,7 +235,7 @@ def test_an_interrupt_ends_processes_that_are_at_work(monkeypatch: pytest.Monkey
 
 
 def checkpoint(resume: bool = False, conditions: str = "the job") -> Checkpoint:
-    return Checkpoint(Path("runs/c.jsonl"), conditions, resume)
+    return Checkpoint(Path("runs/c.jsonl"), conditions, resume, len(CLASS))
 
 
 def row(path: str = "ann.py") -> Graded:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.grading.discover import MAX_DEPTH, entries, found_in, hard_links, other_files, submissions
+from puzzles.grading.discover import MAX_DEPTH, entries, found_in, hard_links, submissions
 from puzzles.grading.submission import LINK, SourceFile
 
 
@@ -99,8 +99,7 @@ def test_folders_below_the_deepest_level_are_refused_and_listed() -> None:
 def test_entries_of_a_folder_are_submissions_and_folders() -> None:
     write("c/b.py", "c/_b.py", "c/.b.py", "c/notes.txt", "c/.notes", "c/ann/a.py", "c/.git/a.py")
     assert entries("c") == ["ann", "b.py"]
-    assert other_files("c") == ["_b.py", "notes.txt"]
-    assert entries("none") == other_files("none") == []
+    assert entries("none") == []
 
 
 @pytest.mark.usefixtures("here")
