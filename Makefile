@@ -33,10 +33,10 @@ serve: site/.training-puzzles-site  ## open the game in your browser, from this 
 	$(BIN)/python -m puzzles.site --serve
 
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
-	$(PYTEST) -m "not slow" --ran $(VENV)/.ran
+	$(PYTEST) -m "not slow" --ran=$(VENV)/.ran
 
 # Another commit has another tenth of the slow tests.
-GATE := --ran $(VENV)/.ran --gate $(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
+GATE := --ran=$(VENV)/.ran --gate=$(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
 
 gate: $(VENV)/.test  ## run what `make test` skipped, and a tenth of the slow tests; SEED=name chooses another
 	$(PYTEST) --hypothesis-profile=half --durations=20 $(GATE)
