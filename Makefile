@@ -12,9 +12,9 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 
 # Bytecode is kept also where the environment forbids it, as container images often do: hundreds of processes start in the
 # tests, and each would compile the project again.
-test test-all: export PYTHONDONTWRITEBYTECODE :=
+test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test test-all fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly mutate fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -33,13 +33,25 @@ serve: site/.training-puzzles-site  ## open the game in your browser, from this 
 	$(BIN)/python -m puzzles.site --serve
 
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow" --ran $(VENV)/.ran
 
-# Random examples: all of them, or "half".
-PROFILE ?= full
+# Another commit has another tenth of the slow tests.
+GATE := --ran $(VENV)/.ran --gate $(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
+
+gate: $(VENV)/.test  ## run what `make test` skipped, and a tenth of the slow tests; SEED=name chooses another
+	$(PYTEST) --hypothesis-profile=half --durations=20 $(GATE)
 
 test-all: $(VENV)/.test  ## run every test, with many more examples
-	$(PYTEST) --hypothesis-profile=$(PROFILE) --durations=40
+	$(PYTEST) --hypothesis-profile=full --durations=40
+
+nightly:  ## run all that .ci/run leaves out, and end with a row for each step; takes about two hours
+	bash .ci/nightly
+
+# Of the mutations: those whose file or words have this text, such as MUTATIONS=grading/judge.
+MUTATIONS ?=
+
+mutate: $(VENV)/.test  ## try the mutations of tests/mutate, and print which quick tests catch each; takes 20 minutes on 2 cores
+	$(BIN)/python -m tests.mutate $(if $(MUTATIONS),"$(MUTATIONS)")
 
 # Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60
@@ -100,11 +112,14 @@ lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; ex
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
 	$(BIN)/jupyter lab my_notebooks
 
+# In the browser: all tests, or with TENTH=yes what the gate runs.
+BROWSER = $(BIN)/python -m pytest -rs $(if $(TENTH),$(GATE))
+
 browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
-	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
+	$(BROWSER) tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
-	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
+	$(BROWSER) tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
 		tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches

@@ -6,6 +6,7 @@ Sandbox servers are lent to tests; most of them end with the session.
 from __future__ import annotations
 
 import gc
+import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,10 +19,15 @@ from hypothesis import settings
 
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
-from tests.support.selection import heaviest_files_first, mark_all_but_samples
+from tests.support.selection import heaviest_files_first, left_to_the_gate, mark_all_but_samples
 from tests.support.shared_sandbox_server import LENDER, ordinary_starts
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--ran", type=Path, metavar="FILE", help="write which tests passed; with --gate, read it")
+    parser.addoption("--gate", metavar="SEED", help="run quick tests that FILE lacks, and a tenth of the slow ones")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,6 +39,22 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at what is slow
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     mark_all_but_samples(items)
+
+
+@pytest.hookimpl(specname="pytest_collection_modifyitems")
+def pytest_select_for_the_gate(config: pytest.Config, items: list[pytest.Item]) -> None:
+    seed, file = config.getoption("--gate"), config.getoption("--ran")
+    if seed is not None:
+        ran = json.loads(file.read_text(encoding="utf-8")) if file and file.exists() else None
+        chosen, others = left_to_the_gate(items, seed, ran and set(ran))
+        config.hook.pytest_deselected(items=others)
+        items[:] = chosen
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if config.getoption("--ran") and config.getoption("--gate") is None:
+        passed = sorted({report.nodeid for report in terminalreporter.stats.get("passed", ())})
+        config.getoption("--ran").write_text(json.dumps(passed), encoding="utf-8")
 
 
 @pytest.hookimpl(specname="pytest_collection_modifyitems", trylast=True)
@@ -63,6 +85,14 @@ def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytes
     home = tmp_path_factory.mktemp("home")
     monkeypatch.setenv(HOME, str(home))
     return home
+
+
+@pytest.fixture
+def in_an_empty_folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is empty, on a terminal as wide as the module's COLUMNS."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", str(getattr(request.module, "COLUMNS", 80)))
+    return tmp_path
 
 
 @pytest.fixture(autouse=True)

@@ -29,7 +29,7 @@ drawing.layouts drawing.export
 drawing
 puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks
 puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.notebook
-puzzles.site puzzles.gradescope puzzles.leaderboard puzzles.commands puzzles.own puzzles puzzles.__main__
+puzzles.site puzzles.gradescope puzzles.commands puzzles puzzles.__main__
 puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""

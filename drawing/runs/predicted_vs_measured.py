@@ -1,5 +1,6 @@
 """Predicted above measured: the lanes of one run in steps and in real time, at the same width."""
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -61,7 +62,8 @@ def replay_text(trace: Trace, times: Times, width: int) -> str:
             shares[-1][mark.op.name] += (mark.end - mark.start) / work
     told = ", ".join(f"{name} {share:.0%} {shares[1][name]:.0%}" for name, share in shares[0].items())
     legend = "  ".join(f"{letter_of(name)} {name}" for name in shares[0])
-    return "\n".join([*lines, f"share of the work, predicted and measured: {told}", legend])
+    below = (textwrap.fill(words, width) for words in (f"share of the work, predicted and measured: {told}", legend))
+    return "\n".join([*lines, *below])
 
 
 def _both(trace: Trace, times: Times, colour: str) -> dict[str, Scene]:

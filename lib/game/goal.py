@@ -36,19 +36,11 @@ class Record(NamedTuple):
         """True if it is of this family; one whose family is not said counts in all."""
         return self.family in (family, "")
 
-    def is_as_good_as(self, timesteps: float, peak_memory: int, traffic: int | None = None) -> bool:
-        """True if this is at least as good in every figure that both have."""
-        return all(mine <= theirs for mine, theirs in self._beside(timesteps, peak_memory, traffic))
-
     def dominates(self, timesteps: float, peak_memory: int, traffic: int | None = None) -> bool:
         """True if this is at least as good in every figure that both have, and better in one."""
-        pairs = self._beside(timesteps, peak_memory, traffic)
+        both = zip(self.figures, (timesteps, peak_memory, traffic))
+        pairs = [(mine, theirs) for mine, theirs in both if mine is not None and theirs is not None]
         return all(mine <= theirs for mine, theirs in pairs) and any(mine < theirs for mine, theirs in pairs)
-
-    def _beside(self, *others: float | None) -> list[tuple[float, float]]:
-        """Its figures, each with the other one, where both are known."""
-        both = zip(self.figures, others)
-        return [(mine, theirs) for mine, theirs in both if mine is not None and theirs is not None]
 
 
 @dataclass(frozen=True)

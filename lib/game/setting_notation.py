@@ -11,7 +11,6 @@ from lib.errors import RuleError, TraceError
 
 from .cost_checks import MAX_DIGITS, checked_int, checked_text
 from .costs import CLASSIC, Costs
-from .former_costs import IN_TRACES
 from .kinds import Kind
 from .named_costs import COSTS
 from .setting import CLASSIC_SETTING, FIELDS, Setting
@@ -23,8 +22,7 @@ COST_FIELDS = tuple(field.name for field in fields(Costs) if field.init)
 
 
 def setting_to_json(setting: Setting) -> dict[str, Any]:
-    """The fields that are not classic, and always the costs: the name of a known record that has always been as it is,
-    or a whole record."""
+    """The fields that are not classic, and always the costs: the name of a known record, or a whole record."""
     written: dict[str, Any] = {"costs": _costs_to_json(setting.costs)}
     for name in FIELDS[1:]:
         content = getattr(setting, name)
@@ -44,10 +42,8 @@ _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
 """How fields of a setting are written that are no text or number."""
 
 
-def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COSTS) -> Setting:
-    """The setting that `setting_to_json` wrote; other keys of `data` are not looked at. `named` is what a name of costs
-    stands for: in a trace what it stood for when it was written (`former_costs.IN_TRACES`).
-    """
+def setting_from_json(data: Mapping[str, Any]) -> Setting:
+    """The setting that `setting_to_json` wrote; other keys of `data` are not looked at."""
     given = {name: data[name] for name in FIELDS[1:] if name in data}
     try:
         if "mesh" in given:
@@ -57,13 +53,13 @@ def setting_from_json(data: Mapping[str, Any], named: Mapping[str, Costs] = COST
                 given[name] = tuple([read(one, name) for one in _list(given[name], name)])
         if "mix" in given:
             given["mix"] = _fraction(given["mix"], "mix")
-        return Setting(costs_from_json(data.get("costs"), named), **given)
+        return Setting(costs_from_json(data.get("costs")), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
 
 
 def _costs_to_json(costs: Costs) -> Any:
-    if IN_TRACES.get(costs.name) == costs:
+    if COSTS.get(costs.name) == costs:
         return costs.name
     return record_to_json(costs)
 
@@ -85,15 +81,13 @@ def _plain(prices: Mapping[Any, Any]) -> dict[str, Any]:
 def _plain_price(price: Any) -> Any:
     if isinstance(price, Kind):
         return [*price[:3], _plain(price.ticks)]
-    if isinstance(price, Tier) and price.update is None:
-        return list(price[:3])  # as traces from before there were updates on tiers
     return str(price) if isinstance(price, Fraction) else list(price) if isinstance(price, tuple) else price
 
 
-def costs_from_json(given: Any, named: Mapping[str, Costs] = COSTS) -> Costs:
+def costs_from_json(given: Any) -> Costs:
     """Costs by the name of a known record, or as a full record."""
-    if isinstance(given, str) and given in named:
-        return named[given]
+    if isinstance(given, str) and given in COSTS:
+        return COSTS[given]
     if not isinstance(given, dict):
         raise TraceError(f"unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a full record")
     if unknown := set(given) - set(COST_FIELDS):
@@ -122,7 +116,7 @@ def _fraction(given: Any, name: str) -> Fraction:
 
 def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
     def read(tier: Any) -> Tier:
-        if not isinstance(tier, list) or len(tier) not in (3, len(Tier._fields)):
+        if not isinstance(tier, list) or len(tier) != len(Tier._fields):
             raise TraceError(f"a tier is a list of {', '.join(Tier._fields)}; got {tier!r:.60}")
         return Tier(*tier)
 

@@ -22,9 +22,8 @@ from lib.values.algebra import named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
-from .deadlock import refuse_deadlock
 from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed, uses_of_weights
-from .recompute_lanes import OverlappedCalls
+from .recompute_lanes import OverlappedCalls, refuse_deadlock
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
 Met = tuple[tuple[Value, ...], int, int, OpIndex, OpIndex | None]

@@ -1,14 +1,17 @@
-"""Re-executes overlapped calls, and checks their results and times."""
+"""Re-executes overlapped calls, checks their results and times, and refuses ranks that wait forever."""
 
 from collections.abc import Sequence
+from typing import NoReturn
 
+from lib.communication.deadlock_text import WaitingRank, deadlock_text
 from lib.communication.lanes import Call
+from lib.communication.meetings import in_group, require_same_call
 from lib.communication.walk import Walk
-from lib.errors import PuzzleError, RuleError, TraceError
+from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.rules.collectives import Group, requested_batches
 from lib.rules.requirements import WHOLE
 from lib.rules.rooted import results_of, root_in
-from lib.trace.ops import NO_BATCHES, Op, place_text
+from lib.trace.ops import NO_BATCHES, Op, group_of, place_text
 from lib.values.base import Value
 from lib.values.kinds import WeightGrad
 
@@ -80,3 +83,29 @@ class OverlappedCalls(Walk[RankState]):
             for call in rank.calls.values():
                 why = RuleError(f"{call} was never awaited; await its handle before the end")
                 raise why.at(rank.place("the end"), call.line)
+
+
+def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState], has_groups: bool) -> NoReturn:
+    """Refuses a trace in which ranks wait forever: their calls differ, or there is a deadlock."""
+    first = stuck[0]
+    place, line = first.place(first.op.call()), first.op.line
+    try:
+        for meeting in walk.meetings.pending():
+            require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
+    except PuzzleError as why:
+        raise why.at(place, line) from None
+    waits = [_waiting(rank, walk) for rank in stuck]
+    ended = {rank.rank: "has returned" for rank in walk.cursors if rank.ended}
+    raise DeadlockError(deadlock_text(waits, ended, has_groups), place, line)
+
+
+def _waiting(rank: RankState, walk: Walk[RankState]) -> WaitingRank:
+    op = rank.op
+    if op.name == "await":
+        call = rank.calls[op.args[0]]
+        return WaitingRank(rank.rank, f"await {call.op.call()}{in_group(call.group)}", op.line, *walk.why_blocked(call))
+    kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
+    if kind != "collective":
+        return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
+    group = group_of(op)
+    return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, walk.meetings.of(group).missing())

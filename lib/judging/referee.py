@@ -7,7 +7,6 @@ from operator import attrgetter
 from lib.communication.lanes import OpIndex, clocks, computing, overlapped
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import Costs
-from lib.game.former_costs import FORMER
 from lib.game.goal import Goal
 from lib.trace.gc_pause import no_collection
 from lib.trace.ops import TIMED, Op, Trace
@@ -133,8 +132,7 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
     if trace.size != goal.size:
         raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
     if trace.costs != goal.costs:
-        former = ", as they are since their prices changed" if trace.costs == FORMER.get(goal.costs.name) else ""
-        raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}{former}")
+        raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
     if others := trace.setting.differences(goal.setting):
         theirs = ", ".join(f"{name} {getattr(goal.setting, name)!r}" for name in others)
         raise TraceError(f"this run has another setting than the puzzle {goal.slug}, whose is {theirs}")

@@ -10,10 +10,9 @@ from lib.errors import PuzzleError, RuleError
 from lib.game.costs import CLASSIC, Costs
 from lib.game.goal import Goal
 
-from .bandwidth import most_in_window
 from .notes import Note
 from .peak import PeakContents
-from .traffic import Calls, Traffic
+from .traffic import Calls, Traffic, most_in_window
 from .traffic_causes import Cause
 
 

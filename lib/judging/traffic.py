@@ -1,6 +1,10 @@
-"""Counts what each rank sends, call by call, and how far replicas drift apart, in a re-executed trace."""
+"""Counts what each rank sends, by call and in any window of time, and how far replicas drift apart, in a trace."""
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
+from itertools import accumulate
 from typing import NamedTuple
 
 from lib.communication.meetings import members_of
@@ -10,11 +14,13 @@ from lib.rules.collectives import COLLECTIVES
 from lib.trace.ops import UPDATES, Op, group_of, sent_values
 from lib.values.kinds import Parked, Weight, WeightGrad
 
-from .bandwidth import Span
 from .rank_state import RankState
 from .recompute import Recomputation
 
 SENDING = {*COLLECTIVES, *COPYING, "pass_to"}
+
+Span = tuple[int, int, int]
+"""A start, an end, and the elements that are sent evenly in between."""
 
 
 class Sent(NamedTuple):
@@ -161,3 +167,36 @@ def _calls(count: int) -> str:
 
 def _line(line: int) -> str:
     return f" (line {line})" if line else ""
+
+
+def most_in_window(spans: Iterable[Span], window: Fraction) -> Fraction:
+    """The most elements sent within any `window` of this length. A window that begins or ends at the start or the end
+    of a span has the most. What is sent in no time is in each window that touches it."""
+    rates: dict[int, Fraction] = defaultdict(Fraction)
+    jumps: dict[int, int] = defaultdict(int)
+    for start, end, elements in spans:
+        if start == end:
+            jumps[start] += elements
+        else:
+            rate = Fraction(elements, end - start)
+            rates[start] += rate
+            rates[end] -= rate
+    edges = sorted({*rates, *jumps})
+    if not edges:
+        return Fraction()
+    slopes = [*accumulate(rates[edge] for edge in edges)]
+    before, at_edge = [Fraction()], [Fraction(jumps[edges[0]])]
+    for i in range(1, len(edges)):
+        before.append(at_edge[-1] + slopes[i - 1] * (edges[i] - edges[i - 1]))
+        at_edge.append(before[-1] + jumps[edges[i]])
+
+    def sent_until(time: Fraction) -> Fraction:
+        i = bisect_right(edges, time) - 1
+        return at_edge[i] + slopes[i] * (time - edges[i]) if i >= 0 else Fraction()
+
+    def sent_before(time: Fraction) -> Fraction:
+        i = bisect_left(edges, time)
+        return before[i] if i < len(edges) and edges[i] == time else sent_until(time)
+
+    begins = [*map(Fraction, edges), *(edge - window for edge in edges)]
+    return max(sent_until(begin + window) - sent_before(begin) for begin in begins)

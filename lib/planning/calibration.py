@@ -15,7 +15,7 @@ from .job import GIB, Job
 from .plans import ERRORS
 from .presets import gpu, transformer
 from .split import Split, require_fit
-from .timing import estimated, memory_range
+from .timing import estimate, memory_range
 
 RATES = ("efficiency", "core_megatron", "core_pytorch")
 """The shares of the peak rate that calibration changes."""
@@ -50,7 +50,7 @@ def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float 
     seconds, error = job.tokens / tokens_per_second, ERRORS[job.kernels]
 
     def step(scaled: Job) -> int:
-        return estimated(scaled, split).ticks
+        return estimate(scaled, split).ticks
 
     factor = _factor(job, f"a step with {split}", step, seconds)
     low, high = (_factor(job, "", step, seconds * share) for share in (1 + error, 1 - error))

@@ -13,7 +13,7 @@ from .all_splits import LONG, MAX_CELLS, MAX_CHUNKS, MICROBATCHES, cells, lower_
 from .cost_model import TICKS
 from .job import MAX_NUMBER, MAX_TRIED, Job
 from .split import CHUNKED, Split, divisors, problems
-from .timing import estimated, memory_range
+from .timing import estimate, memory_range
 from .transformers import MAX_LAYERS
 
 FACTORS = (2, 4, 8)
@@ -33,7 +33,7 @@ class Faster(NamedTuple):
 def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> Faster | None:
     """The change that makes a step fastest, among changes that fit and keep the `fixed` fields; None if no change
     helps."""
-    ticks, found = estimated(job, split).ticks, None
+    ticks, found = estimate(job, split).ticks, None
     bounds = {
         what: lower_bound(job, other)
         for what, other in _faster(job, split)
@@ -46,7 +46,7 @@ def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingPro
             break
         if bound.bytes > job.gpu.usable:
             continue
-        after = estimated(job, bound.split)
+        after = estimate(job, bound.split)
         if after.ticks < ticks and after.peak <= job.gpu.usable:
             ticks, found = after.ticks, Faster(bound.split, what, after.ticks / TICKS)
     return found
@@ -164,11 +164,11 @@ def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Jo
 
 def savings(job: Job, split: Split) -> list[Change]:
     """Changes of one choice that save memory, the most effective first."""
-    before = estimated(job, split)
+    before = estimate(job, split)
     found = []
     for what, other in _smaller(job, split):
         if next(problems(job, other), None) is None:
-            after = estimated(job, other)
+            after = estimate(job, other)
             if after.peak < before.peak:
                 found.append(Change(other, what, before.peak - after.peak, (after.ticks - before.ticks) / 10**6))
     return sorted(found, key=lambda change: (-change.saved, change.slower))

@@ -109,11 +109,11 @@ def plan(job: Job, split: Split) -> Plan:
     return Plan(job, split, seconds, found.bubble, found.memory, sent, links(job, split), outcome.trace)
 
 
-def program_of(job: Job, split: Split, batches: int = 0) -> Program:
-    """The program of a split's ranks, with all its microbatches or with `batches`."""
+def program_of(job: Job, split: Split) -> Program:
+    """The program of a split's ranks."""
     units, replicas = units_of(job, split)[0], split.sharing
     again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
-    order = split.schedule, split.pp, batches or split.batches(job), split.chunks, split.warmup
+    order = split.schedule, split.pp, split.batches(job), split.chunks, split.warmup
     zero = split.zero if replicas > 1 else 0
     return _program(order, units, replicas > 1, zero, zero == 2 and split.by_run, job.overlap, again, on_host)
 

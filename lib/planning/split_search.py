@@ -17,7 +17,7 @@ from .cost_model import TICKS
 from .job import GIB, MAX_TRIED, Job
 from .plans import Family, Plan, family_of, plan
 from .split import CHUNKED, Split, require_fit
-from .timing import estimated
+from .timing import estimate
 
 SPLITS_TRIED = 24
 """Splits that are estimated to say how little memory would do."""
@@ -74,7 +74,7 @@ def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
     for bound in sorted(bounds, key=lambda bound: (bound.bytes, cells(job, bound.split)))[:SPLITS_TRIED]:
         if found and bound.bytes >= found[-1][0]:
             break
-        peak = estimated(job, bound.split).peak
+        peak = estimate(job, bound.split).peak
         if not found or peak < found[-1][0]:
             found.append((peak, bound.split))
     return found[-1][1], found[-1][0]
@@ -139,7 +139,7 @@ def _search(job: Job, best: int, front: int, fixed: dict[str, Any]) -> Search:
             dominated = any(t <= bound.ticks and NEARLY_AS_SMALL * peak <= bound.bytes for t, peak, _ in smaller)
             if dominated and kind in kinds and bound.ticks >= kinds[kind][0]:
                 continue
-        ticks, peak = estimated(job, bound.split)
+        ticks, peak = estimate(job, bound.split)
         tried.append(bound.split)
         if peak > job.gpu.usable:
             continue

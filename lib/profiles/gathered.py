@@ -18,6 +18,9 @@ from .sources import RankProfile, Source, Span, clipped, json_of
 
 NOT_NAMED = "neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --hooks torch' names them"
 
+MOST_REFUSED = 20
+"""Steps that are left out with a note of their own."""
+
 
 @dataclass(frozen=True)
 class PipelineStep:
@@ -148,14 +151,15 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
             found += [_step(number, ranks) for ranks in _pipelines(profiles, number)]
         except PuzzleError as why:
             refused.append(str(why))
-            found = [one for one in found if one.number != number]
     taken = numbers_text({one.number for one in found})
     if not found:
         raise RuleError(refused[0] if not guessed else _unnamed(guessed))
     notes += [
         f"{why[0].upper()}{why[1:]}; taken: step{'s' if '-' in taken or ',' in taken else ''} {taken}."
-        for why in refused
+        for why in refused[:MOST_REFUSED]
     ]
+    if len(refused) > MOST_REFUSED:
+        notes.append(f"{len(refused) - MOST_REFUSED:,} more steps are left out for such reasons.")
     notes += dict.fromkeys(f"{one.clocks.note}." for one in found if one.clocks.note)
     return Gathered(tuple(profiles), tuple(found), tuple(notes))
 

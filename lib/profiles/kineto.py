@@ -5,10 +5,13 @@ annotation begins before its receive has been waited for. On GPUs, it lasts from
 launched within the annotation, by any thread, since autograd has its own threads.
 """
 
+from __future__ import annotations
+
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
@@ -49,6 +52,10 @@ class TraceEvent(NamedTuple):
         return self.thread[0]
 
 
+Events = Mapping[str, Sequence[TraceEvent]]
+"""Events by category, in the order of their starts."""
+
+
 class Annotated(NamedTuple):
     """Cells that an annotation names."""
 
@@ -70,20 +77,16 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
             raise RuleError(f"{file} does not say its rank; name it rank0.json, or profile after init_process_group")
         rank = int(named[1])
     events = _events(data["traceEvents"], file)
-    on_gpu = bool(events["kernel"])
+    kernels = _Kernels(events)
     steps: dict[int, RankStep] = {}
     notes: tuple[str, ...] = ()
-    for number, start, end in _steps(events):
-        within = {
-            name: some if name in ON_GPU else [event for event in some if start <= event.start < end]
-            for name, some in events.items()
-        }
-        spans = _cells(within, rules, on_gpu)
-        if not spans and not on_gpu and (spans := _between_messages(within["cpu_op"], rank == 0)):
+    for number, start, end, within in _within_steps(events):
+        spans = _cells(within, rules, kernels, file)
+        if not spans and not kernels and (spans := _between_messages(within["cpu_op"], rank == 0)):
             notes = ("No cell is named; cells follow from the order of messages.",)
         steps[number] = RankStep(start, end, tuple(spans))
         if not spans or notes:
-            steps[number] = _collective_step(steps[number], within, on_gpu)
+            steps[number] = _collective_step(steps[number], within, bool(kernels))
     groups = [tuple(ranks) for ranks in _pipeline_groups(info) if rank in ranks]
     base = data.get("baseTimeNanoseconds")
     return RankProfile(
@@ -91,7 +94,7 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
         rank,
         whole_number(info.get("world_size")),
         steps,
-        "PyTorch GPU trace" if on_gpu else "PyTorch trace",
+        "PyTorch GPU trace" if kernels else "PyTorch trace",
         clipped(host) if isinstance(host := data.get("host_name"), str) else "",
         base if type(base) is int and abs(base) < 1 << 63 else 0,
         groups,
@@ -150,7 +153,7 @@ def _identity(value: Any, where: str) -> str:
     return str(value)
 
 
-def _steps(events: Mapping[str, Sequence[TraceEvent]]) -> list[tuple[int, float, float]]:
+def _steps(events: Events) -> list[tuple[int, float, float]]:
     """The steps that the profiler marked; without marks the file is step 0."""
     marked = [(event, STEP.fullmatch(event.name)) for event in events["user_annotation"]]
     found = {int(step[1]): (event.start, event.end) for event, step in marked if step}
@@ -160,7 +163,22 @@ def _steps(events: Mapping[str, Sequence[TraceEvent]]) -> list[tuple[int, float,
     return [(0, min(times), max(times) + 1e-6)] if times else []
 
 
-def _cells(events: Mapping[str, Sequence[TraceEvent]], rules: Sequence[NameRule], on_gpu: bool) -> list[Span]:
+def _within_steps(events: Events) -> Iterator[tuple[int, float, float, Events]]:
+    """Each step with the events that start in it, which are found by bisection: a file may have 100,000 steps. Where
+    steps overlap, an event belongs to the later one, so that no event is read more than once."""
+    starts = {name: [event.start for event in some] for name, some in events.items()}
+    steps = _steps(events)
+    following = {one[0]: after[1] for one, after in pairwise(sorted(steps, key=lambda step: step[1]))}
+    for number, start, end in steps:
+        until = min(end, following.get(number, end))
+        within = {
+            name: some[bisect_left(starts[name], start) : bisect_left(starts[name], until)]
+            for name, some in events.items()
+        }
+        yield number, start, end, within
+
+
+def _cells(events: Events, rules: Sequence[NameRule], kernels: _Kernels, file: str) -> list[Span]:
     """The cells of a step, in the order of their annotations."""
     named = [
         Annotated(slot, event)
@@ -169,24 +187,57 @@ def _cells(events: Mapping[str, Sequence[TraceEvent]], rules: Sequence[NameRule]
     ]
     if any(one.event.name.startswith("PP:") for one in named):  # hooks name what a framework names less well
         named = [one for one in named if not re.match(r"Forward|Backward", one.event.name)]
-    if on_gpu:
-        return _on_gpu(named, events)
+    if kernels:
+        return _on_gpu(named, events, kernels, file)
     threads: dict[tuple[str, str], list[TraceEvent]] = {}
     for event in events["cpu_op"]:
         if not COMMUNICATION.fullmatch(event.name):
             threads.setdefault(event.thread, []).append(event)
     starts = {thread: [event.start for event in some] for thread, some in threads.items()}
+    places = [
+        slice(bisect_left(at, event.start), bisect_left(at, event.end))
+        for _, event in named
+        for at in [starts.get(event.thread, [])]
+    ]
+    _require_shallow(places, len(events["cpu_op"]), file)
     found = []
-    for slot, event in named:
-        ops, at = threads.get(event.thread, []), starts.get(event.thread, [])
-        inside = ops[bisect_left(at, event.start) : bisect_left(at, event.end)]
+    for (slot, event), place in zip(named, places):
+        inside = threads.get(event.thread, [])[place]
         start = inside[0].start if inside else event.end  # a cell without work waits for its receive all the same
         end = max((op.end for op in inside), default=start)
         found.append(Span(slot, event.start, start, end, end - start))
     return found
 
 
-def _on_gpu(named: Sequence[Annotated], events: Mapping[str, Sequence[TraceEvent]]) -> list[Span]:
+MOST_NESTED = 20
+"""Annotations of cells that may contain the same operation."""
+
+
+def _require_shallow(places: Sequence[slice], operations: int, file: str) -> None:
+    if sum(place.stop - place.start for place in places) > MOST_NESTED * max(operations, 1):
+        raise RuleError(
+            f"{file} has annotations of cells within each other, more than {MOST_NESTED} deep; annotate each cell alone"
+        )
+
+
+class _Kernels:
+    """The kernels and copies of a trace that do not communicate, by their number, which their launch has too. It is
+    false where no kernel ran."""
+
+    def __init__(self, events: Events) -> None:
+        self.any = bool(events["kernel"])
+        self.by_number: dict[int, list[TraceEvent]] = {}
+        communicating = {event.thread for event in events["kernel"] if "nccl" in event.name.lower()}
+        for event in (event for category in ON_GPU for event in events[category]):
+            number = whole_number(event.args.get("correlation"))
+            if number is not None and event.thread not in communicating:
+                self.by_number.setdefault(number, []).append(event)
+
+    def __bool__(self) -> bool:
+        return self.any
+
+
+def _on_gpu(named: Sequence[Annotated], events: Events, ran: _Kernels, file: str) -> list[Span]:
     """Cells by the kernels that were launched in them."""
     launched: dict[tuple[str, int], TraceEvent] = {}
     for category in LAUNCHES:
@@ -194,18 +245,18 @@ def _on_gpu(named: Sequence[Annotated], events: Mapping[str, Sequence[TraceEvent
             if (number := whole_number(event.args.get("correlation"))) is not None:
                 launched.setdefault((event.process, number), event)
     by_number = {number: event for (_, number), event in launched.items()}
-    communicating = {event.thread for event in events["kernel"] if "nccl" in event.name.lower()}
-    kernels = []
-    for event in (event for category in ON_GPU for event in events[category]):
-        number = whole_number(event.args.get("correlation"))
-        if number in by_number and event.thread not in communicating:
-            kernels.append((by_number[number].start, by_number[number].process, event))
+    kernels = [
+        (launch.start, launch.process, event)
+        for number, launch in by_number.items()
+        for event in ran.by_number.pop(number, ())  # a number is launched once
+    ]
     kernels.sort(key=lambda kernel: kernel[0])
     at = [start for start, _, _ in kernels]
+    places = [slice(bisect_left(at, event.start), bisect_right(at, event.end)) for _, event in named]
+    _require_shallow(places, len(kernels), file)
     found: list[Span] = []
-    for slot, event in named:
-        mine = kernels[bisect_left(at, event.start) : bisect_right(at, event.end)]
-        times = [(one.start, one.end) for _, process, one in mine if process == event.process]
+    for (slot, event), place in zip(named, places):
+        times = [(one.start, one.end) for _, process, one in kernels[place] if process == event.process]
         start, end = (min(times)[0], max(end for _, end in times)) if times else (0.0, 0.0)
         found.append(Span(slot, event.start, start, end, sum(end - start for start, end in union(times))))
     # A cell without work waits for its receive, as do the kernels after it: a stream keeps the order of the program.
@@ -244,10 +295,10 @@ def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
     return [] if is_first and sends != sum(run.cells[0].op == "F" for run in found) else found
 
 
-def _collective_step(step: RankStep, events: Mapping[str, Sequence[TraceEvent]], on_gpu: bool) -> RankStep:
+def _collective_step(step: RankStep, events: Events, on_gpu: bool) -> RankStep:
     """A step whose cells are not named: its collectives, and when other operations ran."""
     if on_gpu:
-        kernels = [event for event in events["kernel"] if step.start <= event.start < step.end]
+        kernels = events["kernel"]
         works = [event for event in kernels if "nccl" in event.name.lower()]
         talking: list[TraceEvent] = works
         others = [event for event in kernels if "nccl" not in event.name.lower()]

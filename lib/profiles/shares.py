@@ -2,8 +2,10 @@
 end on all ranks together. Also the shares of single ranks of a pipeline, without causes."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import inf
 from statistics import median
 from typing import NamedTuple
 
@@ -73,7 +75,12 @@ def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None
     if met and ("" in hosts or len(hosts) > 1):
         offsets |= _offsets(profiles, met)
         notes.append("Clocks are moved so that collectives end together.")
-    ranks = [_rank_time(rank, step, met, offsets) for rank, step in steps.items()]
+    of_rank: dict[int, list[LastJoined]] = {rank: [] for rank in steps}
+    for calls in met:
+        last = max(calls, key=lambda rank: calls[rank].start + offsets[rank])
+        for rank in calls:
+            of_rank[rank].append((calls, last))
+    ranks = [_rank_time(rank, step, of_rank[rank], offsets) for rank, step in steps.items()]
     return Shares(tuple(profiles), number, tuple(ranks), len(met), tuple(notes))
 
 
@@ -99,6 +106,9 @@ def _step_of(profiles: Sequence[RankProfile], wanted: int | None) -> int:
 
 Meeting = dict[int, JoinedCall]
 """The call of each rank."""
+
+LastJoined = tuple[Meeting, int]
+"""A meeting, and the rank that joined last."""
 
 
 def _meetings(steps: dict[int, RankStep]) -> tuple[list[Meeting], list[str]]:
@@ -129,29 +139,41 @@ def _offsets(profiles: Sequence[RankProfile], met: Sequence[Meeting]) -> dict[in
     return {rank: median(some) for rank, some in late.items() if some}
 
 
-def _rank_time(rank: int, step: RankStep, met: Sequence[Meeting], offsets: dict[int, float]) -> RankTime:
+def _rank_time(rank: int, step: RankStep, met: Sequence[LastJoined], offsets: dict[int, float]) -> RankTime:
     """Splits the time in which a rank does not compute: until the last rank joined, then until the end of the call."""
     idle = without([(step.start, step.end)], union(step.computing))
     joined: list[tuple[float, float, int]] = []
     moving: list[tuple[float, float]] = []
-    for calls in met:
-        if rank not in calls:
-            continue
+    for calls, last in met:
         mine = calls[rank]
-        last = max(calls, key=lambda other: calls[other].start + offsets[other])
         since = min(max(calls[last].start + offsets[last] - offsets[rank], mine.start), mine.end)
         if last != rank and since > mine.start:
             joined.append((mine.start, since, last))
         moving.append((since, mine.end))
+    joined.sort()
+    ends = [-inf, *accumulate((end for _, end, _ in joined), max)]
+    alone = [(max(start, before), end) for (start, end, _), before in zip(joined, ends)]
+    """What no earlier call covers; it may be empty."""
     waiting: dict[int, float] = defaultdict(float)
-    left = idle
-    for start, end, last in sorted(joined):
-        rest = without(left, [(start, end)])
-        waiting[last] += _sum(left) - _sum(rest)
-        left = rest
+    for (_, _, last), ms in zip(joined, _within(alone, idle)):
+        waiting[last] += ms
+    left = without(idle, union([(start, end) for start, end, _ in joined]))
     host = without(left, union(moving))
     computing = step.length - _sum(idle)
     return RankTime(rank, step.length, computing, dict(waiting), _sum(left) - _sum(host), _sum(host))
+
+
+def _within(intervals: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> Iterator[float]:
+    """How much of each interval lies in others. Both are ascending and disjoint; an interval may be empty."""
+    at = 0
+    for start, end in intervals:
+        while at < len(others) and others[at][1] <= start:
+            at += 1
+        place, length = at, 0.0
+        while place < len(others) and others[place][0] < end:
+            length += max(0.0, min(end, others[place][1]) - max(start, others[place][0]))
+            place += 1
+        yield length
 
 
 def _sum(intervals: Sequence[tuple[float, float]]) -> float:

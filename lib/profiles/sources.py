@@ -109,8 +109,11 @@ def without(
     return found
 
 
-LIMIT = 2_000_000_000
-"""Bytes of an unpacked file. A million events are 228 MB, and take Python a gigabyte."""
+LIMIT = 500_000_000
+"""Bytes of an unpacked file. A million events are 228 MB."""
+
+MOST_VALUES = 40_000_000
+"""Numbers, texts, lists and objects in a file: each takes Python about 50 bytes. A million events have 15 million."""
 
 GIVE = "give the folder with what torch.profiler wrote, a .json or .json.gz file for each rank"
 """The advice when files cannot be read."""
@@ -160,11 +163,13 @@ def json_of(source: Source, limit: int = LIMIT) -> Any:
     """The content of a file."""
     try:
         with source.open() as stream:
-            data = _unpacked(stream, source.name, limit)
+            text = _unpacked(stream, source.name, limit).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RuleError(f"{source.name} is neither text nor JSON packed with gzip; {GIVE}") from None
     except OSError as why:
         raise RuleError(f"{source.name} cannot be read: {(why.strerror or str(why)).lower()}") from None
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        return json.loads(text)
     except json.JSONDecodeError as why:
         if why.pos >= len(why.doc.rstrip()) or why.msg.startswith("Unterminated"):
             raise RuleError(
@@ -172,33 +177,31 @@ def json_of(source: Source, limit: int = LIMIT) -> Any:
                 "wrote"
             ) from None
         raise RuleError(f"{source.name} is not JSON: {why.msg.lower()} at character {why.pos}; {GIVE}") from None
-    except UnicodeDecodeError:
-        raise RuleError(f"{source.name} is neither text nor JSON packed with gzip; {GIVE}") from None
     except (RecursionError, ValueError, MemoryError) as why:
         raise RuleError(f"{source.name} cannot be read as JSON: {clipped(str(why)) or type(why).__name__}") from None
 
 
-def _unpacked(stream: BinaryIO, name: str, limit: int) -> bytes:
+def _unpacked(stream: BinaryIO, name: str, limit: int) -> bytearray:
+    """The bytes of a file, packed or not, within the limits on what reading them may take."""
     head = stream.read(PIECE)
     unpacker = zlib.decompressobj(31) if head.startswith(GZIP) else None
-    parts, size = [], 0
+    found, values = bytearray(), 0
     while head:
         try:
             part = unpacker.decompress(head, PIECE) if unpacker else head
         except zlib.error:
             raise RuleError(f"{name} is damaged: gzip cannot unpack it") from None
-        parts.append(part)
-        size += len(part)
-        if size > limit:
-            raise RuleError(
-                f"{name} has more than {limit / 1e9:g} GB unpacked; profile fewer steps, or without stacks and shapes"
-            )
+        found += part
+        values += part.count(b",") + part.count(b"[") + part.count(b"{")
+        if len(found) > limit or values > MOST_VALUES:
+            too_many = f"{limit / 1e9:g} GB unpacked" if len(found) > limit else f"{MOST_VALUES:,} values"
+            raise RuleError(f"{name} has more than {too_many}; profile fewer steps, or without stacks and shapes")
         head = unpacker.unconsumed_tail if unpacker and unpacker.unconsumed_tail else stream.read(PIECE)
         if unpacker and unpacker.eof:
             break
     if unpacker and not unpacker.eof:
         raise RuleError(f"{name} is cut off; the profiler was stopped while it wrote")
-    return b"".join(parts)
+    return found
 
 
 def whole_number(value: Any) -> int | None:

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.former_costs import IN_TRACES
 from lib.game.setting import Game, Setting, Size
 from lib.game.setting_notation import setting_from_json, setting_to_json
 from lib.rules.collectives import COLLECTIVES
@@ -55,7 +54,7 @@ def trace_from_json(text: str) -> Trace:
         raise TraceError(f'this is not a trace: it must be an object with "format": "{FORMAT}"')
     if data.get("version") != VERSION:
         raise TraceError(f"this trace is of version {data.get('version')!r}; this program reads version {VERSION}")
-    return _trace(_size(data), setting_from_json(data, IN_TRACES), data.get("operations"))
+    return _trace(_size(data), setting_from_json(data), data.get("operations"))
 
 
 def _row(op: Op) -> dict[str, Any]:

@@ -26,14 +26,6 @@ PATH = (
     PathStep("Combine them on a cluster", ("three_d", "llama_8b_16", "llama_70b_64")),
 )
 
-FOLDED: Mapping[str, str] = {
-    "FSDPLean": "FSDP",
-    "CausalRingAttention": "RingAttention",
-    "RandomMask": "LowRank",
-    "Compose": "Rotate",
-}
-"""Puzzles of earlier versions, by the puzzle that has their idea now: results of players stay readable."""
-
 CORE = tuple(slug for step in PATH for slug in step.slugs)
 """Every core puzzle in the order of play. All other puzzles of the game are extra."""
 

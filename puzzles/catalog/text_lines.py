@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
+    from rich.table import Table
 
 MAX_WIDTH = 88
 """Columns of running text: wider is harder to read."""
@@ -81,7 +82,6 @@ def _list(node: SyntaxTreeNode, width: int) -> Iterator[str]:
 
 def _table(node: SyntaxTreeNode, width: int) -> list[str]:
     from rich.box import SIMPLE_HEAD
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -92,7 +92,26 @@ def _table(node: SyntaxTreeNode, width: int) -> list[str]:
         table.add_column(Text(cell.children[0].content), justify="right" if is_right else "left")
     for row in rows:
         table.add_row(*(Text(cell.children[0].content) for cell in row))
+    return _printed(table, width)
+
+
+def aligned_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
+    """Rows of plain text with their columns aligned; where they do not fit, cells are wrapped."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for row in rows:
+        table.add_row(*map(Text, row))
+    return _printed(table, width)
+
+
+def _printed(table: Table, width: int) -> list[str]:
+    from rich.console import Console
+
+    from .tables import print_table
+
     console = Console(file=StringIO(), width=width, color_system=None)
     with console.capture() as capture:
-        console.print(table)
+        print_table(console, table)
     return [line.rstrip() for line in capture.get().splitlines()]

@@ -7,6 +7,8 @@ import click
 from lib import Costs
 from lib.game.named_costs import MEANINGS, costs_named
 from lib.game.setting_notation import record_to_json
+from puzzles.catalog.tables import print_table
+from puzzles.reports.screen import print_wrapped
 
 from .shared.params import terminal, usage_errors
 
@@ -36,13 +38,13 @@ def show_all() -> None:
     table.add_column()
     for name, meaning in MEANINGS.items():
         table.add_row(name, meaning)
-    terminal().print(table)
+    print_table(terminal(), table)
 
 
 def show(record: Costs) -> None:
-    click.echo(f"{record.name}: {MEANINGS[record.name]}.")
-    for line in facts(record):
-        click.echo(line)
+    console = terminal()
+    for line in (f"{record.name}: {MEANINGS[record.name]}.", *facts(record)):
+        print_wrapped(console, line)
 
 
 def facts(record: Costs) -> list[str]:

@@ -4,20 +4,26 @@ import os
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from shutil import get_terminal_size
 
 import click
 
 from lib.extras import install_command
-from puzzles.sandbox import cgroup
+from puzzles.catalog.text_lines import wrapped
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier, select_tier
+
+MARGIN = 13
+"""Characters of a line before its finding."""
 
 
 @click.command()
 def doctor() -> None:
     """Show how submissions are sandboxed on this machine, and what is missing."""
+    room = max(get_terminal_size().columns - MARGIN, MARGIN)
     for heading, finding in findings():
-        click.echo(f"{heading:<12} {finding}")
+        for number, line in enumerate(wrapped(finding, room).splitlines()):
+            click.echo(f"{'' if number else heading:<{MARGIN}}{line}")
 
 
 def findings() -> Iterator[tuple[str, str]]:
@@ -32,7 +38,6 @@ def findings() -> Iterator[tuple[str, str]]:
     yield "bubblewrap", "works" if tier.is_sandbox else f"not used: {tier.no_bubblewrap_because}"
     yield "Landlock", f"version {here.landlock} of the kernel's interface" if here.landlock else "not on this system"
     yield "seccomp", "a filter denies system calls that no solution needs" if here.seccomp else "not on this system"
-    yield from _rows("cgroup", [_cgroup(place) for place in cgroup.find()])
     yield "user", _user()
     yield from _rows("a run cannot", here.protections())
     yield from _rows("a run can", here.limitations() or ["do no harm that we know of; see docs/security.md"])
@@ -48,12 +53,6 @@ def findings() -> Iterator[tuple[str, str]]:
 def _rows(heading: str, lines: list[str]) -> Iterator[tuple[str, str]]:
     for number, line in enumerate(lines):
         yield "" if number else heading, line
-
-
-def _cgroup(place: cgroup.CgroupFolder) -> str:
-    if place.unavailable_because:
-        return f"{place.controller}: not used: {place.unavailable_because}"
-    return f"{place.controller}: limited for all of a server's processes together, in {place.folder}"
 
 
 def _user() -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +22,11 @@ from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.course_options import (
-    FORMATS,
     class_pages,
     course_options,
-    is_folder,
-    page_names,
-    same_work_in,
+    outputs_of,
     scoring_from,
-    sort_outputs,
     submitted_from,
-    visibility_option,
     wanted_in,
     with_course,
 )
@@ -46,16 +42,8 @@ from .shared.params import (
 )
 
 if TYPE_CHECKING:
+    from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
-
-
-def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
-    """Click's callback of the options of free play, which `grade` no longer has."""
-    if value is not None:
-        raise click.UsageError(
-            "a puzzle is graded at its own size and in its own setting; for another, type 'puzzles run FILE NAME "
-            "--size L,B,R'"
-        )
 
 
 @click.command()
@@ -69,10 +57,6 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
     help="Grade only this puzzle, or the puzzles of a track or chapter; may be repeated.  "
     "[default: all that a file attempts]",
 )
-@click.option(
-    "--size", "--costs", "--mesh", "--steps", "--layer", "--task", "--set", hidden=True, expose_value=False,
-    callback=_no_size,
-)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
 @click.option(
     "--why", is_flag=True, help="Explain a pass: margins, bounds, notes, calls, and what the peak memory consists of."
@@ -80,17 +64,10 @@ def _no_size(ctx: click.Context, param: click.Parameter, value: str | None) -> N
 @click.option(
     "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
     help="Write a report; may be repeated: a folder (an index and a page for each student), .html (one page), .csv (a "
-    "table), .xml (JUnit) or .json (Gradescope's results).",
+    "table) or .json (Gradescope's results).",
 )  # fmt: skip
 @colour_option
-@click.option("--html", hidden=True)
-@click.option("--csv", hidden=True)
-@click.option("--junit", hidden=True)
-@click.option("--gradescope", hidden=True)
 @course_options
-@visibility_option
-@click.option("--prairielearn", metavar="FILE", help="Write the results file of PrairieLearn's external grader.")
-@click.option("--classroom", metavar="FILE", help="Write the results file of GitHub Classroom's reporter.")
 @click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
 @limit_option
 @click.option(
@@ -115,54 +92,39 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
-    from puzzles.grading.checkpoint import GradingJob
+    from puzzles.grading.checkpoint import Checkpoint, GradingJob
     from puzzles.grading.discover import hard_links
     from puzzles.reports.export import write_reports
-    from puzzles.reports.gradescope import parse_visibility
 
-    sort_outputs(options)
-    require_picture(options["colour"], options["html"], "-o page.html")
+    outputs = outputs_of(options)
+    require_picture(options["colour"], {"html", "pages"} & {*outputs}, "-o page.html")
     tier = _tier(options["tier"], options["trust"], paths)
     options = with_course(ctx, options)
-    scoring = scoring_from(options)
     submitted = submitted_from(paths, options)
+    scoring = scoring_from(options)
     files = [file for one in submitted for file in one.files]
-    for_one = options["gradescope"] or options["prairielearn"] or options["classroom"]
-    if for_one and not submitted:
-        raise click.UsageError(f"there is no submission to write {for_one} for")
-    if for_one and len(submitted) > 1:
-        raise click.UsageError(
-            f"{for_one} is for an autograder, which takes the results of one student, but there are "
-            f"{len(submitted)} submissions; grade one of them, or add --one-student if all are by the same student"
-        )
+    if "gradescope" in outputs:
+        _require_one(submitted, outputs["gradescope"])
     alone = len(submitted) == len(files) == 1
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
     own = tuple((str(folder.path), folder.digest) for folder in folders())
-    job = GradingJob(
-        slugs,
-        limits_from(options),
-        tier,
-        options["strict"],
-        _is_kept(len(submitted), options),
-        own,
-        bool(options["same_work"]),
-    )
-    hashed = page_names(submitted, options)
-    aliases = hashed.aliases() if options["anonymous"] else None
-    pages = class_pages(submitted, hashed, aliases, options, scoring)
-    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one, aliases)
-    grade_all(files, job, options["jobs"], options["resume"], gathering.add)
-    graded = gathering.all()
-    problems = [_shown(lambda: _show(graded, tier, options, scoring))]
-    same = same_work_in(graded, job) if options["same_work"] else []
-    reports = {name: options[name] for name in FORMATS if not (pages and name == "html")}
-    shown = (parse_visibility(options["visibility"]), options["colour"] or "layer")
-    wrote, failed = write_reports(
-        graded, reports, scoring, tier, options["traces"], *shown, slugs, options["assignment"], same
-    )
-    if pages:
-        failed.append(pages.finish(graded, tier))
-        wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")
+    keep = _is_kept(len(submitted), outputs, options)
+    job = GradingJob(slugs, limits_from(options), tier, options["strict"], keep, own)
+    pages = class_pages(outputs.pop("pages"), submitted, options, scoring) if "pages" in outputs else None
+    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one)
+    several = Checkpoint.of([file.path for file in files], job, options["resume"]) if len(files) > 1 else None
+    with several or nullcontext():
+        grade_all(files, job, options["jobs"], several, gathering.add)
+        graded = gathering.all()
+        problems = [_shown(lambda: _show(graded, tier, options, scoring))]
+        wrote, failed = write_reports(
+            graded, outputs, scoring, tier, options["traces"], options["colour"] or "layer", slugs
+        )
+        if pages:
+            failed.append(pages.finish(graded, tier))
+            wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")
+        if several:
+            several.finish()
     problems += failed
     if not options["as_json"]:
         problems.append(
@@ -174,10 +136,21 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
             f"Warning: {paths_of_one} are one file under several names (hard links); it was graded for each.", err=True
         )
     if alone:
-        _remember(graded[0], tell=not options["as_json"] and not any(options[name] for name in FORMATS))
+        _remember(graded[0], tell=not (options["as_json"] or outputs or pages))
     for problem in filter(None, problems):
         click.echo(f"Error: {problem}", err=True)
     ctx.exit(2 if any(problems) else 0 if verdict.all_passed(graded) else 1)
+
+
+def _require_one(submitted: Sequence[Submitted], path: str) -> None:
+    """Refuses the results of a class where an autograder takes those of one student."""
+    if not submitted:
+        raise click.UsageError(f"there is no submission to write {path} for")
+    if len(submitted) > 1:
+        raise click.UsageError(
+            f"{path} is for an autograder, which takes the results of one student, but there are "
+            f"{len(submitted)} submissions; grade one of them, or add --one-student if all are by the same student"
+        )
 
 
 def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any], scoring: Scoring) -> None:
@@ -209,12 +182,12 @@ MAX_PICTURES = 20
 """Files with their timelines on one HTML page; a class gets the table and the messages."""
 
 
-def _is_kept(files: int, options: Mapping[str, Any]) -> bool:
+def _is_kept(files: int, outputs: Collection[str], options: Mapping[str, Any]) -> bool:
     """True if runs are kept with their verdicts: for traces, pictures, or the feedback on a single file."""
     return bool(
         options["traces"]
-        or (options["html"] and (files <= MAX_PICTURES or is_folder(options["html"])))
-        or options["gradescope"]
+        or ("html" in outputs and files <= MAX_PICTURES)
+        or {"pages", "gradescope"} & {*outputs}
         or (files == 1 and not options["as_json"])
     )
 

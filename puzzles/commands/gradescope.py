@@ -9,7 +9,7 @@ import click
 
 from puzzles.custom import folders
 
-from .shared.course_options import points_options, visibility_option
+from .shared.course_options import points_options
 from .shared.game_options import puzzle_slugs
 from .shared.params import SLUG_TEXT, seconds_text
 
@@ -20,7 +20,6 @@ from .shared.params import SLUG_TEXT, seconds_text
     "--puzzle", "wanted", metavar="SLUG", type=SLUG_TEXT, multiple=True, help="A puzzle, track or chapter to grade."
 )
 @points_options
-@visibility_option
 @click.option("--with", "packages", metavar="PACKAGE", multiple=True,
               help="Let submissions import this package; may be repeated.")  # fmt: skip
 @click.option("--time-limit", type=seconds_text, help="Seconds of wall time for each puzzle.")
@@ -32,7 +31,6 @@ def gradescope(
     output: str,
     wanted: tuple[str, ...],
     points: str,
-    visibility: str,
     packages: tuple[str, ...],
     time_limit: float | None,
     wheel: Path | None,
@@ -45,7 +43,6 @@ def gradescope(
     """
     from puzzles.course.points import parse_points
     from puzzles.gradescope.autograder import Autograder, WheelError, is_our_wheel, our_wheel
-    from puzzles.reports.gradescope import parse_visibility
 
     by_slug = parse_points(points)
     names = [*wanted, *(pair.partition("=")[0] for pair in points.split(",") if pair)]
@@ -54,8 +51,7 @@ def gradescope(
         raise click.UsageError("say what it grades: --points fsdp=10,gpipe=5, or --puzzle fsdp")
     options = [word for slug in slugs for word in ("--puzzle", slug)]
     options += ["--points", ",".join(f"{slug}={by_slug[slug]:g}" for slug in slugs)]
-    parse_visibility(visibility)
-    options += ["--partial", f"{worth['partial']:g}", "--visibility", visibility]
+    options += ["--partial", f"{worth['partial']:g}"]
     for name, default in (("shown_size", 0.5), ("third_star", 0.0)):
         options += [f"--{name.replace('_', '-')}", f"{worth[name]:g}"] if worth[name] != default else []
     options += ["--strict"] if worth["strict"] else []

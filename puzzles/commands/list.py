@@ -9,6 +9,7 @@ import click
 
 from puzzles.catalog.path import CORE, PATH, known
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.tables import print_table
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, wrapped
 from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
 from puzzles.reports.feedback import what_next
@@ -51,7 +52,7 @@ def show_tracks(console: Console, entries: Progress) -> None:
         for group in track.groups if len(track.groups) > 1 else ():
             table.add_row(f"  {group.name}", group.title, _stars(group.slugs, entries))
         if table.rows:
-            console.print(table)
+            print_table(console, table)
     print_wrapped(console, what_next())
     print_wrapped(console, f"More: 'puzzles path', 'puzzles list {'|'.join(TRACKS)}|data'.")
 
@@ -123,7 +124,7 @@ def _show_overview(console: Console, track: Track[Any], slugs: Sequence[str], nu
         slug = puzzle.slug
         table.add_row(str(number_of(slug)), _marked(slug), puzzle.title, *track.overview_cells(puzzle))
     console.print()
-    console.print(table)
+    print_table(console, table)
     console.print()
     print_wrapped(console, track.overview_note(puzzles))
 
@@ -195,7 +196,7 @@ def status() -> None:
         stars = stars_text(console, e.stars) if e.attempts else ""
         table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best if e.figures else "")
     if begun:
-        console.print(table)
+        print_table(console, table)
     for track in TRACKS.values():
         print_wrapped(console, f"{track.title}: {_stars(track.slugs, entries)} stars.")
     unbeaten = next_slug(entries, after=next(iter(entries)), stars=3)

@@ -1,6 +1,7 @@
 """The command line: the group of all commands. Its help fits a screen; a wrong name gets the nearest one."""
 
 import os
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -21,7 +22,6 @@ from .draw import compare, draw
 from .export import export, import_
 from .grade import grade
 from .gradescope import gradescope
-from .leaderboard import leaderboard
 from .list import list_, path, reset, status
 from .notebook import notebook
 from .plan import plan
@@ -32,7 +32,6 @@ from .shared.params import abandon_output, with_own_puzzles
 from .show import hint, show
 from .solve import solve
 from .start import next_, start
-from .submit import record, submit
 from .verify import verify
 from .watch import watch
 
@@ -58,6 +57,16 @@ class Commands(click.Group):
             abandon_output()
             click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)
             sys.exit(2)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Click's step that runs the command. Ctrl-C ends each with one sentence and the exit code that shells use."""
+        try:
+            return super().invoke(ctx)
+        except (KeyboardInterrupt, click.Abort) as why:
+            if isinstance(why, click.Abort) and not isinstance(why.__context__, KeyboardInterrupt):
+                raise  # a question was answered with no
+            click.echo("\n" * sys.stderr.isatty() + (str(why) or "Interrupted."), err=True)
+            ctx.exit(128 + signal.SIGINT)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -99,12 +108,12 @@ def main() -> None:
 PLAY = (next_, watch, list_, show, start, grade, draw)
 OTHERS = {
     "to play": (path, run, hint, compare, status, reset, notebook, costs),
-    "share": (share, verify, submit, record),
-    "for a class": (new, check, gradescope, leaderboard, doctor),
+    "share": (share, verify),
+    "for a class": (new, check, gradescope, doctor),
     "on a cluster": (profile, solve, plan, export, import_),
 }
 
-for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, leaderboard, export):
+for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, export):
     with_own_puzzles(command)
 with_own_puzzles(main)
 main.play, main.others = PLAY, OTHERS

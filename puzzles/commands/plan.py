@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
+from puzzles.catalog.tables import print_table
 
 from .shared.files import preset, text_of, write_text
 from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
 
 if TYPE_CHECKING:
-    from lib.planning import Job, Plan
+    from collections.abc import Callable
 
-AXES = ("tp", "pp", "dp", "cp", "ep", "zero", "shards", "chunks", "microbatch")
-"""Numbers of a split that may be fixed."""
+    from lib.planning import Job, Plan, Transformer
 
 SETTING = re.compile(r"(model|gpu)\.(\w+)=(\S+)")
 NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
@@ -155,7 +155,7 @@ def plan(
         with usage_errors():
             measured = read_run(text_of(calibrate))
             return write_text(preset_text(measured, f"{measured.gpu.name}-calibrated"), output)
-    if model is None or gpus is None:
+    if gpus is None or (model is None and config is None):
         raise click.UsageError(
             "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows the known models"
         )
@@ -171,6 +171,7 @@ def plan(
             if not as_json:
                 report_config(terminal(), mine)
         else:
+            assert model is not None
             job = job_of(model, gpu, gpus, batch, tokens, sequence, numbers, **how)
             found = search(job, best, **fixed)
             plans = list(dict.fromkeys((*found.best, *found.front)))
@@ -213,14 +214,24 @@ def plan_of_config(
     said = read_config(text_of(path))
     model, gpu, gpus, batch, tokens, sequence, numbers = named
     given: tuple[Any, Any] = (batch, tokens) if batch or tokens else (said.batch or None, None)
-    how = {**how, "kernels": kernels or said.kernels, "fp8": how["fp8"] or said.fp8}
-    job = job_of(model, gpu, gpus, *given, sequence or said.sequence or None, numbers, **how)
+    how = {
+        **said.how,
+        "kernels": kernels or said.how["kernels"],
+        "fp8": how["fp8"] or said.how["fp8"],
+        **{name: how[name] and said.how.get(name, True) for name in ("flash", "overlap")},
+    }
+    job = job_of(model or said.model, gpu, gpus, *given, sequence or said.sequence or None, numbers, **how)
+    if said.unread:
+        click.echo(f"Not read, though it may change time or memory: {'; '.join(said.unread)}.", err=True)
+    if model and (differences := said.differences(job.model)):
+        click.echo(f"Replaced by --model {model}: {', '.join(differences)}.", err=True)
     return plan_split(job, replace(said.split_on(job.gpus), **fixed))
 
 
 def job_of(
-    model: str, gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, numbers: tuple[str, ...], **how: Any
-) -> Job:
+    model: str | Callable[..., Transformer], gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any,
+    numbers: tuple[str, ...], **how: Any,
+) -> Job:  # fmt: skip
     from lib.planning import Job, gpu, transformer
     from lib.planning.presets import gpu_of_file, transformer_of_file
 
@@ -234,7 +245,10 @@ def job_of(
             changed[found[1]][found[2]] = amount(found[3]) if truth is None else truth
         except ValueError:
             raise click.UsageError(f"--set takes model.NAME=NUMBER or gpu.NAME=NUMBER; got '{text}'") from None
-    trained = preset(model, transformer, transformer_of_file, **changed["model"])
+    if isinstance(model, str):
+        trained = preset(model, transformer, transformer_of_file, **changed["model"])
+    else:
+        trained = model(**changed["model"])
     length = sequence or trained.sequence
     if batch is not None and tokens is not None:
         raise click.UsageError("--batch and --tokens both say how much a step trains; give one")
@@ -294,4 +308,4 @@ def list_presets() -> None:
     for name in table("gpus"):
         one = gpu(name)
         shown.add_row(name, f"{one.flops / 10**12:.0f} teraFLOP/s, {one.memory / 2**30:.0f} GiB", one.source)
-    terminal().print(shown)
+    print_table(terminal(), shown)

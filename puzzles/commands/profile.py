@@ -1,6 +1,7 @@
 """`puzzles profile`: reads profiler traces of a run, names the schedule, and shows where the step's time went."""
 
 import json
+import shutil
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,8 @@ def profile(
             click.echo(json.dumps(found.record, indent=1))
         else:
             lines = found.text.splitlines()
-            click.echo("\n".join(line if line.startswith(" ") else wrapped(line, WIDTH) for line in lines))
+            width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+            click.echo("\n".join(line if line.startswith(" ") else wrapped(line, width) for line in lines))
         for output in outputs:
             found.save(output, order)
             click.echo(f"Wrote {output}.", err=as_json)

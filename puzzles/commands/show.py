@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.text_lines import MAX_WIDTH, text_lines
+from puzzles.catalog.text_lines import MAX_WIDTH, aligned_lines, text_lines
 from puzzles.grading.progress import remember_hint
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import place, track_of
@@ -28,15 +28,18 @@ def show(puzzle: Puzzle, about: bool) -> None:
 
 
 def show_statement(console: Console, puzzle: Puzzle) -> None:
+    from rich.text import Text
+
     track = track_of(puzzle.slug)
     print_wrapped(console, track.heading(puzzle), "bold")
     print_wrapped(console, track.limits(puzzle))
     if where := place(puzzle.slug):
         print_wrapped(console, f"{capitalized(where)}.", "dim")
     print_paragraphs(console, puzzle.statement)
-    if lines := track.setting_lines(puzzle):
+    if rows := track.setting_rows(puzzle):
         console.print()
-        _code(console, "\n".join(lines))
+        for line in aligned_lines(rows, console.width):
+            console.print(Text(line), soft_wrap=True)
 
 
 def show_puzzle(console: Console, puzzle: Puzzle) -> None:

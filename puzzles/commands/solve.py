@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import Trace
+from puzzles.reports.screen import print_wrapped
 
 from .shared.files import require_endings, write_run
-from .shared.params import Parsed, colour_option, require_picture, usage_errors
+from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
 
 if TYPE_CHECKING:
     from lib.solver import Solution
@@ -89,8 +90,9 @@ def solve(outputs: tuple[str, ...], colour: str | None, **given: Any) -> None:
         found = solved(**given)
     if not found.problem.is_even and any(Path(output).suffix != ".csv" for output in outputs):
         raise click.UsageError("a run has one time for all stages; with a list of times or sizes, -o writes .csv only")
+    console = terminal()
     for line in lines(found):
-        click.echo(line)
+        print_wrapped(console, line)
     trace = cache(found.trace)
     if len(found.table.cells) <= MAX_DRAWN_CELLS:
         click.echo(drawn(found, trace()) if found.problem.is_even else found.table)

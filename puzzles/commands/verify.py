@@ -1,4 +1,4 @@
-"""`puzzles verify`: judges a saved run again, so that a leaderboard needs no trust."""
+"""`puzzles verify`: judges a saved run again, so that a figure needs no trust."""
 
 import json
 from pathlib import Path

@@ -94,8 +94,6 @@ def watch(path: str, time_limit: float, memory_limit: int, colour: str | None) -
             game.begin()
             while game.handle(events.get()):
                 pass
-        except KeyboardInterrupt:
-            pass
         finally:
             stop.set()
 

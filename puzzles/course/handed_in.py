@@ -1,25 +1,22 @@
 """Which files are one submission, and the best verdict on each puzzle in it."""
 
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from puzzles.failure import sanitized
-from puzzles.grading.discover import entries, found_in, other_files
+from puzzles.grading.discover import entries, found_in
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import LOST, Graded, Student, Verdict
 from puzzles.tracks import ALL, default_slugs, track_of
 
-from .exports import SUBMITTED, Origin, is_export, is_named_file, origins
-
-NBGRADER = ("nbgrader_config.py", "gradebook.db")
-
 
 @dataclass(frozen=True)
 class Submitted:
-    """A submission: its files, and who handed it in. `path` stands for it in reports."""
+    """A submission: its files, and who handed it in. Its only key is its unit, its place in the list of all
+    submissions; `path` and `key` are for people, and two may be equal."""
 
     path: str
     files: tuple[SourceFile, ...]
@@ -78,44 +75,39 @@ def shared_folder(paths: Sequence[str]) -> str:
         return ""
 
 
-def _of_class(path: str, files: Sequence[SourceFile]) -> Iterable[Submitted]:
-    folder = _class_folder(path)
-    by_name: dict[str, list[SourceFile]] = {name: [] for name in (*entries(folder), *_other_work(folder))}
+PLATFORMS = (
+    (re.compile(r"(?P<name>.+?)_(?P<id>\d+)_assignsubmission_(?:file|onlinetext)(?:_.*)?", re.DOTALL), "Participant "),
+    (re.compile(r"(?P<name>[^_]+)_(?:LATE_)?(?P<id>\d+)_\d{2,}_.+", re.DOTALL), ""),
+)
+"""How Moodle (mod/assign/locallib.php, `download_submissions`) and Canvas ("Download Submissions") name what they
+export, and what a roster has in front of the number: Moodle numbers the participants of one assignment."""
+
+
+def _of_class(path: str, files: Sequence[SourceFile]) -> list[Submitted]:
+    by_name: dict[str, list[SourceFile]] = {name: [] for name in entries(path)}
     for file in files:
-        inside = Path(os.path.relpath(file.path, folder)).parts
-        if inside[0] != os.pardir:
-            by_name.setdefault(inside[0], []).append(file)
-    return _grouped(by_name, origins(folder, list(by_name)))
-
-
-def _grouped(by_name: Mapping[str, Sequence[SourceFile]], whose: Mapping[str, Origin]) -> list[Submitted]:
+        by_name.setdefault(Path(os.path.relpath(file.path, path)).parts[0], []).append(file)
+    students = _named_by_platform(by_name)
     found: dict[str, Submitted] = {}
     for name in sorted(by_name):
-        key, student, path = whose[name]
-        files = tuple(by_name[name])
-        before = found.get(key, Submitted(path, (), student, key))
-        found[key] = replace(before, files=(*before.files, *files))
+        stem = name if os.path.isdir(os.path.join(path, name)) else Path(name).stem
+        key, student = students.get(name) or (name, Student(id=stem))
+        before = found.get(key, Submitted(os.path.join(path, key), (), student, key))
+        found[key] = replace(before, files=(*before.files, *by_name[name]))
     return [replace(one, path=one.files[0].path) if len(one.files) == 1 else one for one in found.values()]
 
 
-def _other_work(folder: str) -> list[str]:
-    """Files that cannot be graded, such as PDFs, in a folder whose file names all name a student."""
-    shown = entries(folder)
-    mine = [name for name in other_files(folder) if is_named_file(name)]
-    return mine if all(map(is_named_file, shown)) else []
-
-
-def _class_folder(path: str) -> str:
-    """The folder of the submissions: below an nbgrader course, or in the one folder that an archive has packed."""
-    if any(os.path.exists(os.path.join(path, name)) for name in NBGRADER):
-        inner = os.path.join(path, SUBMITTED)
-        return inner if os.path.isdir(inner) else path
-    names = entries(path)
-    if len(names) == 1 and not is_export(path, names):
-        inner = os.path.join(path, names[0])
-        if os.path.isdir(inner) and is_export(inner, entries(inner)):
-            return inner
-    return path
+def _named_by_platform(names: Collection[str]) -> dict[str, tuple[str, Student]]:
+    """The key and the student of each entry of a class, if all are named as one platform names them: a single such name
+    may be a coincidence."""
+    for pattern, number in PLATFORMS:
+        matches = {name: match for name in names if (match := pattern.fullmatch(name))}
+        if matches and len(matches) == len(names):
+            return {
+                name: (f"{match['name']}_{match['id']}", Student(match["name"], number + match["id"]))
+                for name, match in matches.items()
+            }
+    return {}
 
 
 NO_FILE = "there is no .py or .ipynb here"
@@ -131,83 +123,99 @@ class Gathering:
         slugs: Sequence[str],
         worth: Callable[[Verdict], float],
         finish: Callable[[Graded], Graded] = lambda graded: graded,
-        aliases: Mapping[str, str] | None = None,
     ) -> None:
         """`slugs` that were asked for, or none; `worth` of a verdict in points; `finish` is called with each submission
-        that is graded, and returns what to keep of it; `aliases` by path, where nobody is to be named."""
+        that is graded, and returns what to keep of it."""
         self._submitted = submitted
         self._slugs = slugs
         self._worth = worth
         self._finish = finish
-        self._owner = {file.path: one for one in submitted for file in one.files}
-        self._files: dict[str, dict[str, Graded]] = {one.path: {} for one in submitted}
-        self._done: dict[str, Graded] = {}
+        self._owner = {file.path: unit for unit, one in enumerate(submitted) for file in one.files}
+        self._files: list[dict[str, Graded]] = [{} for _ in submitted]
+        self._done: dict[int, Graded] = {}
         self._names = names_of(submitted)
-        self._aliases = aliases
 
     def add(self, graded: Graded) -> Graded:
         """Takes the verdicts on a file; returns them without the runs."""
-        one = self._owner[graded.path]
-        mine = self._files[one.path]
+        unit = self._owner[graded.path]
+        files, mine = self._submitted[unit].files, self._files[unit]
         mine[graded.path] = graded
-        if len(mine) == len(one.files):
-            self._done[one.path] = self._finish(self._merged(one, [mine[file.path] for file in one.files]))
+        if len(mine) == len(files):
+            self._done[unit] = self._finish(self._merged(unit, [mine[file.path] for file in files]))
             mine.clear()
         return without_runs(graded)
 
     def all(self) -> list[Graded]:
-        """The submissions in their order, or in the order of their aliases. Of those without a file that could be
-        graded, nothing was attempted."""
-        for one in self._submitted:
+        """The submissions in their order. Of those without a file that could be graded, nothing was attempted."""
+        for unit, one in enumerate(self._submitted):
             if not one.files:
-                self._done[one.path] = self._finish(self._blank(one))
-        found = [self._done[one.path] for one in self._submitted]
-        return sorted(found, key=lambda one: one.path) if self._aliases else found
+                self._done[unit] = self._finish(self._blank(unit))
+        return [self._done[unit] for unit in range(len(self._submitted))]
 
-    def _merged(self, one: Submitted, files: Sequence[Graded]) -> Graded:
+    def _merged(self, unit: int, files: Sequence[Graded]) -> Graded:
         found: dict[str, list[Verdict]] = {}
         for file in files:
             for verdict in file.verdicts:
                 mine = replace(verdict, found_in=file.path) if len(files) > 1 else verdict
                 found.setdefault(verdict.puzzle, []).append(mine)
         best = tuple(max(found[slug], key=self._rank) for slug in ALL if slug in found)
-        return self._graded(one, best)
+        return self._graded(unit, best)
 
     def _rank(self, verdict: Verdict) -> tuple[object, ...]:
         """Greater is better. A lost verdict is better than a failure, so that it is seen and graded again."""
         better = tuple(-figure for figure in verdict.figures.values())
         return self._worth(verdict), verdict.stars, verdict.reason == LOST, verdict.attempted, better
 
-    def _blank(self, one: Submitted) -> Graded:
-        words = MISSING if one.is_missing else NO_FILE
+    def _blank(self, unit: int) -> Graded:
+        words = MISSING if self._submitted[unit].is_missing else NO_FILE
         verdicts = []
         for slug in self._slugs or default_slugs():
             track = track_of(slug)
             targets = track.targets(track.puzzle(slug))
             verdicts.append(Verdict(slug, track.name, "not_attempted", targets, message=words))
-        return self._graded(one, tuple(verdicts))
+        return self._graded(unit, tuple(verdicts))
 
-    def _graded(self, one: Submitted, verdicts: tuple[Verdict, ...]) -> Graded:
-        if self._aliases is None:
-            return Graded(one.path, verdicts, one.student, self._names[one.path])
-        alias = self._aliases[one.path]
-        unnamed = tuple(replace(v, found_in="") if v.found_in else v for v in verdicts)
-        return Graded(alias, unnamed, one.student, alias, is_anonymous=True)
+    def _graded(self, unit: int, verdicts: tuple[Verdict, ...]) -> Graded:
+        one = self._submitted[unit]
+        return Graded(one.path, verdicts, one.student, self._names[unit], unit)
 
 
 def without_runs(graded: Graded) -> Graded:
     return replace(graded, verdicts=tuple(replace(v, trace="") if v.trace else v for v in graded.verdicts))
 
 
-def names_of(submitted: Sequence[Submitted]) -> dict[str, str]:
-    """What reports call each submission, by its path: the student's name, with something else if several have it;
-    empty where no name is known."""
-    often = Counter(one.student.name for one in submitted)
-    return {
-        one.path: sanitized(
-            one.student.name
-            if often[one.student.name] == 1 or not one.student.name
-            else f"{one.student.name} ({next(iter(one.student.identifiers), one.key)})"
-        )
-        for one in submitted
-    }
+def names_of(submitted: Sequence[Submitted]) -> list[str]:
+    """What reports call each submission: the student's name, with something else if several have it; empty where no
+    name is known."""
+    names = [sanitized(one.student.name) for one in submitted]
+    return distinct(names, *tellers([one.student for one in submitted]), [sanitized(one.key) for one in submitted])
+
+
+def page_labels(submitted: Sequence[Submitted]) -> list[str]:
+    """What the names of pages are made from, so that a page keeps its name as others come and go: the name in the
+    class; of several that have it, with what tells them apart."""
+    students, paths = [one.student for one in submitted], [one.path for one in submitted]
+    return distinct([one.key or one.path for one in submitted], *tellers(students), paths)
+
+
+def tellers(students: Sequence[Student]) -> list[list[str]]:
+    """What tells students and groups of one name apart: their identifiers; their sections."""
+    identifiers = [sanitized(next(iter(one.identifiers), "")) for one in students]
+    return [identifiers, [sanitized(one.section) for one in students]]
+
+
+def distinct(texts: Sequence[str], *tellers: Sequence[str]) -> list[str]:
+    """The texts. Those that are equal get an addition in brackets, from the first of `tellers` that has a word of its
+    own for each of them, else a number; empty ones stay empty."""
+    equal: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        equal.setdefault(text, []).append(place)
+    told = list(texts)
+    for text, places in equal.items():
+        if text and len(places) > 1:
+            additions = ([words[place] for place in places] for words in tellers)
+            numbers = [str(number) for number in range(1, len(places) + 1)]
+            chosen = next((words for words in additions if all(words) and len({*words}) == len(words)), numbers)
+            for place, word in zip(places, chosen):
+                told[place] = f"{text} ({word})"
+    return told

@@ -1,9 +1,10 @@
 """What verdicts are worth in points, and what a course takes off for handing in late."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from math import ceil
 from pathlib import Path
@@ -13,8 +14,7 @@ import click
 from puzzles.grading.verdict import Graded, Student, Verdict
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 
-from .exports import moment
-from .roster import CourseError, cells, folded, name_forms, rows_of
+from .roster import CourseError, cells, folded, moment, name_forms, rows_of, shown_name
 
 DAY = 86_400.0
 UNITS = {"m": 60.0, "h": 3_600.0, "d": DAY}
@@ -43,14 +43,19 @@ class Late:
         return max(0.0, 1.0 - self.per_day * self.days(student))
 
     def _due(self, student: Student) -> float:
-        words = [*map(folded, student.identifiers), *sorted(name_forms(student.name))]
-        return max([self.due, *(self.extensions[word] for word in words if word in self.extensions)])
+        return max([self.due, *(self.extensions[word] for word in _words(student) if word in self.extensions)])
 
-    def unknown(self, students: Iterable[Student]) -> list[str]:
-        """Names with an extension that no student has."""
-        known = {word for one in students for who in one.people for word in map(folded, who.identifiers)}
-        known |= {form for one in students for who in one.people for form in name_forms(who.name)}
-        return [word for word in self.extensions if word not in known]
+    def of_class(self, students: Iterable[Student]) -> tuple["Late", list[str]]:
+        """The rule with the extensions that are one student's each; and the words of the others, which nobody has, or
+        several students or groups."""
+        owners = Counter(word for one in students for word in {word for who in one.people for word in _words(who)})
+        sure = {word: due for word, due in self.extensions.items() if owners[word] == 1}
+        return replace(self, extensions=sure), [word for word in self.extensions if word not in sure]
+
+
+def _words(student: Student) -> set[str]:
+    """The words that an extension may name a student with."""
+    return {*map(folded, student.identifiers), *name_forms(student.name)}
 
 
 def parse_late(text: str) -> Late:
@@ -118,9 +123,9 @@ def _extensions(path: Path) -> dict[str, float]:
         if not when:
             raise CourseError(f"{path}, line {number}: the due date is missing; add a column 'due'")
         identifiers = [*cells(row, "id"), *cells(row, "email"), *cells(row, "others")]
-        names = [] if identifiers else [form for name in cells(row, "name") for form in name_forms(name)]
+        names = [] if identifiers else map(shown_name, cells(row, "name"))
         due = due_from(when[0], f"{path}, line {number}")
-        found |= dict.fromkeys([*map(folded, identifiers), *names], due)
+        found |= dict.fromkeys(map(folded, [*identifiers, *names]), due)
     return found
 
 

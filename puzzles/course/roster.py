@@ -2,9 +2,11 @@
 
 import csv
 import io
+import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from os.path import join
 from pathlib import Path
 from typing import NamedTuple
@@ -13,8 +15,7 @@ from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Student
 
-from .exports import moment
-from .handed_in import Submitted, shared_folder
+from .handed_in import Submitted, distinct, shared_folder, tellers
 
 HEADINGS = {
     "name": ("name", "student", "full name", "student name"),
@@ -25,8 +26,6 @@ HEADINGS = {
     "section": ("section", "sections"),
     "group": ("group", "group name", "team", "groups"),
     "submitted": ("submitted", "submitted at", "submission time", "handed in"),
-    "comment": ("comment", "comments", "feedback"),
-    "puzzle": ("puzzle", "slug"),
     "due": ("due", "due at", "extension", "extended to"),
     "others": (
         *("identifier", "sis user id", "sis login id", "username", "user name", "login", "github username", "github"),
@@ -34,7 +33,7 @@ HEADINGS = {
 }
 """Columns by what they hold; upper case, spaces and hyphens do not count."""
 
-NOT_STUDENTS = ("points possible", "student, test")
+NOT_STUDENTS = (["Points Possible"], ["Student, Test"])
 """Names of rows that are not students, in Canvas's exports."""
 
 
@@ -47,9 +46,9 @@ def read_roster(path: Path) -> list[Student]:
     lines: dict[str, int] = {}
     for number, row in enumerate(rows_of(path), 2):
         student = _student(row)
-        if not (student.name or student.identifiers) or _is_none(student):
+        if not (student.name or student.identifiers) or cells(row, "name")[:1] in NOT_STUDENTS:
             continue
-        for one in student.identifiers:
+        for one in filter(folded, student.identifiers):
             if (first := lines.setdefault(folded(one), number)) != number:
                 raise CourseError(f"{path}: lines {first} and {number} both have '{sanitized(one)}'; give each its own")
         found.append(student)
@@ -80,6 +79,15 @@ def folded(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKC", text).casefold() if c.isalnum())
 
 
+def moment(text: str) -> float | None:
+    """A date and time as platforms write it, in seconds since 1970; else None. Without a zone it is local."""
+    words = re.sub(r" ?UTC$", "+00:00", text.strip()).replace(" +", "+").replace(" -", "-")
+    try:
+        return datetime.fromisoformat(words).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def name_forms(name: str) -> set[str]:
     """A name as platforms write it: with the last name first or last, with or without spaces."""
     last, comma, first = name.partition(",")
@@ -99,7 +107,6 @@ def _student(row: dict[str, str]) -> Student:
         next(iter(cells(row, "group")), ""),
         tuple(dict.fromkeys(cells(row, "others"))),
         submitted=moment(when[0]) if when else None,
-        row=row,
     )
 
 
@@ -107,10 +114,6 @@ def shown_name(name: str) -> str:
     """'Lee, Ann' as 'Ann Lee'."""
     last, comma, first = name.partition(",")
     return f"{first.strip()} {last.strip()}" if comma and "," not in first else name.strip()
-
-
-def _is_none(student: Student) -> bool:
-    return any(" ".join(cells(student.row, "name")).casefold().startswith(word) for word in NOT_STUDENTS)
 
 
 Unit = int
@@ -131,28 +134,40 @@ def call(submitted: Sequence[Submitted], roster: Sequence[Student]) -> Roll:
     by_id = _index(units, lambda one: map(folded, one.identifiers))
     by_name = _index(units, lambda one: name_forms(one.name))
     by_group = _index(units, lambda one: [folded(one.group)] if one.group else [])
+    labels = _labels(units)
     found: dict[Unit, list[tuple[Submitted, bool]]] = {}
-    unknown: list[Submitted] = []
+    strangers: list[Submitted] = []
+    doubtful: list[Submitted] = []
     warnings: list[str] = []
     for one in submitted:
-        unit, is_sure = _unit_of(one, by_id, by_name, by_group)
-        if unit is None:
-            unknown.append(one)
+        owners, is_sure = _owners_of(one, by_id, by_name, by_group)
+        if len(owners) == 1:
+            found.setdefault(owners.pop(), []).append((one, is_sure))
+        elif owners:
+            warnings.append(_several(one, [labels[unit] for unit in sorted(owners)]))
+            doubtful.append(one)
         else:
-            found.setdefault(unit, []).append((one, is_sure))
+            strangers.append(one)
     known: dict[Unit, Submitted] = {}
     for unit, mine in found.items():
         sure = [one for one, is_sure in mine if is_sure]
         named = [one for one, is_sure in mine if not is_sure]
         if len(named) > 1 or (named and sure):
-            warnings.append(_doubt(units[unit], named, sure))
-            unknown += named
+            warnings.append(_doubt(labels[unit], named, sure))
+            doubtful += named
             named = []
         if sure or named:
-            known[unit] = _joined(sure or named, units[unit])
-    warnings += [f"the roster has no student for {_shown(one)}" for one in unknown if not _is_doubtful(one, warnings)]
-    missing = {unit: _missing(units[unit], submitted) for unit in range(len(units)) if unit not in known}
-    return Roll([*(found_or for _, found_or in sorted({**known, **missing}.items())), *unknown], warnings)
+            known[unit] = _joined(sure or named, units[unit], labels[unit])
+    warnings += [f"the roster has no student for {_shown(one)}" for one in strangers]
+    folder = shared_folder([one.path for one in submitted])
+    on_roster = [known.get(unit) or _missing(student, labels[unit], folder) for unit, student in enumerate(units)]
+    return Roll([*on_roster, *strangers, *doubtful], warnings)
+
+
+def _labels(units: Sequence[Student]) -> list[str]:
+    """What units are called, each otherwise: the name, or an identifier where there is none."""
+    people = [" and ".join(one.name or one.id for one in unit.people) for unit in units]
+    return distinct([unit.name or next(iter(unit.identifiers), "") for unit in units], *tellers(units), people)
 
 
 def _units(roster: Sequence[Student]) -> list[Student]:
@@ -161,7 +176,7 @@ def _units(roster: Sequence[Student]) -> list[Student]:
     for number, one in enumerate(roster):
         key = (one.section, folded(one.group)) if folded(one.group) else (str(number),)
         found.setdefault(key, []).append(one)
-    return [mine[0] if not mine[0].group else _group(mine) for mine in found.values()]
+    return [_group(mine) if folded(mine[0].group) else mine[0] for mine in found.values()]
 
 
 def _group(members: Sequence[Student]) -> Student:
@@ -184,7 +199,7 @@ def _index(units: Sequence[Student], words: Callable[[Student], Iterable[str]]) 
     found: Index = {}
     for number, unit in enumerate(units):
         for one in unit.people:
-            for word in words(one):
+            for word in filter(None, words(one)):
                 found.setdefault(word, {})[number] = one
     return found
 
@@ -202,45 +217,42 @@ def _by_id(who: Student, index: Index) -> Iterator[Mapping[Unit, Student]]:
         }
 
 
-def _unit_of(one: Submitted, by_id: Index, by_name: Index, by_group: Index) -> tuple[Unit | None, bool]:
-    """The owner of a submission, if that is one unit only; and whether an identifier or a group says so."""
+def _owners_of(one: Submitted, by_id: Index, by_name: Index, by_group: Index) -> tuple[set[Unit], bool]:
+    """The units that a submission may be of; and whether an identifier or a group says so."""
     people = one.student.people
     identifiers = [row for who in people for row in _by_id(who, by_id)]
     groups = [by_group.get(folded(word), {}) for word in (one.student.name, one.student.id) if word]
     for rows in (identifiers, groups):
         if found := _units_in(rows):
-            return (found.pop(), True) if len(found) == 1 else (None, False)
+            return found, True
     forms = {form for who in people for word in (who.name, who.id.replace("_", " ")) for form in name_forms(word)}
-    found = _units_in(by_name.get(form, {}) for form in forms)
-    return (found.pop(), False) if len(found) == 1 else (None, False)
+    return _units_in(by_name.get(form, {}) for form in forms), False
 
 
 def _units_in(rows: Iterable[Mapping[Unit, Student]]) -> set[Unit]:
     return {unit for row in rows for unit in row}
 
 
-def _joined(mine: Sequence[Submitted], unit: Student) -> Submitted:
+def _joined(mine: Sequence[Submitted], unit: Student, label: str) -> Submitted:
     files = tuple(file for one in mine for file in one.files)
-    path = mine[0].path if len(mine) == 1 else join(shared_folder([one.path for one in mine]), unit.name)
+    path = mine[0].path if len(mine) == 1 else join(shared_folder([one.path for one in mine]), label)
     times = [one.student.submitted for one in mine if one.student.submitted is not None]
     when = unit.submitted if unit.submitted is not None else max(times, default=None)
-    return Submitted(path, files, replace(unit, submitted=when), mine[0].key if len(mine) == 1 else unit.name)
+    return Submitted(path, files, replace(unit, submitted=when), mine[0].key if len(mine) == 1 else label)
 
 
-def _missing(unit: Student, submitted: Sequence[Submitted]) -> Submitted:
-    word = unit.name or unit.id
-    path = join(shared_folder([one.path for one in submitted]), f"{word} (missing)")
-    return Submitted(path, (), unit, unit.id or word, is_missing=True)
+def _missing(unit: Student, label: str, folder: str) -> Submitted:
+    return Submitted(join(folder, f"{label} (missing)"), (), unit, unit.id or label, is_missing=True)
 
 
-def _doubt(unit: Student, named: Sequence[Submitted], sure: Sequence[Submitted]) -> str:
+def _doubt(label: str, named: Sequence[Submitted], sure: Sequence[Submitted]) -> str:
     words = " and ".join(_shown(one) for one in (*sure, *named))
-    return f"{words} may all be from {sanitized(unit.name)}; put the id in their names, or their files in one folder"
+    return f"{words} may all be from {sanitized(label)}; put the id in their names, or their files in one folder"
+
+
+def _several(one: Submitted, labels: Sequence[str]) -> str:
+    return f"{_shown(one)} may be from {' or '.join(map(sanitized, labels))}; put an id in its name"
 
 
 def _shown(one: Submitted) -> str:
     return sanitized(one.key or one.path)
-
-
-def _is_doubtful(one: Submitted, warnings: Sequence[str]) -> bool:
-    return any(_shown(one) in warning for warning in warnings)

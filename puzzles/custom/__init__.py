@@ -8,7 +8,7 @@ import os
 import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import entry_points
 from importlib.util import find_spec
@@ -28,8 +28,6 @@ from .puzzle_file import OwnPuzzle, error_text, from_python, from_toml, shown
 CHAPTER_FILE = "chapter.toml"
 COURSE_FILE = "course.toml"
 """The file of a course, with its points and dates. It is read elsewhere."""
-RECORDS = "records"
-"""The folder with records that players found."""
 
 FOLDERS_VARIABLE = "TRAINING_PUZZLES_FOLDERS"
 """Environment variable with folders of puzzles, separated as in PATH."""
@@ -221,8 +219,7 @@ def _read(file: Path, draft: bool) -> OwnPuzzle:
         raise OwnPuzzleError(
             f"{shown(file)}: a puzzle and its function have the name of the file; '{file.stem}' cannot be one"
         )
-    own = from_python(file) if file.suffix == ".py" else from_toml(file, draft)
-    return replace(own, puzzle=TRACKS[own.track].with_found(own.puzzle, file.parent / RECORDS))
+    return from_python(file) if file.suffix == ".py" else from_toml(file, draft)
 
 
 def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:

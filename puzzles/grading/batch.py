@@ -6,12 +6,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
 from multiprocessing.connection import wait as wait_for
 from multiprocessing.util import Finalize
+from typing import Any
 
 import click
 
@@ -35,48 +37,40 @@ def grade_all(
     files: Sequence[SourceFile],
     job: GradingJob,
     jobs: int | None = None,
-    resume: bool = False,
+    checkpoint: Checkpoint | None = None,
     finish: Callable[[Graded], Graded] = lambda graded: graded,
 ) -> list[Graded]:
     """Grades all files in up to `jobs` processes and returns the verdicts in the order of the files.
 
-    Progress goes to the terminal and to a checkpoint file; with `resume`, files in the checkpoint are not graded again.
-    `finish` is called with each file's verdicts as they arrive.
+    Progress goes to the terminal and to the checkpoint; files that it knows are not graded again. `finish` is called
+    with each file's verdicts as they arrive.
     """
     found = {file.path: file for file in files}
     if len(found) == 1:
         return [finish(job.grade(path, content(file))) for path, file in found.items()]
     processes, shared = jobs or cores(), Shared()
-    with Checkpoint.of(found, job, resume) as checkpoint:
 
-        def read(path: str) -> Content:
-            given = content(found[path])
+    def read(path: str) -> Content:
+        given = content(found[path])
+        if checkpoint is not None:
             checkpoint.begin(path, given)
-            return given
+        return given
 
-        known = {path: checkpoint.known(path, read(path)) for path in found} if resume else {}
-        done = {path: shared(finish(graded)) for path, graded in known.items() if graded is not None}
-        to_do = [path for path in found if path not in done]
-        to_do.sort(key=lambda path: -found[path].size)  # so that no process is left with a long file at the end
-        try:
-            for graded in _with_progress_bar(_distribute(to_do, job, read, processes), len(to_do)):
-                done[graded.path] = shared(finish(graded))
-                if not graded.is_lost:
-                    checkpoint.add(graded, content(found[graded.path]))
-        except KeyboardInterrupt:
-            click.echo(f"Interrupted after {len(done)} of {len(found)} files; --resume continues from there.", err=True)
-            raise
-        finally:
-            for warning in checkpoint.warnings:
-                click.echo(f"Warning: {warning}", err=True)
-        lost = sum(graded.is_lost for graded in done.values())
-        if lost:
-            click.echo(
-                f"The sandbox was lost while {lost} of {len(found)} files were graded; grade them again with --resume.",
-                err=True,
-            )
-        else:
-            checkpoint.finish()
+    known = {path: checkpoint.known(path, read(path)) for path in found} if checkpoint and checkpoint.resumes else {}
+    done = {path: shared(finish(graded)) for path, graded in known.items() if graded is not None}
+    to_do = [path for path in found if path not in done]
+    to_do.sort(key=lambda path: -found[path].size)  # so that no process is left with a long file at the end
+    with closing(_with_progress_bar(_distribute(to_do, job, read, processes), len(to_do))) as results:
+        for graded in results:
+            done[graded.path] = shared(finish(graded))
+            if checkpoint is not None and not graded.is_lost:
+                checkpoint.add(graded, content(found[graded.path]))
+    lost = sum(graded.is_lost for graded in done.values())
+    if lost:
+        click.echo(
+            f"The sandbox was lost while {lost} of {len(found)} files were graded; grade them again with --resume.",
+            err=True,
+        )
     return [done[path] for path in found]
 
 
@@ -100,10 +94,23 @@ class LocalProcesses(ProcessPoolExecutor):
         begin = f"{START}; from {__name__} import _begin_process; _begin_process()"  # START is a process's first import
         super().__init__(processes, context, initializer=exec, initargs=(begin,))
 
-    def end_now(self) -> None:
-        """Ends them with their sandboxes. Python 3.14 has `ProcessPoolExecutor.terminate_workers` for this."""
-        for process in list((self._processes or {}).values()):
+    def submit(self, *given: Any, **more: Any) -> Future[Any]:
+        """Interrupts wait meanwhile: a process that was just forked does not ignore them yet."""
+        if not hasattr(signal, "pthread_sigmask"):
+            return super().submit(*given, **more)
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            return super().submit(*given, **more)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """After an error or an interrupt nobody waits for runs: the processes end now, with their sandboxes. No future
+        may be cancelled before that: the executor's own thread breaks on one. Python 3.14 has
+        `ProcessPoolExecutor.terminate_workers` for this."""
+        for process in list((self._processes or {}).values()) if kind else ():
             process.terminate()
+        self.shutdown()  # otherwise the interpreter's end might find closed pipes
 
 
 def _begin_process() -> None:
@@ -129,31 +136,27 @@ def _end_with(sentinel: int) -> None:
 
 def _distribute(paths: Iterable[str], job: GradingJob, read: Read, processes: int) -> Generator[Graded, None, None]:
     """The verdicts as they arrive. If a process breaks, only the file that broke it is lost."""
-    left, suspects = iter(paths), list[str]()
-    executor: LocalProcesses | None = None
-    given: dict[Future[Graded], str] = {}
-    try:
-        while True:
-            while len(given) < processes * QUEUED_PER_PROCESS and (path := next(left, None)) is not None:
-                executor = executor or LocalProcesses(processes)
-                given[executor.submit(job.grade_with_kept_client, path, read(path))] = path
-            if not given:
-                break
-            for future in wait(given, return_when=FIRST_COMPLETED).done:
+    left, suspects = deque(paths), list[str]()
+    while left:
+        with LocalProcesses(processes) as executor:
+            given: dict[Future[Graded], str] = {}
+            while left or given:
+                try:
+                    while left and len(given) < processes * QUEUED_PER_PROCESS:
+                        future = executor.submit(job.grade_with_kept_client, left[0], read(left[0]))
+                        given[future] = left.popleft()
+                except BrokenProcessPool:  # since the last wait
+                    suspects += given.values()
+                    break
+                future = next(iter(wait(given, return_when=FIRST_COMPLETED).done))
                 path, error = given.pop(future), future.exception()
                 if error is None:
                     yield future.result()
                 elif isinstance(error, BrokenProcessPool):
                     suspects += [path, *given.values()]
-                    given, executor = {}, None  # the next file starts another
-                    break
+                    break  # the next file starts others
                 else:
                     yield failed_row(path, job, f"{type(error).__name__}: {error}")
-    finally:
-        if executor is not None:
-            if [future for future in given if not (future.cancel() or future.done())]:
-                executor.end_now()  # after an interrupt, nobody waits for ten seconds of a run
-            executor.shutdown()  # otherwise the interpreter's end might find closed pipes
     for path in suspects:
         yield _in_own_process(path, job, read)
 
@@ -162,7 +165,8 @@ def _in_own_process(path: str, job: GradingJob, read: Read) -> Graded:
     """The verdict on a file that may have broken a process, from a process of its own."""
     with LocalProcesses(1) as executor:
         try:
-            return executor.submit(job.grade, path, read(path)).result()
+            graded: Graded = executor.submit(job.grade, path, read(path)).result()
+            return graded
         except BrokenProcessPool:
             return failed_row(path, job, "the process that graded it ended")
 
@@ -177,9 +181,10 @@ def _lost(slug: str, message: str) -> Verdict:
     return Verdict(slug, track.name, "failed", track.targets(track.puzzle(slug)), LOST, message=message)
 
 
-def _with_progress_bar(results: Generator[Graded, None, None], count: int) -> Iterator[Graded]:
+def _with_progress_bar(results: Generator[Graded, None, None], count: int) -> Generator[Graded, None, None]:
     if count < 2 or not sys.stderr.isatty():
-        yield from results
+        with closing(results):
+            yield from results
         return
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn

@@ -6,10 +6,12 @@ import hashlib
 import json
 import os
 import threading
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import IO, NamedTuple
+
+import click
 
 from puzzles.custom import add_folder, folders
 from puzzles.failure import sanitized
@@ -35,8 +37,6 @@ class GradingJob(NamedTuple):
     keep: bool = False
     own: tuple[tuple[str, str], ...] = ()
     """Folders of own puzzles, each with the digest of its content."""
-    compares: bool = False
-    """True if verdicts need `work`, to compare it with other people's."""
 
     def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
         """Grades a file. `source` is its content, or the error from reading it; None reads it now."""
@@ -46,9 +46,7 @@ class GradingJob(NamedTuple):
                 add_folder(folder)
         submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
-        return grade_file(
-            path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client, self.compares
-        )
+        return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client)
 
     def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
         """Grades a file with this thread's client, whose server stays for the next file."""
@@ -80,13 +78,18 @@ _clients = threading.local()
 class Checkpoint(AbstractContextManager["Checkpoint"]):
     """A file with a line for each graded submission, valid only for the same content under the same conditions.
 
-    Grading never depends on it: problems with the file become `warnings`.
+    It stays until `finish`, after the reports, so that an interrupt costs nothing. Grading never depends on it:
+    problems with the file become warnings.
     """
 
-    def __init__(self, path: Path, conditions: str, resume: bool) -> None:
+    def __init__(self, path: Path, conditions: str, resume: bool, number: int) -> None:
+        """`number` of files to grade."""
         self.path = path
         self.conditions = conditions
+        self.resumes = resume
+        self.number = number
         self.warnings: list[str] = []
+        self._done: set[str] = set()
         self._known: dict[str, tuple[str, Graded]] = {}
         self._began: dict[str, str] = {}
         if resume:
@@ -94,13 +97,19 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
         self._file: IO[bytes] | None = self._open("ab" if resume else "wb")
 
     @classmethod
-    def of(cls, paths: Iterable[str], job: GradingJob, resume: bool) -> Checkpoint:
+    def of(cls, paths: Sequence[str], job: GradingJob, resume: bool) -> Checkpoint:
         """Opens the checkpoint of a run over these files; its name is a digest of their paths."""
         names = b"\n".join(os.fsencode(os.path.realpath(path)) for path in paths)
-        return cls(data_folder() / "runs" / f"{_digest(names)[:24]}.jsonl", repr(job), resume)
+        return cls(data_folder() / "runs" / f"{_digest(names)[:24]}.jsonl", repr(job), resume, len(paths))
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        is_written = self._file is not None
         self._close()
+        for warning in self.warnings:
+            click.echo(f"Warning: {warning}", err=True)
+        if kind is KeyboardInterrupt:
+            words = "; --resume continues from there" if is_written else ""
+            raise KeyboardInterrupt(f"Interrupted after {len(self._done)} of {self.number} files{words}.") from None
 
     def begin(self, path: str, content: bytes | OSError) -> None:
         """Remembers the content that a file is graded with."""
@@ -109,7 +118,10 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
     def known(self, path: str, content: bytes | OSError) -> Graded | None:
         """The verdicts on this file, if it was graded before with this content."""
         key, graded = self._known.get(path, ("", None))
-        return graded if key == self._key(content) else None
+        if key != self._key(content):
+            return None
+        self._done.add(path)
+        return graded
 
     def add(self, graded: Graded, content: bytes | OSError) -> None:
         """Writes the verdicts on a file that now has this content. If the file changed while it was graded, nothing is
@@ -124,12 +136,14 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
                 self._file.flush()
             except OSError as why:
                 self._give_up(why)
+        self._done.add(graded.path)
 
     def finish(self) -> None:
-        """Removes the file, because there is nothing left to resume."""
+        """Removes the file if it has every verdict, so that there is nothing left to resume."""
         self._close()
-        with suppress(OSError):
-            self.path.unlink()
+        if len(self._done) == self.number:
+            with suppress(OSError):
+                self.path.unlink()
 
     def _open(self, mode: str) -> IO[bytes] | None:
         try:

@@ -46,16 +46,6 @@ def entries(folder: str) -> list[str]:
         return []
 
 
-def other_files(folder: str) -> list[str]:
-    """The sorted names of the other files directly in a folder, without hidden names."""
-    try:
-        with os.scandir(folder) as listed:
-            names = [one.name for one in listed if one.is_file(follow_symlinks=False)]
-    except OSError:
-        return []
-    return sorted(name for name in names if not (name.startswith(".") or _is_shown(folder, name, False)))
-
-
 def hard_links(files: Iterable[SourceFile]) -> list[list[str]]:
     """The paths of each file that was found under several names."""
     names: dict[tuple[int, int], list[str]] = {}

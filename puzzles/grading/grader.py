@@ -1,12 +1,13 @@
 """Grades a player's file, puzzle by puzzle: runs what it defines in the sandbox, and lets the judge state verdicts."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, sanitized
+from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
@@ -19,6 +20,9 @@ from .session import SandboxRunner, Session, lost
 from .submission import Submission
 from .verdict import Graded, Verdict
 
+NOT_INSTALLED = "not installed here; nothing uses the import, so it was left out"
+"""How the note on such an import ends."""
+
 
 def grade_file(
     path: str,
@@ -29,18 +33,15 @@ def grade_file(
     keep: bool = False,
     submission: Submission | None = None,
     client: Client | None = None,
-    compares: bool = False,
 ) -> Graded:
     """The verdicts on one file. Each run has its own process, so that runs cannot affect each other.
 
     Without `puzzles`, grades every schedule, and the classes and layouts that the file attempts; if it attempts
-    nothing, the puzzles that it has begun. With `compares`, verdicts have `work`.
+    nothing, the puzzles that it has begun.
     """
     with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
-        verdicts = [grade_puzzle(puzzle, session, strict, keep or compares) for puzzle in wanted]
-        if compares:
-            verdicts = [_with_work(verdict, session, keep) for verdict in verdicts]
+        verdicts = [grade_puzzle(puzzle, session, strict, keep) for puzzle in wanted]
     if puzzles is None:
         verdicts = _worth_showing(verdicts, session.submission)
     return Graded(path, tuple(verdicts))
@@ -64,25 +65,24 @@ def grade_puzzle(
     )
 
 
-def _with_work(verdict: Verdict, session: Session, keep: bool) -> Verdict:
-    _, survey = _survey(session)
-    program, *lines = survey["works"].get(verdict.puzzle) or [""] if survey else [""]
-    run = track_of(verdict.puzzle).fingerprint(verdict.trace) if verdict.trace and verdict.figures else ""
-    work = (program, run, *map(sanitized, lines)) if verdict.attempted and (program or run) else ()
-    return replace(verdict, work=work, trace=verdict.trace if keep else "")
-
-
 @dataclass(frozen=True, kw_only=True)
 class SubmittedDefinition(Definition):
     """A definition in a file or notebook."""
 
     submission: Submission
+    idle: Mapping[str, int] = field(default_factory=dict)
+    """Packages of imports that nothing uses, with their lines."""
 
     def placed(self, text: str) -> str:
         return self.submission.placed(text)
 
     def source(self, line: int) -> str:
         return self.submission.line(line)
+
+    def remarks(self) -> list[str]:
+        return [
+            f"line {line}: {package} is {NOT_INSTALLED}" for package, line in self.idle.items() if _is_missing(package)
+        ]
 
 
 def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
@@ -95,7 +95,14 @@ def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
     if not exists and not ("*" in lines and track_of(slug).star_imports_solve):
         return None
     found = Sketch(*survey["sketches"].get(slug, ()))
-    return SubmittedDefinition(exists, found, lines.get(slug, 0), submission=submission)
+    return SubmittedDefinition(exists, found, lines.get(slug, 0), submission=submission, idle=survey["idle"])
+
+
+def _is_missing(package: str) -> bool:
+    try:
+        return find_spec(package) is None
+    except ValueError:  # a module without a spec, such as __main__
+        return False
 
 
 def _default_puzzles(session: Session) -> Iterator[Puzzle]:

@@ -55,6 +55,10 @@ class Definition:
         """The text of a line; empty if that is not known."""
         return ""
 
+    def remarks(self) -> list[str]:
+        """Notes on what was left out of the file, where a solution was judged without it."""
+        return []
+
 
 class OtherSizes(NamedTuple):
     """Result of the runs at other sizes: a note on a failure at a hidden size, the targets that are missed at the first
@@ -192,7 +196,7 @@ def _stated(
         stars=stars,
         figures=score.figures,
         message=definition.placed(f"correct, but {'; and '.join(missed)}") if missed else "",
-        notes=(*map(definition.placed, score.notes), *filter(None, (note, remark))),
+        notes=(*map(definition.placed, (*definition.remarks(), *score.notes)), *filter(None, (note, remark))),
         advice=definition.placed(score.advice),
         why=tuple(map(definition.placed, score.why)),
         why_matters=score.why_matters,
@@ -214,15 +218,15 @@ def _failed(not_attempted: Verdict, definition: Definition, failure: Failure, at
     return replace(verdict, status="failed", reason=failure.reason) if attempted else verdict
 
 
-def judge_saved(puzzle: Puzzle, data: bytes, keep: bool = False) -> Verdict:
-    """The verdict on a saved run, at its size only; `keep` stores the run in the verdict."""
+def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
+    """The verdict on a saved run, at its size only."""
     try:
         if len(data) > MAX_FILE_SIZE:
             raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
         outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode("utf-8-sig")))
     except ValueError as why:
         outcome = RunOutcome(failure=Failure("rule", sanitized(f"this file cannot be judged: {why}")))
-    verdict = run_judge(judge(puzzle, Definition(), keep=keep, only_shown=True), lambda request: outcome)
+    verdict = run_judge(judge(puzzle, Definition(), only_shown=True), lambda request: outcome)
     if verdict.status == "failed" and outcome.failure is None:
         return replace(verdict, message=f"Not correct. {verdict.message}")
     return verdict

@@ -13,16 +13,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from puzzles.catalog.path import CORE, FOLDED, next_on_path
+from puzzles.catalog.path import CORE, next_on_path
 from puzzles.tracks import ALL, chapter_of, track_of
 
 from .verdict import Graded, Verdict
 
 HOME = "TRAINING_PUZZLES_HOME"
 """Environment variable that replaces the platform's folder."""
-
-BARE_FIGURES = ("timesteps", "makespan", "peak_memory")
-"""Figures that were at the top level of a progress file before there were several tracks."""
 
 
 @dataclass
@@ -40,9 +37,7 @@ class PuzzleProgress:
     def of(cls, given: Mapping[str, Any]) -> PuzzleProgress:
         """A saved entry, without the fields of later versions."""
         known = {one.name for one in fields(cls)}
-        rest = {name: value for name, value in given.items() if name in known}
-        old = {name: given[name] for name in BARE_FIGURES if given.get(name) is not None}
-        entry = cls(**{"figures": old, **rest})
+        entry = cls(**{name: value for name, value in given.items() if name in known})
         if not isinstance(entry.figures, dict) or not all(
             isinstance(n, int | float)
             for n in (entry.attempts, entry.stars, entry.hints, entry.turn, *entry.figures.values())
@@ -64,9 +59,8 @@ def load() -> dict[str, PuzzleProgress]:
     entries = {slug: PuzzleProgress() for slug in ALL}
     with suppress(OSError, ValueError, TypeError, KeyError, AttributeError):
         for slug, given in json.loads(_path().read_text(encoding="utf-8"))["puzzles"].items():
-            now = FOLDED.get(slug, slug)
-            if now in entries and (now == slug or entries[now] == PuzzleProgress()):
-                entries[now] = PuzzleProgress.of(given)
+            if slug in entries:
+                entries[slug] = PuzzleProgress.of(given)
     return entries
 
 

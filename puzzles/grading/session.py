@@ -84,7 +84,14 @@ class Session(AbstractContextManager["Session"]):
 
 def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
     """The survey that a worker sent; or one with a problem, if Python crashed on the file or took too long."""
-    empty: dict[str, Any] = {"problem": None, "broken": {}, "lines": {}, "sketches": {}, "works": {}, "cells": []}
+    empty: dict[str, Any] = {
+        "problem": None,
+        "broken": {},
+        "lines": {},
+        "sketches": {},
+        "idle": {},
+        "cells": [],
+    }
     with suppress(ValueError, RecursionError):
         survey = json.loads(answer["result"])
         if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():

@@ -10,7 +10,7 @@ from pathlib import Path
 from textwrap import wrap
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.text_lines import text_lines
+from puzzles.catalog.text_lines import aligned_lines, text_lines
 from puzzles.failure import UNPARSABLE, UnreadableError
 from puzzles.sandbox.worker.sketch import Sketch, called_name, sketch
 from puzzles.tracks import TRACKS, place, track_of
@@ -121,6 +121,6 @@ def _comment(puzzle: Puzzle) -> str:
     lines += [*wrap(capitalized(f"{place(puzzle.slug)}."), WIDTH)] if place(puzzle.slug) else []
     lines.append("")
     lines += [*text_lines(puzzle.statement, WIDTH), ""]
-    if table := track.setting_lines(puzzle):
-        lines += [*table, ""]
+    if rows := track.setting_rows(puzzle):
+        lines += [*aligned_lines(rows, WIDTH), ""]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines[:-1])

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from puzzles.catalog.path import FOLDED
 from puzzles.tracks import ALL, TRACKS
 
 
@@ -25,8 +24,6 @@ class Student:
     """Of a group."""
     submitted: float | None = None
     """Seconds since 1970; None if unknown."""
-    row: dict[str, str] = field(default_factory=dict, compare=False)
-    """The roster's row, by its own headings."""
 
     @property
     def identifiers(self) -> tuple[str, ...]:
@@ -88,8 +85,6 @@ class Verdict:
     """True if it is correct at the shown size, and fails at another."""
     found_in: str = ""
     """The path of its file, if the submission has several."""
-    work: tuple[str, ...] = ()
-    """For the comparison of submissions, if requested: digests of the program and the run, then its lines."""
     trace: str = ""
     """The run at the shown size as JSON, if requested: a trace or strategies."""
     secret: str = field(default="", compare=False)
@@ -140,8 +135,8 @@ class Graded:
     student: Student = Student()  # immutable
     name: str = ""
     """Its name in reports; empty to use the path."""
-    is_anonymous: bool = False
-    """True if the path is an alias, and only gradebooks have names."""
+    unit: int = 0
+    """Its place among the submissions of a run, which is its only key: two may have the same name and path."""
 
     @property
     def attempted(self) -> tuple[Verdict, ...]:
@@ -171,7 +166,6 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
     """A verdict, if every field has the right type and the puzzle exists."""
     given: dict[str, Any] = {name: tuple(value) if type(value) is list else value for name, value in row.items()}
     verdict = Verdict(**given)
-    verdict = replace(verdict, puzzle=FOLDED.get(verdict.puzzle, verdict.puzzle))
     blank = Verdict("", "", "", {}, reason=verdict.reason and "")
     names = (field.name for field in fields(verdict))
     alike = all(type(getattr(verdict, name)) is type(getattr(blank, name)) for name in names)
@@ -179,7 +173,7 @@ def _verdict_of(row: dict[str, Any]) -> Verdict:
     if (
         not alike
         or not all(isinstance(number, int | float) for number in numbers)
-        or not all(isinstance(line, str) for line in (*verdict.notes, *verdict.printed, *verdict.why, *verdict.work))
+        or not all(isinstance(line, str) for line in (*verdict.notes, *verdict.printed, *verdict.why))
         or ALL[verdict.puzzle].name != verdict.track
         or verdict.status not in STATUSES
     ):
@@ -208,7 +202,7 @@ def _student(graded: Graded) -> dict[str, Any]:
         for one in graded.student.people
         if graded.name
     ]
-    return {"students": people} if people and not graded.is_anonymous else {}
+    return {"students": people} if people else {}
 
 
 class Shared:

@@ -32,7 +32,7 @@ def main(version: str) -> None:
     changelog = require_ready(version, ROOT)
     try:
         write_version(version, changelog, ROOT)
-        run("make", "notebooks", "test")
+        run("make", "notebooks", "nightly")
         packages = build(ROOT / "dist")
         run(sys.executable, "-m", "twine", "check", "--strict", *packages)
         for package in packages:

@@ -5,19 +5,18 @@ import hashlib
 import json
 import secrets
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from importlib.resources import files as resources
 from pathlib import Path
 
-from puzzles.course.comments import Comment
 from puzzles.course.handed_in import shared_folder, without_runs
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL
 
-from .html import attempts, named, rendered
+from .html import attempts, rendered
 from .listed_files import listed, listed_files, remove, write
 from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
@@ -28,38 +27,37 @@ STUDENTS = "students"
 
 
 class PageNames:
-    """The pages of a folder's students. Names depend on the salt and on the name of the submission in its class."""
+    """The pages of a folder's students. Names depend on the salt and on the label of the submission in its class."""
 
-    def __init__(self, folder: Path | None, keys: Mapping[str, str]) -> None:
-        """`keys`: the names in the class, by path. Without a folder the salt is used once."""
+    def __init__(self, folder: Path | None, labels: Sequence[str]) -> None:
+        """`labels` by unit; equal ones get pages of their own. Without a folder the salt is used once."""
         salt = listed(folder, INDEX).get("salt") if folder else None
         self._salt = salt if isinstance(salt, str) and len(salt) == 32 else secrets.token_hex(16)
         self._earlier = listed_files(folder, INDEX) if folder else set()
-        often = Counter(keys.values())
-        self._digests = {
-            path: blake2b((key if often[key] == 1 else path).encode("utf-8", "surrogatepass"),
-                          key=self._salt.encode(), digest_size=10).hexdigest()
-            for path, key in keys.items()
-        }  # fmt: skip
+        self._digests: list[str] = []
+        seen: Counter[str] = Counter()
+        for label in labels:
+            self._digests.append(self._digest(f"{label}\0{seen[label]}" if seen[label] else label))
+            seen[label] += 1
 
-    def page(self, path: str) -> str:
-        return f"{STUDENTS}/{self._digests[path]}.html"
+    def _digest(self, text: str) -> str:
+        return blake2b(text.encode("utf-8", "surrogatepass"), key=self._salt.encode(), digest_size=10).hexdigest()
 
-    def aliases(self) -> dict[str, str]:
-        """A name for each submission that does not say whose it is."""
-        size = 6
-        while len({digest[:size] for digest in self._digests.values()}) < len(self._digests):
-            size += 2
-        return {path: f"Student {digest[:size]}" for path, digest in self._digests.items()}
+    def page(self, unit: int) -> str:
+        return f"{STUDENTS}/{self._digests[unit]}.html"
+
+    @property
+    def pages(self) -> set[str]:
+        return {self.page(unit) for unit in range(len(self._digests))}
 
     @property
     def stale(self) -> set[str]:
         """Pages that an earlier run has written and this one does not."""
-        return self._earlier - {self.page(path) for path in self._digests}
+        return self._earlier - self.pages
 
     def index(self, with_stale: bool) -> str:
         """The text of the index: first with the stale pages, and without them when they are gone."""
-        pages = {self.page(path) for path in self._digests} | (self.stale if with_stale else set())
+        pages = self.pages | (self.stale if with_stale else set())
         return json.dumps({"salt": self._salt, "files": sorted(pages)}, indent=1) + "\n"
 
 
@@ -75,32 +73,26 @@ class ClassPages:
         self,
         folder: str,
         names: PageNames,
-        paths: Mapping[str, str],
-        comments: Mapping[str, Sequence[Comment]] | None = None,
+        paths: Sequence[str],
         scoring: Scoring = NOTHING_STATED,
         keeps_traces: bool = False,
         colour: str = "layer",
-        links_class: bool = False,
     ) -> None:
-        """`names` of the pages; `paths` of all submissions by what reports call them, and comments by that too;
-        `keeps_traces` if somebody else needs the runs; `colour` is what the colours of operations show in the pictures;
-        `links_class` if the page of a student leads to the index."""
+        """`names` of the pages; `paths` of all submissions by unit; `keeps_traces` if somebody else needs the runs;
+        `colour` is what the colours of operations show in the pictures."""
         self.folder = Path(folder)
         self.keeps_traces = keeps_traces
         self.colour = colour
         self.scoring = scoring
-        self.links_class = links_class
         self._names = names
-        self._pages = {name: names.page(path) for name, path in paths.items()}
-        self._comments = comments or {}
-        self._shared = shared_folder(list(paths))
+        self._shared = shared_folder(paths)
         self._linked: set[str] = set()
         self.problem = ""
         self._write(INDEX, lambda: names.index(with_stale=True))
 
     def add(self, graded: Graded) -> Graded:
         """Writes the page of one student; returns the verdicts without their runs, unless those are kept."""
-        self._write(self._pages[graded.path], lambda: self._student(graded))
+        self._write(self._names.page(graded.unit), lambda: self._student(graded))
         return graded if self.keeps_traces else without_runs(graded)
 
     def finish(self, graded: Sequence[Graded], tier: IsolationTier) -> str:
@@ -109,7 +101,7 @@ class ClassPages:
         slugs = slugs_of(graded)
         self._write("index.html", lambda: self._index(graded, slugs, tier))
         told = [(track, track.puzzle(slug)) for slug, track in ALL.items() if slug in slugs or slug in self._linked]
-        self._write("puzzles.html", lambda: rendered("puzzle_texts.html", told=told, links_class=self.links_class))
+        self._write("puzzles.html", lambda: rendered("puzzle_texts.html", told=told))
         remove(self.folder, self._names.stale)
         self._write(INDEX, lambda: self._names.index(with_stale=False))
         return self.problem
@@ -122,9 +114,7 @@ class ClassPages:
         points = points_text(graded, self.scoring) if self.scoring.is_stated else ""
         missing = [v.puzzle for v in graded.verdicts if not v.attempted and not v.message]
         said = {"name": self._name(graded), "attempts": found, "missing": missing, "points": points}
-        comments = [(named(slug)[1] if slug else "", text) for slug, text in self._comments.get(graded.path, ())]
-        people = [] if graded.is_anonymous else [one.name or one.id for one in graded.student.members]
-        return rendered("student.html", **said, comments=comments, people=people, links_class=self.links_class)
+        return rendered("student.html", **said, people=[one.name or one.id for one in graded.student.members])
 
     def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: IsolationTier) -> str:
         rows = []
@@ -134,7 +124,7 @@ class ClassPages:
             passed = sum(v.status == "passed" for v in one.verdicts)
             cells = [_cell(by_slug.get(slug)) for slug in slugs]
             totals = [passed, total, *(f"{number:g}" for number in self.scoring.facts(one).values())]
-            rows.append({"name": self._name(one), "page": self._pages[one.path], "cells": cells, "totals": totals})
+            rows.append({"name": self._name(one), "page": self._names.page(one.unit), "cells": cells, "totals": totals})
         titles = [
             "passed",
             "stars",

@@ -1,4 +1,4 @@
-"""Reports as self-contained HTML pages: verdicts, work in common. All is escaped but Markdown and pictures."""
+"""Reports as self-contained HTML pages. All is escaped but Markdown and pictures."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from puzzles.course.points import NOTHING_STATED, Scoring
-from puzzles.course.same_work import Same
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.tiers import IsolationTier
@@ -15,7 +14,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
 
 from .feedback import achieved, details, story
-from .standings import folder_of, name_in, points_text, shown_size_mark, slugs_of
+from .standings import points_text, shown_size_mark, slugs_of
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -106,11 +105,6 @@ def pictures(verdict: Verdict, colour: str) -> list[str]:
     puzzle = track.puzzle(verdict.puzzle)
     drawn = track.pictures(puzzle, verdict.trace, verdict.figures, colour)
     return [picture for picture in drawn if picture]
-
-
-def same_work_page(found: Sequence[Same], graded: Sequence[Graded]) -> str:
-    """The page, with the names that all reports use."""
-    return rendered("same_work.html", found=found, name_in=name_in, shared=folder_of(graded))
 
 
 def report_page(

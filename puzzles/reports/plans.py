@@ -12,6 +12,7 @@ from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
 from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
+from puzzles.catalog.tables import print_table
 
 from .screen import print_wrapped
 
@@ -32,18 +33,19 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
     print_wrapped(console, job_text(job))
     shown = list(dict.fromkeys((*found.best, *found.front)))
     for table in (times(shown), traffic(shown), memory(shown)):
-        console.print(table)
+        print_table(console, table)
     if len(found.families) > 1:
-        console.print(families(found.families))
+        print_table(console, families(found.families))
     for table in (ranks(shown[0]), at_the_peak(shown[0])) if by_rank else ():
-        console.print(table)
+        print_table(console, table)
+    first = f"The first {len(found.best)} are the fastest." if len(found.best) > 1 else "The first is the fastest."
     if tie := tie_text(shown):
         print_wrapped(console, tie)
     print_wrapped(
         console,
         f"{found.considered:,} splits divide the job, and {found.fitting:,} of them may fit the "
         f"{job.gpu.usable / GIB:.1f} GiB of a GPU. {found.estimated:,} were estimated, and the {len(shown)} above were "
-        f"played. The first {len(found.best)} are the fastest. * marks the front: what is faster needs more memory. "
+        f"played. {first} * marks the front: what is faster needs more memory. "
         "Memory is a range, from fused code (low) to eager code with holes in the allocator's memory (high); depends: "
         "only the low end fits."
         + (" The optimizer's states are on the host." if shown[0].split.offload == "states" else ""),
@@ -61,7 +63,7 @@ def report_config(console: Console, plan: Plan) -> None:
     """One plan: its tables, where its time goes, and whether it fits."""
     print_wrapped(console, job_text(plan.job))
     for table in (times([plan]), traffic([plan]), memory([plan]), parts(plan)):
-        console.print(table)
+        print_table(console, table)
     usable = f"{plan.job.gpu.usable / GIB:.1f} GiB of {plan.job.gpu.name}"
     print_wrapped(
         console,

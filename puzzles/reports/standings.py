@@ -8,11 +8,11 @@ from os.path import relpath
 from rich.box import SIMPLE_HEAD
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from puzzles.catalog.tables import fitted, least_width
 from puzzles.course.handed_in import shared_folder
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized
@@ -30,31 +30,30 @@ BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
 """Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
-UNLIMITED_WIDTH = 10_000
-"""Columns of a terminal on which every table fits."""
-
-
 class NamedRows:
     """A table with a row for each of `names`. An empty name means: of the same file as the row above.
 
     `make` builds the table, with a column for the names or, given None, without them. Its cells do not wrap. Print it
-    with `crop=False`, because a name may be wider than the terminal.
+    with `crop=False`, because a name may be wider than the terminal. `column` is the number of the names' column.
     """
 
-    def __init__(self, make: Callable[[Sequence[str] | None], Table], names: Sequence[str], heading: str = "") -> None:
+    def __init__(
+        self, make: Callable[[Sequence[str] | None], Table], names: Sequence[str], heading: str = "", column: int = 0
+    ) -> None:
         """`heading` belongs to the names; where they have no column it comes above the table."""
         self.make = make
         self.names = names
         self.heading = heading
+        self.column = column
 
     def fits(self, console: Console) -> bool:
         """True if the table without its names fits."""
-        return width(console, self.make(None)).minimum <= console.width
+        return least_width(console, self.make(None)) <= console.width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         whole = self.make(self.names)
-        if width(console, whole).minimum <= options.max_width:
-            yield whole
+        if least_width(console, whole) <= console.width or not self.fits(console):
+            yield from fitted(console, whole, self.column)
             return
         lines = console.render_lines(self.make(None), options, pad=False)
         if self.heading:
@@ -71,12 +70,6 @@ class NamedRows:
 def name_width(names: Sequence[str]) -> int:
     """The least width of a column in which none of its texts is folded at a space."""
     return max(map(cell_len, names), default=0)
-
-
-def width(console: Console, table: Table) -> Measurement:
-    """The columns that a table needs: below the minimum something would be folded or cropped, and at the maximum no
-    line in it is wrapped."""
-    return console.measure(table, options=console.options.update(max_width=UNLIMITED_WIDTH))
 
 
 def standings(console: Console, files: Sequence[Graded], scoring: Scoring = NOTHING_STATED) -> NamedRows:

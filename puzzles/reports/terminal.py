@@ -11,10 +11,12 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from puzzles.catalog.tables import print_table
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.custom import folders
 from puzzles.failure import sanitized
+from puzzles.grading.grader import NOT_INSTALLED
 from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
@@ -55,7 +57,7 @@ def report(
         for track in TRACKS.values():
             if verdicts := [v for v in files[0].attempted if v.track == track.name]:
                 points = [scoring.facts(files[0], v) for v in verdicts]
-                console.print(verdict_table(console, track, verdicts, points))
+                print_table(console, verdict_table(console, track, verdicts, points))
         if scoring.is_stated:
             console.print(Text(points_text(files[0], scoring)))
     elif is_class:
@@ -96,7 +98,7 @@ def _place(graded: Graded, verdict: Verdict, several: bool) -> str:
 def report_on(console: Console, title: str, verdict: Verdict) -> None:
     """One verdict as a table, with its message and notes."""
     console.print(Text(sanitized(title), style="bold"))
-    console.print(verdict_table(console, track_of(verdict.puzzle), [verdict]))
+    print_table(console, verdict_table(console, track_of(verdict.puzzle), [verdict]))
     for one in _distinct([verdict]):
         _explain(console, one, "")
 
@@ -126,7 +128,7 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], 
             table.add_row(*row, *([Text(shown[number], style="dim")] if shown is not None else []))
         return table
 
-    return NamedRows(make, names)
+    return NamedRows(make, names, column=-1)
 
 
 def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:
@@ -176,8 +178,10 @@ def _show_status(console: Console, verdict: Verdict) -> None:
 
 
 def _explain(console: Console, verdict: Verdict, where: str, why: bool = False) -> None:
-    """Message and notes. The notes on a pass are for `--why`; the one that costs the third star follows below."""
-    notes = verdict.notes if why or verdict.status != "passed" else ()
+    """Message and notes. The notes on a pass are for `--why`, but for imports that were left out; the one that costs
+    the third star follows below."""
+    shown = why or verdict.status != "passed"
+    notes = [note for note in verdict.notes if shown or note.endswith(NOT_INSTALLED)]
     if not (verdict.message or notes):
         return
     console.print()

@@ -9,10 +9,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from puzzles.catalog.tables import full_width
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import Track, outcomes
 
-from .standings import COLOURS, shown_size_mark, stars_text, width
+from .standings import COLOURS, shown_size_mark, stars_text
 
 
 def verdict_table(
@@ -21,7 +22,7 @@ def verdict_table(
     """A row for each verdict, with figures and targets; on a narrow terminal each target is below its figure. What only
     some puzzles measure is in the sentences below."""
     wide = _verdict_rows(console, track, verdicts, points, " ")
-    fits = width(console, wide).maximum <= console.width
+    fits = full_width(console, wide) <= console.width
     return wide if fits else _verdict_rows(console, track, verdicts, points, "\n")
 
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
-from . import cgroup, protocol, remove_tree
+from . import protocol, remove_tree
 from .limits import Limits
 from .protocol import RUN_FOLDER, Channel
 from .tiers import START_SECONDS, IsolationTier, cache_bytecode, command, environment
@@ -74,14 +74,13 @@ class SandboxClient:
         self._mark = f"{os.getpid()}-{number:x}"
         self._server: subprocess.Popen[bytes] | None = None
         self._channel: Channel | None = None
-        self._group = cgroup.Group()
         self._folder = ""
         self._rules: dict[str, Any] = {}
         """What a run may read, as long as the server lives."""
         self._given: dict[str, Any] = {}
         self._seconds = 0.0
         self._is_open = False
-        self._finalizer: weakref.finalize[[subprocess.Popen[bytes], cgroup.Group], Any] | None = None
+        self._finalizer: weakref.finalize[[subprocess.Popen[bytes]], Any] | None = None
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions."""
@@ -131,10 +130,9 @@ class SandboxClient:
         server, self._server, self._is_open = self._server, None, False
         if self._finalizer is not None:
             self._finalizer.detach()
-        code = 0 if server is None else _end(server, self._group)
+        code = 0 if server is None else _end(server)
         if code != 0 and not self.tier.is_sandbox:
             _end_marked(f"{MARK}={self._mark}")
-            self._group.remove()
         if self._folder:
             remove_tree.remove(self._folder)
             self._folder = ""
@@ -147,11 +145,9 @@ class SandboxClient:
             self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
             if os.getuid() == 0:
                 os.chmod(self._folder, 0o711)  # or the run's user could not pass through
-        self._group = cgroup.make(self.limits)
-        words = command(self.tier, self.limits)
         try:
             self._server = subprocess.Popen(
-                self._group.enter(words) if self.tier.is_sandbox else words,
+                command(self.tier, self.limits),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -160,12 +156,9 @@ class SandboxClient:
                 start_new_session=True,
             )
         except OSError as why:  # no further process, or bubblewrap has gone: the next file may have one
-            self._group.remove()
             self.close()
             raise _LostError(f"not started ({why.strerror})") from None
-        self._finalizer = weakref.finalize(self, _end, self._server, self._group)
-        if not self.tier.is_sandbox:  # which starts a process of its own at once
-            self._group.add(self._server.pid)  # while Python starts: the kernel takes its time for that
+        self._finalizer = weakref.finalize(self, _end, self._server)
         assert self._server.stdin is not None
         assert self._server.stdout is not None
         self._channel = Channel(self._server.stdin, self._server.stdout)
@@ -199,7 +192,7 @@ def _quick_folder() -> str | None:
     return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
 
 
-def _end(server: subprocess.Popen[bytes], group: cgroup.Group) -> int:
+def _end(server: subprocess.Popen[bytes]) -> int:
     assert server.stdin is not None
     assert server.stdout is not None
     with suppress(OSError):
@@ -210,7 +203,6 @@ def _end(server: subprocess.Popen[bytes], group: cgroup.Group) -> int:
         server.kill()
         code = server.wait()
     server.stdout.close()
-    group.remove()
     return code
 
 

@@ -27,9 +27,8 @@ FRAME_DIGEST, FRAME_SCRIPT = "FRAME-DIGEST", "FRAME-SCRIPT"
 MARK = ".training-puzzles-site"
 """A file that says that a folder was written here, and may be written again."""
 
-BOARD, DOCS = KEPT = ("board", "docs")
-"""Folders in the site that others write: a leaderboard, and the documentation. They are kept, and the page links to
-them."""
+DOCS = "docs"
+"""A folder in the site that others write, with the documentation. It is kept, and the page links to it."""
 
 MAX_SITE_BYTES = 10_000_000
 """Bytes, compressed, of all that is loaded to play, without numpy."""
@@ -71,14 +70,14 @@ def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
     (site / "index.html").write_text(index.replace(FRAME_DIGEST, policy_source), encoding="utf-8")
     for name in ("icon.svg", "manifest.webmanifest", "start.js", "loader.js"):
         shutil.copy(PAGE / name, site)
-    shown = {**listing(), "board": (site / BOARD).is_dir(), "first": first_run()}
+    shown = {**listing(), "first": first_run()}
     shown["numpy"] = numpy_files(site, folder, wheel, work / ARRAYS)
     shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else address.documentation() or ""
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
     (site / "references.json").write_text(json.dumps(references(), separators=(",", ":")))
     (site / "licences.txt").write_text(licences(modules, packages, PACKAGES, wheel), encoding="utf-8")
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
-    served = [name for name in names if name not in (MARK, "licences.txt") and name.partition("/")[0] not in KEPT]
+    served = [name for name in names if name not in (MARK, "licences.txt") and name.partition("/")[0] != DOCS]
     later = [file["address"] for file in (shown["numpy"] or {}).values()]
     (site / "offline.js").write_text(offline_worker(site, served, later))
     first = (*(name for name in served if name not in later), "offline.js")
@@ -103,7 +102,7 @@ def prepare(site: Path) -> None:
         if not (site / MARK).is_file() and any(site.iterdir()):
             raise SiteError(f"{site} has files that are not of a site; name another folder, or remove it")
         for path in site.iterdir():
-            if path.name not in KEPT:
+            if path.name != DOCS:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
     site.mkdir(parents=True, exist_ok=True)
     (site / MARK).write_text("`make site` writes this folder anew.\n")

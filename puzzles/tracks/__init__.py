@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.chapter import AnyChapter
-from puzzles.catalog.path import AFTER, CORE, FOLDED, ON_TENSORS
+from puzzles.catalog.path import AFTER, CORE, ON_TENSORS
 from puzzles.catalog.puzzle import Puzzle
 
 from .base import Track as Track
@@ -124,7 +124,6 @@ def find(name: str) -> Puzzle:
     slugs = {slug: one for one in among for slug in one.slugs}
     if wanted.isdecimal() and len(wanted) < MAX_DIGITS and int(wanted) < len(among[0].slugs):
         wanted = among[0].slugs[int(wanted)]
-    wanted = FOLDED.get(wanted, wanted)
     if wanted not in slugs:
         same = [slug for slug in slugs if _loose(slug) == _loose(wanted)]
         if not same:

@@ -5,7 +5,6 @@ All others know a track by this class only, so a package from outside can add on
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 from importlib import import_module
 from typing import Any, TypeVar
 
@@ -144,10 +143,6 @@ class Track(OpenTrack[P], ABC):
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
 
-    def fingerprint(self, kept: str) -> str:
-        """A digest of a kept run, the same for runs that differ in names only."""
-        return sha256(kept.encode()).hexdigest()[:16]
-
     def saved_as(self, puzzle: P) -> str:
         """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
         return f"{puzzle.slug}.json" if self.is_saved else ""
@@ -220,10 +215,6 @@ class Track(OpenTrack[P], ABC):
         """What a kept run that passed is called: 'data parallelism (Li et al. 2020)'; empty if that is unknown."""
         return ""
 
-    def run_page(self, puzzle: P, kept: str) -> str:
-        """A page that shows a kept run, as HTML; empty if the track has none."""
-        return ""
-
     def margin(self, puzzle: P, figures: Mapping[str, float]) -> str:
         """A sentence on how far the figures of a pass are below their targets."""
         counting = [one for one in self.measures(puzzle, figures) if one.met or not one.for_star]
@@ -240,8 +231,8 @@ class Track(OpenTrack[P], ABC):
         """Sentences on a kept run that passed: how far it is from what is possible, and from the reference solution."""
         return ()
 
-    def setting_lines(self, puzzle: P) -> Sequence[str]:
-        """What is new in a puzzle's setting, as the lines of a table that follows its statement."""
+    def setting_rows(self, puzzle: P) -> Sequence[Sequence[str]]:
+        """What is new in a puzzle's setting, as the rows of a table that follows its statement."""
         return ()
 
     def sections(self, puzzle: P) -> Sequence[Section]:

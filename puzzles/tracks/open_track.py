@@ -1,9 +1,8 @@
-"""Needs of a track to which teachers can add puzzles: a listing, a reader of their files, and found records."""
+"""Needs of a track to which teachers can add puzzles: a listing, and a reader of their files."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from puzzles.catalog.fields import Fields, OwnPuzzleError
@@ -27,7 +26,7 @@ class ReferenceRow(NamedTuple):
     """What a puzzle in Python has instead, and where."""
 
     def agrees_with(self, measured: ReferenceRow) -> bool:
-        """True if each field that it has is as it was measured; a row of an older file has fewer fields."""
+        """True if each field that it has is as it was measured; a row of a file may have fewer fields."""
         same = (self.table, self.place) == (measured.table, measured.place)
         return same and all(measured.fields.get(name) == content for name, content in self.fields.items())
 
@@ -43,9 +42,6 @@ class OpenTrack(Generic[P]):
     """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
     needs_trials: bool = False
     """True if a puzzle in data needs a Python file with trials."""
-    found_folder: Path | None = None
-    """Where the records are that players found; None if this track has no records."""
-    why_no_records: str = "this track has no records"
 
     def read(self, slug: str, fields: Fields) -> P:
         """The puzzle that the fields of a file describe.
@@ -70,15 +66,3 @@ class OpenTrack(Generic[P]):
     def stated_rows(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:
         """The rows on the reference in this file that the puzzle has."""
         return ()
-
-    def with_found(self, puzzle: P, folder: Path) -> P:
-        """The puzzle with the records in a folder that players found."""
-        return puzzle
-
-    def known_as_good(self, puzzle: P, figures: Mapping[str, float], family: str) -> str:
-        """The known record that is at least as good, in words; empty if there is none."""
-        return ""
-
-    def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
-        """The figures of a record, as the index of a folder of records has them."""
-        return dict(figures)

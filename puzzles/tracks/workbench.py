@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -22,11 +22,11 @@ Runner = Callable[[RunRequest], RunOutcome]
 """Runs the player's definition once, somewhere, and returns what came of it."""
 
 
-MakeRunner = Callable[[Mapping[str, Any], Runner], Runner]
-"""Makes a runner, of the submission as the sandbox gets it, and of the sandbox's own runner."""
+MakeRunner = Callable[[Runner], Runner]
+"""Makes a runner of the sandbox's own runner."""
 
 
-def in_sandbox(submission: Mapping[str, Any], sandbox: Runner) -> Runner:
+def in_sandbox(sandbox: Runner) -> Runner:
     return sandbox
 
 

@@ -139,6 +139,7 @@ def test_the_reference_is_shown_beside_a_solution(game: Game) -> None:
     game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
 
 
+@pytest.mark.slow
 def test_the_core_path_is_played_from_the_first_puzzle_on(game: Game) -> None:
     """Only what the page offers is pressed: begin, and then the next puzzle after each pass. Without numpy there are no
     puzzles on real tensors."""
@@ -593,6 +594,7 @@ def test_everything_that_can_be_used_has_a_name(game: Game) -> None:
         assert [node for node in used if not node.get("name", {}).get("value", "").strip()] == []
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_every_text_has_enough_contrast(game: Game, theme: str) -> None:
     # What is moving or fading in is not measured.

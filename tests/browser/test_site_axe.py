@@ -26,7 +26,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Game]:
         yield game
 
 
-@pytest.fixture(params=["light", "dark"])
+@pytest.fixture(params=["light", pytest.param("dark", marks=pytest.mark.slow)])
 def game(opened: Game, request: pytest.FixtureRequest) -> Iterator[Game]:
     """The page in one of its themes, with nothing that moves or fades."""
     features = [

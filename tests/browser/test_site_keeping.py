@@ -53,6 +53,7 @@ OFF = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMExce
 FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("storage", [OFF, FULL])
 def test_without_room_code_stays_in_memory_and_is_exported(game: Game, storage: str, tmp_path: Path) -> None:
     with before_the_page(game, storage):
@@ -92,6 +93,7 @@ def mine(number: int) -> str:
     return f"async def gpipe(model):\n    return {number}\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("choice", ["takenewer", "keepthis"])
 def test_a_stale_tab_does_not_overwrite_and_offers_both(game: Game, choice: str) -> None:
     game.visit("gpipe")
@@ -183,6 +185,7 @@ def test_an_earlier_version_comes_back_after_a_reload(game: Game) -> None:
     game.until(lambda: game.kept()["codes"]["gpipe"] == mine(9))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "damage",
     ["{", "null", "[]", '"x"', '{"codes": 5}', '{"best": {"basic": {"stars": "<b>"}}}', '{"hints": {"basic": -1}}',
@@ -205,6 +208,7 @@ def test_damaged_data_is_left_out_with_a_sentence(game: Game, damage: str) -> No
         assert game.kept()["codes"]["ddp"] == "x = 1\n"
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("fragment", "page", "said"),
     [

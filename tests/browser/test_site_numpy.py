@@ -91,7 +91,7 @@ def with_stand_in(site: Path) -> Path:
     shown["numpy"] = numpy_files(site, folder, wheel, ROOT / "build" / ARRAYS)
     (site / "puzzles.json").write_text(json.dumps(shown), encoding="utf-8")
     names = [path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()]
-    served = [name for name in names if not name.startswith((".", "licences", "board", "docs"))]
+    served = [name for name in names if not name.startswith((".", "licences", "docs"))]
     later = [file["address"] for file in shown["numpy"].values()]
     (site / "offline.js").write_text(offline_worker(site, served, later), encoding="utf-8")
     return site

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import re
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-from puzzles.catalog.path import AFTER, CORE, FOLDED, ON_TENSORS, PATH, known, next_on_path
-from puzzles.grading import progress
+from puzzles.catalog.path import AFTER, CORE, ON_TENSORS, PATH, known, next_on_path
 from puzzles.grading.progress import PuzzleProgress, next_slug
-from puzzles.grading.verdict import Graded, Verdict
-from puzzles.tracks import ALL, SHIPPED, TRACKS, before, find, mark, place, track_of
+from puzzles.tracks import ALL, SHIPPED, TRACKS, before, mark, place, track_of
 
 
 def test_the_path_has_ten_steps_of_puzzles_that_exist_each_once() -> None:
@@ -82,17 +79,3 @@ def test_the_words_on_a_place() -> None:
     assert place("wsdp") == "extra; after: ddp"
     assert (mark("a teacher's"), place("a teacher's")) == ("", "")
     assert before(["basic", "FSDP", "a teacher's"]) == "Order: FSDP after fsdp and DataParallel."
-
-
-@pytest.mark.parametrize(("old", "now"), FOLDED.items())
-def test_results_for_a_folded_puzzle_stay_readable(
-    old: str, now: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(progress.HOME, str(tmp_path))
-    assert find(old).slug == now
-    progress.save({old: PuzzleProgress(attempts=2, stars=3)})
-    assert progress.load()[now].stars == 3
-    progress.save({now: PuzzleProgress(attempts=1, stars=1), old: PuzzleProgress(stars=3)})
-    assert progress.load()[now].stars == 1  # what was played under the name that there is now comes first
-    kept = Graded("mine.py", (Verdict(old, track_of(now).name, "passed", {}, stars=3),)).row()
-    assert Graded.of_row(kept).verdicts[0].puzzle == now

@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 import sys
-import tomllib
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,8 +34,6 @@ from puzzles.version import VERSION
 from tests.support.kernel import ROOT
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-PROJECT = PYPROJECT["project"]
 MEGABYTE = 1_000_000
 WITH_PICTURE = 200_000
 """Bytes of a solved puzzle with its picture, at most: a chapter of nine has more than a megabyte."""

@@ -64,15 +64,11 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
     assert elsewhere in Path("week3/relay.toml").read_text(), "as it is shown"
     assert [row["points"] for row in csv.DictReader(Path("points.csv").read_text().splitlines())] == ["11.0", "5.0"]
     book = list(csv.DictReader(Path("book.csv").read_text().splitlines()))
-    assert [(row["id"], row["relay"], row["points"]) for row in book] == [
+    assert [(row["ID"], row["relay"], row["points"]) for row in book] == [
         ("ann", "11.0", "11.0"),
         ("ben", "5.0", "5.0"),
     ]
-    (ann,) = (output for line, output in said.items() if "record entries/relay/ann" in line)
-    assert "a known record is as good" in ann
-    assert "solutions/relay.py" in ann
-    for name in ("out/index.html", "autograder.zip", "board/index.html",
-                 "books/week3.ipynb", ".github/workflows/leaderboard.yml", "week3/records/index.json"):  # fmt: skip
+    for name in ("out/index.html", "autograder.zip", "books/week3.ipynb"):
         assert Path(name).is_file(), name
     assert len(list(Path("out/students").iterdir())) == 2
 

@@ -14,15 +14,15 @@ from drawing.export.html import run_data
 from drawing.runs.captions import describe, describe_gap
 from drawing.runs.scene import Scene, scene_of
 from lib import COLLECTIVES, COSTS, Costs, Model, Setting, Trace, run
-from lib.game.former_costs import FORMER
 from tests.support.schedules.folded import Plan, trained
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.tiers import offload
+from tests.support.step_costs import STEP_COSTS
 
 
 @pytest.fixture(scope="module")
 def prefetched() -> Trace:
-    return run(fsdp_prefetch(), 3, 2, 2, setting=Setting(FORMER["overlap"])).trace
+    return run(fsdp_prefetch(), 3, 2, 2, setting=Setting(STEP_COSTS["overlap"])).trace
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_every_stream_fits_between_its_neighbours() -> None:
 
 
 def test_a_bucket_is_one_call() -> None:
-    trace = run(ddp_overlap(2, 1), 3, 2, 2, setting=Setting(FORMER["buckets"])).trace
+    trace = run(ddp_overlap(2, 1), 3, 2, 2, setting=Setting(STEP_COSTS["buckets"])).trace
     assert [len(mark.op.inputs) for mark in scene_of(trace).lanes[0].on(1)] == [2, 1]
     assert "all-reduce" in drawing.draw(trace).in_text()
 
@@ -115,7 +115,7 @@ def test_groups_that_meet_at_the_same_time_are_two_ties() -> None:
         weight, _ = model.load_weights(0, model.index("column"), 2)
         await model.allgather(weight, 0, group="column")
 
-    setting = Setting(FORMER["islands"], mesh=(("column", 2), ("row", 2)))
+    setting = Setting(STEP_COSTS["islands"], mesh=(("column", 2), ("row", 2)))
     scene = scene_of(run(pairs, 1, 1, 4, setting=setting).trace)
     assert sorted([mark.rank for mark in tie.members] for tie in scene.ties) == [[0, 2], [1, 3]]
     assert "in the group of ranks 0, 2" in describe(scene.ties[0].members[0])
@@ -156,7 +156,7 @@ def test_what_is_computed_again_is_hatched(costs: Costs) -> None:
     assert "recomputation" in drawing.draw(trace).in_svg()
     assert (
         "recomputation"
-        not in drawing.draw(run(ddp_overlap(1), 1, 1, 1, setting=Setting(FORMER["buckets"])).trace).in_svg()
+        not in drawing.draw(run(ddp_overlap(1), 1, 1, 1, setting=Setting(STEP_COSTS["buckets"])).trace).in_svg()
     )
 
 
@@ -186,7 +186,7 @@ def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> Non
 
 def test_groups_of_a_folded_run_have_streams_of_their_own() -> None:
     """A group over all replicas begins with the name of an axis, any other with a rank."""
-    costs = replace(FORMER["overlap"], name="streams", lanes="group")
+    costs = replace(STEP_COSTS["overlap"], name="streams", lanes="group")
     mesh = {"dp": 4, "pp": 2, "tp": 2}
     setting = Setting(costs, mesh=mesh, layer="block", fold="dp")
     scene = scene_of(run(trained(Plan(2, True, True)), 2, 8, 16, setting=setting).trace)

@@ -25,6 +25,8 @@ from lib.layout import (
     replicate,
     same_placement,
 )
+from lib.layout.redistribution.collective_path import neighbours
+from lib.layout.redistribution.steps import Step
 from tests.support import layout_strategies
 from tests.support.examples import examples
 from tests.support.layout_strategies import cube_with_summands, eight_devices, numbers, pairs, summands, triples
@@ -339,3 +341,22 @@ REFUSED = [
 def test_what_cannot_be_redistributed_is_refused(build, sentence):
     with pytest.raises(LayoutError, match=sentence):
         build()
+
+
+SUMMED = [
+    on(-1, -1), on("x", "y"), on("y", -1), on(("x", "y"), -1), on(-1, ("y", "x")), on(-1, -1, partial="x"),
+    on(-1, -1, partial="y"), on("x", -1, partial="y"), on(-1, "y", partial="x"), on(-1, -1, partial=("x", "y")),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("here", SUMMED, ids=str)
+def test_the_search_charges_each_collective_what_its_messages_move(here):
+    for name, after, moved in neighbours(here, on(-1, -1)):
+        assert moved == (Step(name, here, after).total if name else 0), (name, after)
+
+
+def test_a_gather_stays_within_its_group_of_devices():
+    grid = mesh(x=4, y=2)
+    gather = exchange(on("x", -1, grid=grid), on(-1, -1, grid=grid))
+    for sender, receiver in zip(gather.sender.tolist(), gather.receiver.tolist()):
+        assert grid.coordinates(sender)[1] == grid.coordinates(receiver)[1], "each copy is gathered by its own devices"

@@ -20,6 +20,8 @@ from tests.support.solved import played as solved
 from tests.support.solved import reference_of
 from tests.test_imports import ROOT
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 with_torch = pytest.mark.skipif(bool(missing()), reason=missing() or "PyTorch is there")
 
 
@@ -47,11 +49,6 @@ async def layer_by_layer(model: Model) -> None:
             new, grads[batch] = model.backward(layer, inputs[layer, batch], grads[batch], weights[layer])
             total = new if total is None else total + new
         model.set_final_weight(layer, model.update(layer, total, weights[layer], states[layer])[0])
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @with_torch

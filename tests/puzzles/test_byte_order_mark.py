@@ -39,13 +39,6 @@ def trace() -> str:
     return trace_to_json(gallery.solved("basic").trace)
 
 
-def entry() -> str:
-    done = CliRunner().invoke(main, ["submit", written("basic.json", trace()), "--name", "Ann", "-o", "entries"])
-    assert done.exit_code == 0, done.output
-    (file,) = Path("entries", "basic").iterdir()
-    return file.read_text(encoding="utf-8")
-
-
 def written(name: str, text: str, mark: bytes = b"") -> str:
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,21 +53,16 @@ def recorded() -> str:
 FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
     "basic.py": (
         solution,
-        [["grade", "FILE"], ["draw", "FILE", "basic", "--text"], ["share", "FILE", "basic"],
-         ["submit", "FILE", "--name", "Ann"]],
+        [["grade", "FILE"], ["draw", "FILE", "basic", "--text"], ["share", "FILE", "basic"]],
     ),
     "basic.ipynb": (notebook, [["grade", "FILE"]]),
-    "basic.json": (
-        trace,
-        [["verify", "FILE"], ["verify", "FILE", "--puzzle", "basic"], ["submit", "FILE", "--name", "Ann"]],
-    ),
+    "basic.json": (trace, [["verify", "FILE"], ["verify", "FILE", "--puzzle", "basic"]]),
     "order.csv": (lambda: write_table(one_f_one_b(2, 3)), [["import", "FILE"]]),
     "costs.json": (
         lambda: json.dumps(record_to_json(costs_named("parts"))),
         [["run", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--size", "2,2,2", "--costs", "FILE", "--no-tensors"]],
     ),
     "rank0.json": (recorded, [["profile", "FILE", "--ranks", "0"]]),
-    "board/ann.json": (entry, [["leaderboard", "board", "-o", "made"]]),
     "week/chapter.toml": (lambda: CHAPTER, [["check", "week"]]),
     "week/relay.toml": (lambda: Path("week/relay.toml").read_text(encoding="utf-8"), [["check", "week"]]),
 }  # fmt: skip
@@ -87,7 +75,6 @@ SAME_READER = {
     "watch": "grade",
     "reset": "list",
     "gradescope": "check",
-    "record": "submit",
 }
 """Commands that read what another one does, in the same way."""
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS
 from puzzles.commands.main import main
-from puzzles.commands.shared.course_options import is_folder
+from puzzles.commands.shared.course_options import outputs_of
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
 from puzzles.reports.html import message_html, text_html
@@ -58,8 +58,7 @@ def verdict(slug: str, stars: int) -> Verdict:
 
 
 def class_pages(folder: Path, paths: list[str]) -> ClassPages:
-    names = {path: path for path in paths}
-    return ClassPages(str(folder), PageNames(folder, names), names)
+    return ClassPages(str(folder), PageNames(folder, paths), paths)
 
 
 def tier() -> IsolationTier:
@@ -70,7 +69,8 @@ def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(
     slugs = list(CLASSICS.files)
     paths = [f"class/student_with_a_long_name_{i:03}/solutions.py" for i in range(300)]
     graded = [
-        Graded(path, tuple(verdict(slug, (i + j) % 4) for j, slug in enumerate(slugs))) for i, path in enumerate(paths)
+        Graded(path, tuple(verdict(slug, (i + j) % 4) for j, slug in enumerate(slugs)), unit=i)
+        for i, path in enumerate(paths)
     ]
     pages = class_pages(tmp_path / "out", paths)
     assert pages.finish(graded, tier()) == ""
@@ -184,7 +184,8 @@ def test_markdown_is_rendered() -> None:
 def test_the_option_takes_a_page_or_a_folder(tmp_path: Path) -> None:
     (tmp_path / "is.html").mkdir()
     folders = ("out", "out/", "r.html/", str(tmp_path / "is.html"))
-    assert [name for name in ("r.html", "r.HTM", *folders) if is_folder(name)] == [*folders]
+    formats = [[*outputs_of({"outputs": [name], "gradebook": None})] for name in ("r.html", "r.HTM", *folders)]
+    assert formats == [["html"]] * 2 + [["pages"]] * 4
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

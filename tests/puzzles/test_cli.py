@@ -8,34 +8,31 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import CliRunner
 
 from puzzles.catalog.chapter import Chapter
 from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
 from puzzles.grading import progress
+from puzzles.grading.verdict import Verdict
 from puzzles.tracks import track_of
 from puzzles.version import VERSION
-from tests.support.tiers import any_tier  # noqa: F401  # a fixture
+from tests.support.commands import puzzles, solution
+from tests.support.fake_grading import real_verdict, write_verdicts
+
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
 WRONG = "async def fsdp(model):\n    await model.receive()\n"
 
 
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-
-def puzzles(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
+def failed(slug: str, reason: str = "deadlock", **fields: Any) -> Verdict:
+    return real_verdict(slug, "failed", 0, reason=reason, **fields)
 
 
 def words(text: str) -> str:
@@ -49,10 +46,6 @@ def refusal(*arguments: str) -> str:
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Traceback" not in result.stderr
     return words(result.stderr.partition("Error: ")[2])
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
 
 
 def graded(*arguments: str) -> tuple[int, dict]:
@@ -230,38 +223,24 @@ def test_json_is_exactly_as_promised():
     ]
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
-    Path("mine.py").write_text(solution("gpipe") + WRONG)
+    write_verdicts("mine.py", real_verdict("gpipe", stars=3), failed("fsdp", message="nobody can move"))
     code, answer = graded("mine.py")
     results = {entry["puzzle"]: entry for entry in answer["files"][0]["results"]}
     assert code == 1
     assert list(results) == list(CLASSICS.files)
-    assert results["gpipe"]["status"] == "passed"
+    assert (results["gpipe"]["status"], results["gpipe"]["stars"]) == ("passed", 3)
+    no_figures = {"shown_size_only": False, "timesteps": None, "makespan": None, "peak_memory": None, "notes": []}
     assert results["fsdp"] == {
-        "puzzle": "fsdp",
-        "status": "failed",
-        "reason": "deadlock",
-        "stars": 0,
-        "shown_size_only": False,
-        "timesteps": None,
-        "makespan": None,
-        "peak_memory": None,
+        **no_figures,
         **stated("fsdp", time=20, memory=2300000),
-        "message": results["fsdp"]["message"],
-        "notes": [],
+        **{"puzzle": "fsdp", "status": "failed", "reason": "deadlock", "stars": 0, "message": "nobody can move"},
     }
     assert results["ddp"] == {
-        "puzzle": "ddp",
-        "status": "not_attempted",
-        "reason": None,
-        "stars": 0,
-        "shown_size_only": False,
-        "timesteps": None,
-        "makespan": None,
-        "peak_memory": None,
+        **no_figures,
         **stated("ddp", time=5, memory=1800000),
-        "message": "",
-        "notes": [],
+        **{"puzzle": "ddp", "status": "not_attempted", "reason": None, "stars": 0, "message": ""},
     }
 
 
@@ -272,33 +251,36 @@ def test_what_a_player_prints_does_not_disturb_the_json():
     assert result.stderr == ""
 
 
+PASSED = real_verdict("ddp")
 EXIT_CODES = [
-    ("the only attempt passes", {"mine.py": solution("ddp")}, 0),
-    ("one passes and one fails", {"mine.py": solution("ddp") + WRONG}, 1),
-    ("a target is missed", {"mine.py": solution("pipeline").replace("def pipeline", "def gpipe")}, 1),
-    ("nothing is attempted", {"mine.py": "x = 1\n"}, 1),
-    ("there is no Python file", {"mine.txt": ""}, 1),
-    ("one of two files fails", {"a.py": solution("ddp"), "b.py": WRONG}, 1),
-    ("one of two files attempts nothing", {"a.py": solution("ddp"), "b.py": ""}, 0),
-    ("it is no Python", {"mine.py": "def basic(model:\n"}, 1),
+    ("the only attempt passes", {"mine.py": [PASSED]}, 0),
+    ("one passes and one fails", {"mine.py": [PASSED, failed("fsdp")]}, 1),
+    ("a target is missed", {"mine.py": [real_verdict("gpipe", "over_target", 1)]}, 1),
+    ("nothing is attempted", {"mine.py": []}, 1),
+    ("there is no Python file", {"mine.txt": []}, 1),
+    ("one of two files fails", {"a.py": [PASSED], "b.py": [failed("fsdp")]}, 1),
+    ("one of two files attempts nothing", {"a.py": [PASSED], "b.py": []}, 0),
 ]
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.usefixtures("any_tier")
+@pytest.mark.usefixtures("stated_verdicts")
 @pytest.mark.parametrize(("files", "code"), [pytest.param(*row, id=story) for story, *row in EXIT_CODES])
-def test_exit_codes(files: dict[str, str], code: int):
-    for name, text in files.items():
-        Path(name).write_text(text)
+def test_exit_codes(files: dict[str, list[Verdict]], code: int):
+    for name, verdicts in files.items():
+        write_verdicts(name, *verdicts)
     assert puzzles("grade", ".").exit_code == puzzles("grade", ".", "--json").exit_code == code
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("any_tier")
+def test_a_file_that_is_no_python_fails():
+    Path("mine.py").write_text("def basic(model:\n")
+    assert puzzles("grade", ".").exit_code == puzzles("grade", ".", "--json").exit_code == 1
+
+
+@pytest.mark.usefixtures("stated_verdicts")
 def test_a_folder_of_solutions():
-    for name in ("anna/first.py", "anna/second.py", "ben/first.py"):
-        Path(name).parent.mkdir(exist_ok=True)
-        Path(name).write_text(solution("basic") if "first" in name else WRONG)
+    write_verdicts("anna/first.py", real_verdict("basic"))
+    write_verdicts("anna/second.py", failed("fsdp", message="line 2: rank 0, t=0, receive(): nobody can move"))
+    write_verdicts("ben/first.py", real_verdict("basic"))
     code, answer = graded("anna", "ben")
     assert code == 1
     assert [file["path"] for file in answer["files"]] == ["anna/first.py", "anna/second.py", "ben/first.py"]
@@ -332,8 +314,9 @@ def test_a_failure_is_shown_with_its_source_line_and_a_way_on():
     assert "'puzzles hint fsdp'" in page
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_nothing_attempted_is_answered_with_how_to_begin():
-    Path("mine.py").write_text("")
+    write_verdicts("mine.py")
     page = words(puzzles("grade", "mine.py").stdout)
     assert "Nothing attempted yet" in page
     assert "'puzzles show basic'" in page
@@ -347,52 +330,52 @@ def test_a_file_that_is_not_python_is_reported_even_if_it_names_no_puzzle():
     assert "> x = = 1" in page
 
 
-@pytest.mark.slow
-def test_a_chapter_with_a_puzzle_left_is_not_applauded():
-    Path("seven.py").write_text("\n".join(map(solution, list(CLASSICS.files)[1:])))
-    assert "every puzzle of" not in puzzles("grade", "seven.py").stdout
-
-
-@pytest.mark.slow
+@pytest.mark.usefixtures("stated_verdicts")
 def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
-    Path("eight.py").write_text("\n".join(map(solution, CLASSICS.files)))
-    page = words(puzzles("grade", "eight.py").stdout)
+    eight = [real_verdict(slug) for slug in CLASSICS.files]
+    write_verdicts("seven.py", *eight[1:])
+    assert "every puzzle of" not in puzzles("grade", "seven.py").stdout
+    page = words(puzzles("grade", str(write_verdicts("eight.py", *eight))).stdout)
     assert "That is every puzzle of the chapter 'The classics'. Well played! Next: DataParallel" in page
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("stated_verdicts")
 def test_all_puzzles_end_with_applause():
-    Path("all.py").write_text("\n".join(map(solution, PUZZLES)))
+    write_verdicts("all.py", *map(real_verdict, PUZZLES))
     result = puzzles("grade", "all.py")
     assert result.exit_code == 0
-    assert "That is every puzzle of the track 'Schedules'. Well played!" in result.stdout
+    assert "That is every puzzle of the track 'Schedules'. Well played!" in words(result.stdout)
 
 
 def test_only_what_is_attempted_has_a_row():
+    """Of a real file: its starter is no attempt."""
     Path("mine.py").write_text(solution("ddp") + PUZZLES["fsdp"].starter)
     page = puzzles("grade", "mine.py").stdout
     assert [line.split()[0] for line in page.splitlines() if line.split()[:1] and line.split()[0] in PUZZLES] == ["ddp"]
     assert "not attempted" not in page
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("stated_verdicts")
 def test_grade_play_list_and_status_name_the_same_next_puzzle():
-    Path("mine.py").write_text(solution("wsdp"))
+    write_verdicts("mine.py", real_verdict("wsdp"))
     progress.add_own_file("mine.py")
     said = {words(puzzles(*command).stdout).partition("Next: ")[2].partition("'.")[0]
             for command in (["grade", "mine.py"], ["list"], ["status"])}  # fmt: skip
     assert said == {"puzzle 4, Fully sharded data parallel: 'puzzles show fsdp"}
-    Path("mine.py").write_text(solution("fsdp") + WRONG.replace("fsdp", "gpipe"))
+    write_verdicts("mine.py", real_verdict("fsdp"), failed("gpipe"))
     puzzles("grade", "mine.py")
     assert "Next: puzzle 6, " in puzzles("status").stdout, "the one that is not solved yet"
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_written_files_are_named():
-    Path("mine.py").write_text(solution("ddp"))
-    page = words(puzzles("grade", "mine.py", "-o", "r.html", "-o", "t.csv", "--traces", "kept").stdout)
-    assert all(f"Wrote {name}." in page for name in ("r.html", "t.csv"))
+    write_verdicts("mine.py", real_verdict("ddp", trace='{"not": "drawn"}'))
+    page = words(puzzles("grade", "mine.py", "-o", "t.csv", "--traces", "kept").stdout)
+    assert "Wrote t.csv." in page
     assert "Wrote 1 trace to kept" in page
     assert "Nothing to write to none" in puzzles("grade", "mine.py", "--puzzle", "FSDP", "--traces", "none").stdout
+    write_verdicts("mine.py", real_verdict("ddp"))
+    assert "Wrote r.html." in puzzles("grade", "mine.py", "-o", "r.html").stdout
     quiet = puzzles("grade", "mine.py", "--json", "-o", "r.html")
     assert (json.loads(quiet.stdout)["version"], quiet.stderr) == (1, "")
 
@@ -402,10 +385,10 @@ def test_written_files_are_named():
     ({"a.py": "basic", "b.py": "basic", "c.py": "ddp"}, "3 solutions of 2 puzzles in 3 files: 3 passed."),
     ({"a.py": "", "b.py": ""}, "Nothing attempted in 2 files."),
 ])  # fmt: skip
-@pytest.mark.sampled(1)
+@pytest.mark.usefixtures("stated_verdicts")
 def test_solutions_are_counted_apart_from_puzzles(files: dict[str, str], summary: str):
     for name, slug in files.items():
-        Path(name).write_text(solution(slug) if slug else "")
+        write_verdicts(name, *([real_verdict(slug)] if slug else []))
     assert summary in puzzles("grade", *files).stdout
 
 
@@ -413,20 +396,24 @@ def test_the_version_is_that_of_the_package():
     assert puzzles("--version").stdout == f"Training Puzzles {VERSION}\n"
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_over_target_shows_the_figures():
-    Path("mine.py").write_text(solution("pipeline").replace("def pipeline", "def gpipe"))
+    figures = {"timesteps": 66.9, "makespan": 67.4, "peak_memory": 3_145_728}
+    message = "correct, but it takes 66.9 timesteps and the target is < 34"
+    write_verdicts("mine.py", real_verdict("gpipe", "over_target", 1, figures=figures, message=message))
     page = puzzles("grade", "mine.py").stdout
     assert "66.9" in page
     assert "(< 34)" in page
     assert "over target" in page
-    assert "gpipe: correct, but it takes 66.9 timesteps and the target is < 34" in words(page)
+    assert f"gpipe: {message}" in words(page)
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_a_terminal_that_knows_no_stars_gets_asterisks():
-    Path("mine.py").write_text(solution("basic"))
+    write_verdicts("mine.py", real_verdict("basic", stars=2))
     result = CliRunner(charset="ascii").invoke(main, ["grade", "mine.py"])
     assert result.exit_code == 0
-    assert "***" in result.stdout or "**-" in result.stdout
+    assert "**-" in result.stdout
 
 
 def test_brackets_and_control_characters_of_a_player_are_only_shown():

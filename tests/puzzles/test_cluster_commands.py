@@ -6,24 +6,16 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from lib import referee, trace_from_json
 from lib.torch_csv import read_csv, write_csv
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.test_imports import ROOT
+
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 SOLUTIONS = ROOT / "solutions"
 SMALL = ("--ranks", "3", "--microbatches", "4", "--memory", "3", "--effort", "0.02", "--proof-seconds", "0")
-
-
-def puzzles(*words: object) -> Result:
-    return CliRunner().invoke(main, list(map(str, words)))
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 @pytest.mark.slow

@@ -11,15 +11,12 @@ from drawing.palette import OPERATIONS, batch_colour
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 GPIPE = str(ROOT / "solutions" / "gpipe.py")
 GRADE = ("grade", GPIPE, "--puzzle", "gpipe")
 SOLVE = ("solve", "--ranks=3", "--microbatches=4", "--memory=3", "--effort=0.02", "--proof-seconds=0")
 PLAN = ("plan", "--model=llama-3-8b", "--gpus=8", "--gpu=h100", "--batch=8", "--best=1", "--pp=4")
-
-
-@pytest.fixture(autouse=True)
-def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def puzzles(*words: str, code: int = 0) -> str:

@@ -18,6 +18,8 @@ from puzzles.sandbox.limits import Limits
 from puzzles.tracks import track_of
 from puzzles.tracks.references import reference_file
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 COLUMNS, ROWS = 80, 24
 FILE = Path("my_solutions.py")
 CLEAR = "\x1b[2J\x1b[H"
@@ -62,12 +64,6 @@ class Player:
 def fits(lines: list[str]) -> bool:
     """True if a screen has room for it, with a row for the cursor."""
     return len(lines) < ROWS and all(len(line) <= COLUMNS for line in lines)
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", str(COLUMNS))
 
 
 def play(slugs: tuple[str, ...]) -> None:

@@ -8,23 +8,15 @@ import json
 import os
 import re
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 
-from puzzles.commands.main import main
 from puzzles.course.points import DAY, Late, Scoring, due_from, parse_late
 from puzzles.course.roster import CourseError
 from puzzles.grading.verdict import Student, Verdict
 from tests.support import course
+from tests.support.commands import puzzles
 from tests.support.relay import finished_folder
-
-
-def puzzles(*words: object) -> Result:
-    result = CliRunner().invoke(main, list(map(str, words)))
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
-    return result
 
 
 def verdict(status: str, stars: int, shown_size_only: bool = False) -> Verdict:
@@ -104,7 +96,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[course.
         'roster = "roster.csv"\nthird_star = 2\npartial = 0.25\nshown_size = 0.4\n[points]\nbasic = 5\nddp = 10\n'
         '[late]\ndue = 2026-11-20T18:00:00Z\nper_day = "20%"\nextensions = "late.csv"\n'
     )
-    outputs = [word for name in ("t.csv", "j.xml", "pages/") for word in ("-o", folder / name)]
+    outputs = [word for name in ("t.csv", "pages/") for word in ("-o", folder / name)]
     result = puzzles("grade", here, "--trust", "--course", folder, "--json", *outputs)
     (folder / "err").write_text(result.stderr)
     (folder / "out.json").write_text(result.stdout)
@@ -130,10 +122,6 @@ def test_every_report_has_the_points_that_the_class_is_known_to_have(
     folder, known = graded
     rows = {who["id"]: row for row in json.loads((folder / "out.json").read_text())["files"] for who in row["students"]}
     table = rows_of(folder / "t.csv")
-    cases = {
-        (case.get("classname"), case.get("name")): {one.get("name"): one.get("value") for one in case.iter("property")}
-        for case in ElementTree.parse(folder / "j.xml").iter("testcase")
-    }
     pages = (folder / "pages" / "index.html").read_text()
     puzzles("grade", folder / "class", "--trust", "--course", folder, "-o", folder / "r.html")
     report = (folder / "r.html").read_text()
@@ -143,12 +131,10 @@ def test_every_report_has_the_points_that_the_class_is_known_to_have(
         assert row["points"] == pytest.approx(sum(wanted.values()))
         found = {r["puzzle"]: float(r["points"]) for r in table if r["submission"] == row["path"]}
         assert found == pytest.approx(wanted)
-        for slug in wanted:
-            assert float(cases[row["path"], slug]["points"] or 0) == pytest.approx(wanted[slug])
         late = f", {row['days_late']} day{'' if row['days_late'] == 1 else 's'} late" if row["days_late"] else ""
         assert f"<td>{sum(wanted.values()):g} of 15 points{late}</td>" in report
         assert f"<td>{sum(wanted.values()):g}<td>{row['days_late']}" in pages
-    assert "Warning: the extension for 'nobody' matches no student here." in (folder / "err").read_text()
+    assert "Warning: the extension for 'nobody'" in (folder / "err").read_text()
 
 
 @pytest.mark.slow
@@ -158,7 +144,6 @@ def test_what_works_only_at_the_shown_size_is_marked_in_every_table(graded: tupl
     (row,) = [r for r in rows_of(folder / "t.csv") if r["shown_size_only"]]
     assert who.id in row["submission"]
     assert "★★!" in (folder / "pages" / "index.html").read_text()
-    assert 'name="shown_size_only" value="true"' in (folder / "j.xml").read_text()
     (found,) = [v for row in json.loads((folder / "out.json").read_text())["files"] for v in row["results"]
                 if v["shown_size_only"]]  # fmt: skip
     assert found["puzzle"] == "basic"

@@ -19,7 +19,7 @@ from tests.support.mpi import mpiexec_or_skip
 
 ROOT = Path(__file__).parents[2]
 GRADE = ("grade", "class/basic.py", "--json", "--puzzle", "basic")
-ALL = ("grade", "class", "--trust", "--json", "--html", "page.html", "--puzzle", "basic", "--puzzle", "FSDP")
+ALL = ("grade", "class", "--trust", "--json", "-o", "page.html", "--puzzle", "basic", "--puzzle", "FSDP")
 SCRIPT = "import re\nimport sys\nfrom training_puzzles.__main__ import main\nif __name__ == '__main__':\n    main()\n"
 """What pip writes for the command `puzzles`."""
 

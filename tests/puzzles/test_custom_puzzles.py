@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 
 from lib.layout import propagate
-from puzzles.commands.main import main
 from puzzles.custom import (
     FOLDERS_VARIABLE,
     OwnPuzzleError,
@@ -30,11 +28,8 @@ from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import select_tier
 from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
+from tests.support.commands import puzzles
 from tests.support.relay import TARGETS, TRACKS, finished_folder
-
-
-def puzzles(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 @pytest.fixture

@@ -11,15 +11,11 @@ from click.testing import CliRunner, Result
 from drawing.palette import OPERATIONS, batch_colour
 from puzzles.commands.main import main
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = str(ROOT / "solutions")
 GPIPE, FSDP = f"{SOLUTIONS}/gpipe.py", f"{SOLUTIONS}/fsdp.py"
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
 
 
 def draw(*arguments: str, code: int = 0) -> Result:

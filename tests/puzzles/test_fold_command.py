@@ -98,7 +98,3 @@ def test_bad_input_is_refused_in_a_sentence(options: list[str], facts: tuple[str
     text = shown("run", "sharded.py", "sharded", *options, code=2)
     assert all(fact in text for fact in facts), text
     assert "Traceback" not in text
-
-
-def test_grading_needs_every_rank() -> None:
-    assert "--fold" in shown("grade", "sharded.py", "--puzzle", "sharded", *FOLDED[2:], code=2)

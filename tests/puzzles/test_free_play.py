@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from lib import COSTS, Setting, Size, referee, run, trace_from_json, trace_to_json
 from lib.game.setting_notation import costs_from_json
 from puzzles.commands.costs import facts
-from puzzles.commands.main import main
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunOutcome
 from puzzles.tracks.schedule.free_game import FreeGame, setting_text
 from solutions.gpipe import gpipe
+from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
@@ -67,13 +66,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     Path("mine.py").write_text(MINE)
-
-
-def puzzles(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    assert result.exit_code == code, result.output
-    return result
 
 
 def shown(*arguments: str, code: int = 0) -> str:
@@ -327,7 +319,6 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
         ([*AT, "--set", "clip=yes"], ("'clip=yes': write true or false",)),
         ([*AT, "--set", "lag=1,2"], ("lag must be a whole number", "got (Fraction(1, 1), Fraction(2, 1))")),
         ([*AT, "--set", "kinds=a,b"], ("layer 0 is of the kind 'a'",)),
-        (["grade", "mine.py", "--set", "lag=1"], ("in its own setting", "puzzles run FILE NAME --size")),
         (["run", "mine.py", "mine", "--size", "2,2"], ("layers, batches and ranks", "got 2,2")),
         (["run", "mine.py", "mine", "--size", "2,0,2"], ("from 1 to 1,024", "got 2,0,2")),
         (["run", "mine.py", "mine", "--size", "2,2,2000"], ("from 1 to 1,024", "got 2,2,2000")),
@@ -339,9 +330,6 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
         ([*AT, "--no-tensors", "--small"], ("--no-tensors", "--small")),
         (["run", "mine.py", "FSDP", "--no-tensors"], ("FSDP", "--no-tensors are for schedules")),
         (["draw", "mine.py", "mine", "--size", "2,2,2", "--pareto"], ("--pareto", "targets")),
-        (["grade", "mine.py", "--size", "2,2,2"], ("at its own size", "puzzles run FILE NAME --size")),
-        (["grade", "mine.py", "--costs", "slow"], ("in its own setting", "puzzles run FILE NAME --size")),
-        (["grade", "mine.py", "--layer", "conv"], ("in its own setting", "puzzles run FILE NAME --size")),
         (["costs", "party"], ("'party'", "did you mean 'parts'?")),
         (["costs", "--json"], ("name it",)),
     ],

@@ -7,6 +7,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 from lib import Record
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.grading.discover import submissions
-from puzzles.grading.grader import grade_file, grade_puzzle
+from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import SourceFile, Submission
 from puzzles.grading.verdict import Verdict, all_passed
@@ -25,6 +26,8 @@ from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
+from tests.support import course
+from tests.support.commands import solution
 from tests.support.solved import SOME_PUZZLES
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
@@ -40,10 +43,6 @@ SCORES = [
     ("gpipe", 33.3, 33.8, 4_194_304),
     ("pipeline_fsdp", 15.5, 16.0, 966_656),
 ]
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
 
 
 def submit(source: str | bytes, name: str = "mine.py") -> Submission:
@@ -408,6 +407,25 @@ def test_a_crash_while_loading_fails_what_the_file_defines(line: str, message: s
     assert verdict_on("ddp", source).status == "not_attempted"
 
 
+IDLE = "import no_such_package.inner as n, json\nfrom no_such_other import a, b\nimport torchvision, __main__\n"
+
+
+def test_imports_that_are_missing_and_unused_are_left_out_with_a_note():
+    passed = verdict_on("basic", IDLE + "import math, no_third\n" + solution("basic"))
+    assert passed.status == "passed"
+    missing = {"no_such_package": 1, "no_such_other": 2, "no_third": 4}
+    if find_spec("torchvision") is None:
+        missing["torchvision"] = 3
+    assert {(name, f"line {line}") for name, line in missing.items()} == {
+        (note.split()[2], note.partition(":")[0]) for note in passed.notes if note.endswith(NOT_INSTALLED)
+    }
+    two_stars = verdict_on("basic", IDLE + course.shown_size_only())
+    assert two_stars.shown_size_only
+    assert not two_stars.notes[-1].endswith(NOT_INSTALLED), "the reason of a missing star comes last"
+    half = verdict_on("basic", "from no_such_package import used, unused\n" + solution("basic") + "\nused\n")
+    assert half.reason == "crash", "what is used stays"
+
+
 def test_code_under_main_is_not_run():
     source = solution("basic") + "\nif __name__ == '__main__':\n    raise SystemExit\n"
     assert verdict_on("basic", source).status == "passed"
@@ -438,7 +456,7 @@ def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, 
     place, _, rest = sentence.rpartition("time was up after 0.03 s; ")
     # Between the steps of a coroutine the event loop is at work, and no rank.
     assert place == "rank 0, t=0: " or (place == "" and "await asyncio.sleep" in source)
-    assert rest == "look for a loop that does not end, or allow more with --time-limit"
+    assert "time limit" in rest
 
 
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):

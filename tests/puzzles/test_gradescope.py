@@ -18,19 +18,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner, Result
 
-from puzzles.commands.main import main
 from puzzles.custom.writing import begin
 from puzzles.gradescope.autograder import packed_again
 from tests.support import environments
+from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
-
-
-def puzzles(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def results_of(folder: Path, *options: str) -> dict[str, Any]:
@@ -64,12 +59,11 @@ DOCUMENTED = {
 @pytest.mark.slow
 def test_results_have_the_documented_form_with_html_pictures_and_a_leaderboard(student: Path) -> None:
     options = ("--one-student", "--puzzle", "fsdp", "--puzzle", "ddp", "--puzzle", "gpipe")
-    points = ("--points", "fsdp=10,ddp=5", "--visibility", "after_due_date")
-    found = results_of(student, *options, *points)
+    found = results_of(student, *options, "--points", "fsdp=10,ddp=5")
     assert set(found) <= DOCUMENTED[""]
     for name in ("tests", "leaderboard"):
         assert all(set(row) <= DOCUMENTED[name] for row in found[name])
-    assert (found["score"], found["visibility"], found["stdout_visibility"]) == (10, "after_due_date", "hidden")
+    assert (found["score"], found["visibility"], found["stdout_visibility"]) == (10, "visible", "hidden")
     ddp, fsdp, gpipe = found["tests"]
     assert [(t["score"], t["max_score"], t["status"]) for t in (ddp, fsdp, gpipe)] == [
         (5, 5, "passed"), (5, 10, "failed"), (0, 1, "failed")
@@ -147,7 +141,6 @@ def test_what_cannot_be_built_is_refused(tmp_path: Path) -> None:
         (("--puzzle", "fsdp", "--wheel", a_wheel(tmp_path), "-o", tmp_path / "no" / "a.zip"), "cannot write"),
         (("--puzzle", "fsdp", "--wheel", __file__), "test_gradescope.py is not a wheel of the game"),
         (("--puzzle", "relay"), "for your teacher's puzzles, add --puzzles FOLDER"),
-        (("--puzzle", "fsdp", "--visibility", "later"), "after_due_date"),
     ):
         done = puzzles("gradescope", *words)
         assert done.exit_code != 0, words

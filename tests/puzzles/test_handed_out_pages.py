@@ -1,4 +1,4 @@
-"""Pages that can be handed out: names that tell nothing, nothing stale, comments, aliases."""
+"""Pages that can be handed out: names that tell nothing, and nothing stale."""
 
 from __future__ import annotations
 
@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
-from puzzles.course.comments import read_comments
-from puzzles.course.roster import CourseError
-from puzzles.grading.verdict import Verdict
-from puzzles.leaderboard import board
-from puzzles.leaderboard.board import Ranking, Standing
-from puzzles.leaderboard.entry import Entry
 from puzzles.reports.class_pages import INDEX, PageNames
-from puzzles.reports.html import rendered
 
 LONG = "Long " * 32 + "Name"
 
@@ -56,9 +48,9 @@ def test_the_name_of_a_page_depends_on_the_submission_alone(tmp_path: Path) -> N
     assert not any("ben" in name for name in after.values())
     index = (tmp_path / "out" / "index.html").read_text()
     assert all(f"students/{name}" in index for name in after.values())
-    other = PageNames(tmp_path / "elsewhere", {"class/ben.py": "ben.py"})
-    assert other.page("class/ben.py") != f"students/{after['ben.py']}", "the salt is another"
-    assert PageNames(tmp_path / "out", {"other/ben.py": "ben.py"}).page("other/ben.py").endswith(after["ben.py"])
+    other = PageNames(tmp_path / "elsewhere", ["ben.py"])
+    assert other.page(0) != f"students/{after['ben.py']}", "the salt is another"
+    assert PageNames(tmp_path / "out", ["ann.py", "ben.py"]).page(1).endswith(after["ben.py"])
 
 
 def test_a_run_that_was_interrupted_leaves_nothing_stale_either(tmp_path: Path) -> None:
@@ -79,79 +71,16 @@ def test_a_run_that_was_interrupted_leaves_nothing_stale_either(tmp_path: Path) 
 @pytest.mark.parametrize("text", ["[]", "{", '{"salt": 7, "files": [8]}'])
 def test_a_broken_index_of_pages_is_replaced(tmp_path: Path, text: str) -> None:
     (tmp_path / INDEX).write_text(text)
-    names = PageNames(tmp_path, {"a": "a"})
-    assert re.fullmatch(r"students/[0-9a-f]{20}\.html", names.page("a"))
+    names = PageNames(tmp_path, ["a"])
+    assert re.fullmatch(r"students/[0-9a-f]{20}\.html", names.page(0))
     assert names.stale == set()
 
 
-def test_a_student_s_page_does_not_lead_to_the_class_unless_asked(tmp_path: Path) -> None:
+def test_a_student_s_page_does_not_lead_to_the_class(tmp_path: Path) -> None:
     a_class(tmp_path, "ann")
     grade(tmp_path)
     theirs = [*(tmp_path / "out" / "students").iterdir(), tmp_path / "out" / "puzzles.html"]
     assert not any("index.html" in page.read_text() for page in theirs)
-    grade(tmp_path, "--link-class")
-    assert all("index.html" in page.read_text() for page in theirs)
-
-
-@pytest.mark.slow
-def test_nobody_is_named_where_nobody_is_to_be(tmp_path: Path) -> None:
-    a_class(tmp_path, "ann", "ben")
-    (tmp_path / "class" / "cleo").mkdir()
-    for name in ("a.py", "b.py"):
-        (tmp_path / "class" / "cleo" / name).write_text("def basic(model):\n    return model\n")
-    (tmp_path / "roster.csv").write_text("name,id\nAnn Lee,ann\nBen Ito,ben\nCleo Roe,cleo\nDan Fox,dan\n")
-    files = [word for name in ("t.csv", "j.xml") for word in ("-o", tmp_path / name)]
-    book = ("--gradebook", tmp_path / "book.csv", "--roster", tmp_path / "roster.csv")
-    shown = grade(tmp_path, "--anonymous", *files, *book).stdout.replace(str(tmp_path), "")
-    reports = [tmp_path / "t.csv", tmp_path / "j.xml", *(tmp_path / "out").rglob("*.html")]
-    for text in (shown, *(file.read_text() for file in reports)):
-        assert not re.search(r"\bann\b|\bben\b|cleo|dan|Lee|Ito|Roe|Fox", text), text
-    assert len(re.findall(r"Student [0-9a-f]{6}<", (tmp_path / "out" / "index.html").read_text())) == 4
-    assert {"Ann Lee", "Dan Fox"} <= set(re.findall(r"^[^,]+", (tmp_path / "book.csv").read_text(), re.MULTILINE))
-    command = ["grade", str(tmp_path / "class"), "--trust", "--anonymous", "--json", "--roster", str(book[3])]
-    told = json.loads(CliRunner().invoke(main, [*command, "--puzzle", "basic"]).stdout)
-    assert all("students" not in row and row["path"].startswith("Student ") for row in told["files"])
-
-
-COMMENTS = "id,puzzle,comment\nann,,Well *done* <b>\nann,basic,Read the hint.\nnobody,,Where?\n"
-
-
-@pytest.mark.slow
-def test_comments_appear_on_the_page_and_survive_a_regrade(tmp_path: Path) -> None:
-    a_class(tmp_path, "ann", "ben")
-    (tmp_path / "comments.csv").write_text(COMMENTS)
-    for _ in range(2):
-        said = grade(tmp_path, "--comments", tmp_path / "comments.csv")
-        page = (tmp_path / "out" / "students" / pages_by_name(tmp_path)["ann.py"]).read_text()
-        assert "<p>Well <em>done</em> &lt;b&gt;</p>" in page
-        assert "Read the hint." in page
-        assert "Comment: " in page, "with the puzzle's heading"
-        assert "Read the hint." not in (tmp_path / "out" / "students" / pages_by_name(tmp_path)["ben.py"]).read_text()
-        assert "Warning: the comment on 'nobody' matches no student here" in said.stderr
-    (tmp_path / "c").mkdir()
-    (tmp_path / "c" / "ben.md").write_text("Come *and* see me.")
-    grade(tmp_path, "--comments", tmp_path / "c")
-    page = (tmp_path / "out" / "students" / pages_by_name(tmp_path)["ben.py"]).read_text()
-    assert "Come <em>and</em> see me." in page
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("id,comment\n,hello\n", "line 2: it does not say whom the comment is for"),
-        ("id,puzzle,comment\nann,fspd,hello\n", "line 2: there is no puzzle 'fspd'"),
-        ("comment\nhello\n", "no column says who a row is about"),
-    ],
-)
-def test_comments_that_cannot_be_used_are_refused(tmp_path: Path, text: str, said: str) -> None:
-    (tmp_path / "comments.csv").write_text(text)
-    with pytest.raises(CourseError) as refused:
-        read_comments(tmp_path / "comments.csv")
-    assert said in str(refused.value)
-    a_class(tmp_path, "ann")
-    result = grade(tmp_path, "--comments", tmp_path / "comments.csv")
-    assert result.exit_code == 2
-    assert said.split("'")[0] in " ".join(result.stderr.split())
 
 
 @pytest.mark.slow
@@ -163,13 +92,3 @@ def test_the_index_survives_long_names(tmp_path: Path) -> None:
     assert f'title="{LONG}">{LONG}</a>' in index, "the full name on hover"
     assert index.count("title=") == 1
     assert "text-overflow: ellipsis" in index
-
-
-def test_the_board_survives_40_tied_players() -> None:
-    verdict = Verdict("ddp", "schedule", "passed", {}, stars=2, figures={"timesteps": 5, "peak_memory": 6})
-    tied = Standing(tuple(Entry(PUZZLES["ddp"], f"Player {i}", "", verdict) for i in range(40)))
-    shown = board._shown(Ranking("ddp", (tied,), ()))
-    page = rendered("board.html", title="Board", rankings=[shown], page_of=lambda entry: "x.html")
-    assert page.count("<a href") == 40
-    first, _, rest = page.partition("<summary>and 32 more</summary>")
-    assert (first.count("<a href"), rest.count("<a href")) == (8, 32)

@@ -30,10 +30,11 @@ def descendants(process: int) -> list[int]:
     return [found for child in children(process) for found in (child, *descendants(child))]
 
 
-def wait_for_first_verdict(home: Path) -> None:
-    """Until the journal of the class has a line."""
+def wait_for_first_verdict(home: Path, grader: subprocess.Popen[bytes]) -> None:
+    """Until the journal of the class has a line; the grader must not have ended before."""
     with closing(watch(home, debounce=50, step=10, yield_on_timeout=True, rust_timeout=5_000)) as changes:
         while not any(journal.stat().st_size for journal in home.rglob("*.jsonl")):
+            assert grader.poll() is None, "it has ended"
             next(changes)
 
 
@@ -56,7 +57,7 @@ def grading(tmp_path: Path) -> list[str]:
     folder.mkdir()
     (folder / "a.py").write_text(SOLVED)
     (folder / "b.py").write_text("import os, time\ndef basic(model):\n    os.fork()\n    while True: time.sleep(60)\n")
-    words = ["grade", str(folder), "--puzzle", "basic", "--time-limit", "60", "--jobs", "1"]
+    words = ["grade", str(folder), "--puzzle", "basic", "--limit", "time=60s", "--jobs", "1"]
     return [sys.executable, "-m", "puzzles", *words]
 
 
@@ -72,7 +73,7 @@ def test_nothing_outlives_a_grader_that_is_ended(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=end_by_signals,
     )  # fmt: skip
-    wait_for_first_verdict(home_of_its_own)
+    wait_for_first_verdict(home_of_its_own, main)
     below = descendants(main.pid)
     started = [os.pidfd_open(pid) for pid in below]
     assert len(started) > 1, "the pool, and its server"

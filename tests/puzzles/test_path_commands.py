@@ -13,12 +13,9 @@ from puzzles.commands.main import main
 from puzzles.grading import progress
 from puzzles.tracks import ALL, track_of
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def lines(*arguments: str) -> list[str]:

@@ -83,13 +83,36 @@ def test_an_exported_config_is_read_and_planned_again(tmp_path: Path) -> None:
     assert (code, printed) == (0, path.read_text(encoding="utf-8"))
     code, again = invoked(f"{SMALL.replace('--batch 16', '')} --config {path} --json")
     assert code == 0, again
-    (found,) = json.loads(again)
+    note, _, record = again.partition("\n")
+    assert "--overlap-param-gather" in note
+    (found,) = json.loads(record)
     job = Job(transformer("gpt-1.7b", layers=4), gpu("a100"), 4, 16)
     assert found["seconds"] == plan(job, Split(2, 2, zero=1, microbatch=4)).seconds
     code, shown = invoked(f"{SMALL} --config {path}")
     assert code == 0, shown
     for fact in ("full rate", "waiting for replicas", "It fits the 78.0 GiB of a100."):
         assert fact in " ".join(shown.split())
+
+
+def test_a_config_with_all_sizes_needs_no_model(tmp_path: Path) -> None:
+    path = tmp_path / "flags"
+    sizes = "--num-layers 4 --hidden-size 2304 --num-attention-heads 24 --seq-length 2048 --vocab-size 51200"
+    path.write_text(f"{sizes} --global-batch-size 16 --overlap-grad-reduce --bf16 --tp-comm-overlap", encoding="utf-8")
+    code, alone = invoked(f"--gpus 4 --gpu a100 --config {path} --json")
+    assert code == 0, alone
+    assert "--tp-comm-overlap" in alone.partition("\n")[0]
+    code, named = invoked(f"{SMALL.replace('--batch 16', '')} --config {path} --json")
+    assert code == 0, named
+    assert "layers" not in named.partition("[")[0]
+    assert json.loads(alone.partition("\n")[2])[0]["ranks"] == json.loads(named.partition("\n")[2])[0]["ranks"]
+    path.write_text("--num-layers 4 --hidden-size 2304 --bf16", encoding="utf-8")
+    code, shown = invoked(f"--gpus 4 --gpu a100 --config {path}")
+    assert code == 2
+    assert "--num-attention-heads" in shown
+    code, shown = invoked(f"--model llama-3-8b --gpus 4 --batch 16 --config {path}")
+    assert code == 0
+    assert "layers 4" in shown
+    assert "hidden 2304" in shown
 
 
 def test_the_fastest_plan_that_a_program_can_do_is_exported() -> None:

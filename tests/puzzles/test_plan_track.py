@@ -6,24 +6,20 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from lib.planning import Job, Plan, Prediction, Split, search
 from puzzles import play
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.commands.main import main
 from puzzles.custom.puzzle_file import Fields
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import TRACKS, track_of
+from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
 HEAD = "from lib.planning import Job, Prediction, Split\n\n"
 GOOD = "    return Split(dp=16, zero=2), Prediction(gib=65, dominates='replicas')\n"
-
-
-def puzzles(*words: object) -> Result:
-    return CliRunner().invoke(main, [str(word) for word in words])
 
 
 def told(result: Result) -> str:

@@ -14,16 +14,14 @@ import pytest
 from click.testing import CliRunner, Result
 
 from puzzles.commands.main import main
-from puzzles.grading import batch
-from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.discover import submissions
 from puzzles.grading.progress import HOME
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports import export
-from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import select_tier
+from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.tiers import any_tier  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
@@ -32,7 +30,7 @@ FULL = "/dev/full"
 """A device on which every write fails, as on a full disk."""
 
 needs_full = pytest.mark.skipif(not os.path.exists(FULL), reason="Linux has it")
-pytestmark = pytest.mark.usefixtures("any_tier")
+pytestmark = pytest.mark.usefixtures("any_tier", "stated_verdicts")
 
 
 @pytest.fixture
@@ -40,9 +38,13 @@ def a_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "class"
     folder.mkdir()
-    for name, text in {"ann.py": SOLVED, "ben.py": "def basic(model): 1 / 0\n"}.items():
-        (folder / name).write_text(text)
+    with_verdicts(folder)
     return folder
+
+
+def with_verdicts(folder: Path, trace: str = "") -> None:
+    write_verdicts(folder / "ann.py", real_verdict("basic", trace=trace))
+    write_verdicts(folder / "ben.py", real_verdict("basic", "failed", 0, reason="crash", trace=trace))
 
 
 def grade(*arguments: str) -> Result:
@@ -61,23 +63,14 @@ def rows(path: str) -> list[dict[str, str]]:
 
 @needs_full
 def test_a_report_that_cannot_be_written_affects_neither_the_results_nor_the_others(a_class: Path) -> None:
-    result = grade(
-        "class",
-        "--junit",
-        FULL,
-        "--gradescope",
-        "class",
-        "--csv",
-        "t.csv",
-        "--html",
-        "ann.py/page.html",
-        "--one-student",
-    )
+    Path("full.json").symlink_to(FULL)
+    outputs = ("-o", "full.json", "--gradebook", "class", "-o", "t.csv", "-o", "ann.py/page.html")
+    result = grade("class", *outputs, "--one-student")
     assert "passed" in result.stdout
     assert [row["status"] for row in rows("t.csv")] == ["passed"], "the better of the two files"
     assert Path("ann.py/page.html").is_file()
     assert result.exit_code == 2
-    assert f"cannot write {FULL}: No space left on device" in result.stderr
+    assert "cannot write full.json: No space left on device" in result.stderr
     assert "cannot write class: Is a directory" in result.stderr
 
 
@@ -85,16 +78,17 @@ def test_a_report_that_breaks_affects_no_other(a_class: Path, monkeypatch: pytes
     def breaks(*_: Any) -> str:
         raise LookupError("no such\x1b thing")
 
-    monkeypatch.setattr(export, "junit", breaks)
-    result = grade("class/ann.py", "-o", "j.xml", "-o", "t.csv")
+    monkeypatch.setattr(export, "gradescope", breaks)
+    result = grade("class/ann.py", "-o", "r.json", "-o", "t.csv")
     assert result.exit_code == 2
-    assert "cannot make j.xml: LookupError: no such\\x1b thing" in result.stderr
+    assert "cannot make r.json: LookupError: no such\\x1b thing" in result.stderr
     assert len(rows("t.csv")) == 1
 
 
 @pytest.mark.slow
 def test_a_name_of_254_letters_has_its_traces(a_class: Path) -> None:
-    (a_class / ("é" * 125 + ".py")).write_text(SOLVED)
+    with_verdicts(a_class, trace="{}")
+    write_verdicts(a_class / ("é" * 125 + ".py"), real_verdict("basic", trace="{}"))
     result = grade("class", "--traces", "traces")
     assert result.exit_code == 1, result.stderr
     assert sorted(path.parent.name[:6] for path in Path("traces").glob("*/basic.json")) == [
@@ -106,6 +100,7 @@ def test_a_name_of_254_letters_has_its_traces(a_class: Path) -> None:
 
 @pytest.mark.slow
 def test_traces_that_cannot_be_written_are_reported_once(a_class: Path) -> None:
+    with_verdicts(a_class, trace="{}")
     Path("traces").write_text("a file, and no folder")
     result = grade("class", "--traces", "traces")
     assert (result.exit_code, result.stderr.count("Error")) == (2, 1)
@@ -119,6 +114,7 @@ def test_traces_that_cannot_be_written_are_reported_once(a_class: Path) -> None:
 @needs_full
 @pytest.mark.parametrize("more", [("--json",), pytest.param((), marks=pytest.mark.slow)])
 def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, ...]) -> None:
+    (a_class / "ann.py").write_text(SOLVED)  # another process runs it
     command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "-o", "t.csv", *more]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with open(FULL, "w") as full:
@@ -133,6 +129,7 @@ def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [("--json",), ()])
 def test_an_output_that_nobody_reads_costs_no_report(a_class: Path, more: tuple[str, ...]) -> None:
+    (a_class / "ann.py").write_text(SOLVED)  # another process runs it
     command = [sys.executable, "-m", "puzzles", "grade", "class/ann.py", "--puzzle", "basic", "-o", "t.csv", *more]
     read, write = os.pipe()
     os.close(read)
@@ -198,42 +195,3 @@ def test_a_checkpoint_of_junk_is_one_sentence(junk: bytes) -> None:
         assert len(again.warnings) == 1
         assert again.warnings[0].startswith("2 of 4 lines in ")
         assert again.known("class/ann.py", b"x") == Graded.of_row(ROW)
-
-
-def test_a_run_is_resumed_after_half_a_line(a_class: Path) -> None:
-    with Checkpoint.of(["class/ann.py"], job(), False) as checkpoint:
-        pass
-    checkpoint.path.write_bytes(b'{"key": "half a li')
-    with Checkpoint.of(["class/ann.py"], job(), True) as again:
-        assert again.warnings == []
-        again.add(Graded.of_row(ROW), b"x")
-    with Checkpoint.of(["class/ann.py"], job(), True) as third:
-        assert third.known("class/ann.py", b"x") is not None
-
-
-class Editing(GradingJob):
-    """A job during which Ann saves her file again."""
-
-    def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
-        graded = super().grade(path, source, client)
-        if path.endswith("ann.py") and source == SOLVED.encode():
-            Path(path).write_text("def basic(model): 1 / 0\n")
-        return graded
-
-
-@pytest.mark.slow
-def test_a_file_that_changed_while_it_was_graded_is_graded_again(
-    a_class: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(Checkpoint, "finish", lambda self: None)  # as if the run had been interrupted at its end
-    monkeypatch.setattr(GradingJob, "__repr__", lambda self: "the same conditions")
-    files = submissions(["class"])
-    first = grade_all(files, Editing(*job()))
-    assert [graded.verdicts[0].status for graded in first] == ["passed", "failed"]
-    assert "ann.py changed while it was graded" in capsys.readouterr().err
-    begun: list[str] = []
-    distribute = batch._distribute
-    monkeypatch.setattr(batch, "_distribute", lambda paths, *more: begun.extend(paths) or distribute(paths, *more))
-    second = grade_all(files, job(), resume=True)
-    assert [os.path.basename(path) for path in begun] == ["ann.py"]
-    assert [graded.verdicts[0].status for graded in second] == ["failed", "failed"]

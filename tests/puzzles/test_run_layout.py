@@ -19,14 +19,11 @@ from puzzles.tracks.layout.run_on_tensors import CLOSE, run_plan, whole_values
 from tests.support.mpi import mpiexec_or_skip
 from tests.test_imports import ROOT
 
+COLUMNS = 100
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 SOLUTIONS = ROOT / "solutions" / "layout"
 FFN = "def ffn(graph):\n    "
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
 
 
 def run(source: str, slug: str, *options: str) -> Result:

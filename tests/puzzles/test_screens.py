@@ -23,6 +23,7 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.terminal import report
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, groups, track_of
+from tests.support.commands import solution
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 
@@ -44,10 +45,6 @@ def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def environment(home_of_its_own: Path) -> Mapping[str, str]:
     return {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT)}
-
-
-def solution(slug: str) -> str:
-    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
 
 
 def screen(arguments: list[str], columns: int, rows: int, environment: Mapping[str, str]) -> list[str]:
@@ -239,8 +236,21 @@ def test_an_interrupt_ends_watch_and_leaves_the_terminal_as_it_was(environment: 
         terminal.until(lambda text: KEYS in text)
         terminal.press("\x03")
         terminal.until_end()
-        assert (terminal.status, terminal.is_cooked()) == (0, True)
+        assert (terminal.status, terminal.is_cooked()) == (130, True)
+        assert terminal.lines[-1] == "Interrupted."
         assert "Traceback" not in terminal.text
+
+
+def test_an_interrupt_at_a_question_is_no_answer(environment: Mapping[str, str]) -> None:
+    with PseudoTerminal(["reset"], 80, 24, environment) as terminal:
+        terminal.until(lambda text: "[y/N]" in text)
+        terminal.press("\x03")
+        assert (terminal.until_end()[1:], terminal.status) == (["Interrupted."], 130)
+    with PseudoTerminal(["reset"], 80, 24, environment) as terminal:
+        terminal.until(lambda text: "[y/N]" in text)
+        terminal.press("n\n")
+        terminal.until_end()
+        assert terminal.status == 1
 
 
 @pytest.mark.slow

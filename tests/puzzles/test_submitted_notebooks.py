@@ -13,12 +13,9 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.notebook_filter import FAILED, KeptStatements
+from tests.support.commands import solution
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
 
 
 def notebook(folder: Path, *cells: str) -> Path:

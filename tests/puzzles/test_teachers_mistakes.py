@@ -1,4 +1,4 @@
-"""What a teacher gets wrong between `puzzles new` and a leaderboard, and what the commands answer."""
+"""What a teacher gets wrong between `puzzles new` and Gradescope, and what the commands answer."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_reference_may_need_more_time(week: Path) -> None:
     week.write_text(week.read_text().partition("[wrong]")[0] + "[targets]\ntime = 5\nmemory = 1_800_000\n")
     checked = said("check", "week3", "--time-limit", "0.2", code=1)
     assert "time was up after 0.2 s" in checked
-    assert "--time-limit" in checked
+    assert "time limit" in checked
 
 
 def test_students_in_place_of_puzzles_are_not_run(week: Path) -> None:
@@ -97,30 +97,6 @@ def test_export_takes_own_puzzles(week: Path) -> None:
     assert "relay cannot be exported: each rank has all layers" in said(
         "export", "class/ann.py", "relay", "--puzzles", "week3", code=1
     )
-
-
-def test_a_submission_says_what_grading_says(week: Path) -> None:
-    submit = ("submit", "class/cleo.py", "--name", "Cleo", "--puzzles", "week3")
-    refused = said(*submit, "--puzzle", "relay", code=1)
-    assert "it does not pass relay: line 2: rank 0, t=0, model.forwrd: a model has no 'forwrd'" in refused
-    assert "--puzzle SLUG says which it solves" in said(*submit, code=1)
-
-
-def test_a_board_without_entries_says_what_entries_are(week: Path) -> None:
-    empty = said("leaderboard", "class", "--puzzles", "week3", code=0)
-    assert "There are no entries in class, files .json; 'puzzles submit'" in empty
-
-
-def test_the_workflow_and_a_check_of_a_board_with_own_puzzles(week: Path) -> None:
-    assert (
-        CliRunner().invoke(main, ["grade", "class/ann.py", "--puzzles", "week3", "--traces", "t/0000_ann"]).exit_code
-        == 0
-    )
-    board = ("leaderboard", "t", "--puzzles", "week3")
-    assert "run this without --check" in said(*board, "--check", code=1)
-    said(*board, "--workflow", "w.yml", code=0)
-    assert "run: puzzles leaderboard entries -o board --title Leaderboard --puzzles week3" in Path("w.yml").read_text()
-    said(*board, "--check", code=0)
 
 
 def test_gradescope_says_what_is_missing(week: Path) -> None:

@@ -13,13 +13,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from rich.console import Console
 
 from lib.trace.ops import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
@@ -27,6 +25,7 @@ from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
+from tests.support.commands import said
 
 ROOT = Path(__file__).parents[2]
 AUTHORING = ROOT / "puzzles" / "notebook" / "authoring"
@@ -208,16 +207,9 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     unregister(track)
 
 
-def puzzles(*arguments: str, code: int = 0) -> str:
-    result: Result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
-
-
 def graded(mine: Path, source: str, code: int = 0, *options: str) -> Any:
     mine.write_text(source)
-    out = puzzles("grade", "--tier", "process", "--json", "--puzzle", "answer", *options, str(mine), code=code)
+    out = said("grade", "--tier", "process", "--json", "--puzzle", "answer", *options, str(mine), code=code)
     (result,) = json.loads(out)["files"][0]["results"]
     return result
 
@@ -234,12 +226,12 @@ def test_it_is_there_only_while_it_is_registered() -> None:
 
 
 def test_the_catalog_commands_know_it(fourth: Path) -> None:
-    assert "Answers: one function of a number 0 of 3 stars" in puzzles("list")
-    assert "answer The answer At most 42" in puzzles("list", "answers")
-    assert "The question: The answer At most 42 Return n times 42." in puzzles("show", "answer")
-    assert "Behind the question: The answer Multiplication." in puzzles("show", "answer", "--about")
-    assert "hint 2 of 2 `return 42 * n`" in puzzles("hint", "answer", "-n", "2")
-    assert "Wrote my_answer.py" in puzzles("start", "answer")
+    assert "Answers: one function of a number 0 of 3 stars" in said("list")
+    assert "answer The answer At most 42" in said("list", "answers")
+    assert "The question: The answer At most 42 Return n times 42." in said("show", "answer")
+    assert "Behind the question: The answer Multiplication." in said("show", "answer", "--about")
+    assert "hint 2 of 2 `return 42 * n`" in said("hint", "answer", "-n", "2")
+    assert "Wrote my_answer.py" in said("start", "answer")
     assert graded(fourth, Path("my_answer.py").read_text(), 1)["status"] == "not_attempted"
 
 
@@ -247,7 +239,7 @@ def test_a_file_of_all_default_puzzles_has_the_imports_of_each_track(
     fourth: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Answers, "graded_by_default", True)
-    puzzles("start")
+    said("start")
     text = Path("my_solutions.py").read_text()
     assert ("from lib import Model, WeightGrad\nimport math\n" in text, "def answer(n):" in text) == (True, True)
 
@@ -281,33 +273,32 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
 def test_reports_and_progress_know_it(fourth: Path) -> None:
     fourth.write_text(RIGHT)
     progress.add_own_file(fourth)
-    names = ("junit", "gradescope", "csv", "html")
-    options = [word for name in names for word in (f"--{name}", f"out.{name}")]
-    page = puzzles("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
+    names = ("json", "csv", "html")
+    options = [word for name in names for word in ("-o", f"out.{name}")]
+    page = said("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
     assert "answer ★★★ 42 of 42 passed" in page
     assert "Multiplication. Three stars: nothing better is known." in page
     texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}
     assert "42 of 42 returned; 3 of 3 stars." in texts["html"]
     assert "too many files" not in texts["html"], "this track has no pictures"
-    assert "The question: The answer" in texts["gradescope"]
+    assert "The question: The answer" in texts["json"]
     assert "answers,returned=42" in texts["csv"]
-    assert 'name="answer"' in texts["junit"]
     assert not Path("traces").exists()
     assert progress.load()["answer"].stars == 3
-    assert "answer ★★★ 1 0 of 2 42 returned" in puzzles("status")
-    assert "Forgot your progress in answer." in puzzles("reset", "answer", "--yes")
+    assert "answer ★★★ 1 0 of 2 42 returned" in said("status")
+    assert "Forgot your progress in answer." in said("reset", "answer", "--yes")
 
 
 def test_draw_run_verify_and_watch_know_it(fourth: Path) -> None:
     fourth.write_text(RIGHT)
-    assert "there is no picture of answer; 'puzzles grade' measures it" in puzzles("draw", "mine.py", "answer", code=2)
-    assert "answer ★★★ 42 of 42 passed" in puzzles("run", "mine.py", "answer")
+    assert "there is no picture of answer; 'puzzles grade' measures it" in said("draw", "mine.py", "answer", code=2)
+    assert "answer ★★★ 42 of 42 passed" in said("run", "mine.py", "answer")
     Path("begun.py").write_text(ANSWER.starter)
     Path("empty.py").write_text("")
-    assert "answer in begun.py is still the starter; write your" in puzzles("run", "begun.py", "answer", code=1)
-    assert "empty.py has no function answer; write 'def answer(n):'" in puzzles("run", "empty.py", "answer", code=1)
-    assert "there is no picture of answer; leave out -o" in puzzles("run", "mine.py", "answer", "-o", "x.svg", code=2)
-    assert "there are no traces of answer" in puzzles("verify", "mine.py", "--puzzle", "answers:answer", code=2)
+    assert "answer in begun.py is still the starter; write your" in said("run", "begun.py", "answer", code=1)
+    assert "empty.py has no function answer; write 'def answer(n):'" in said("run", "empty.py", "answer", code=1)
+    assert "there is no picture of answer; leave out -o" in said("run", "mine.py", "answer", "-o", "x.svg", code=2)
+    assert "there are no traces of answer" in said("verify", "mine.py", "--puzzle", "answers:answer", code=2)
     screen = io.StringIO()
     game = WatchState("mine.py", Limits(), Console(file=screen, width=100))
     game.saved()

@@ -7,29 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles.commands.main import main
 from puzzles.grading import progress
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
 from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_several, groups
+from tests.support.commands import puzzles
 from tests.support.examples import LETTERS, examples
 
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "80")
-
-
-def puzzles(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, list(arguments))
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
 
 
 # --- Names ---
@@ -151,12 +140,6 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     assert "ffn ★★★ 1 0 of 3 12,288 bytes moved" in page
     assert "Forgot your progress in matmul, ffn, " in puzzles("reset", "layout", "--yes").stdout
     assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [2, 0]
-
-
-def test_progress_saved_before_there_were_tracks_is_read(home_of_its_own: Path) -> None:
-    old = {"attempts": 3, "stars": 2, "timesteps": 16.5, "peak_memory": 2_621_440, "hints": 1}
-    (home_of_its_own / "progress.json").write_text(json.dumps({"version": 1, "puzzles": {"basic": old}}))
-    assert progress.load()["basic"] == progress.PuzzleProgress(3, 2, {"timesteps": 16.5, "peak_memory": 2_621_440}, 1)
 
 
 # --- Plain data ---

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
 from rich.console import Console
 
 from lib import run, trace_to_json
@@ -16,38 +15,28 @@ from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.text_lines import wrapped
 from puzzles.commands import watch
-from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.reports import feedback
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
+from tests.support.commands import puzzles, solution
+from tests.support.fake_grading import real_verdict, stated_in, stating, write_verdicts
+from tests.support.solved import reference_of
+
+COLUMNS = 100
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
-
-
 def engine(name: str) -> str:
     return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
-
-
-def puzzles(*arguments: str, input: str | None = None) -> Result:
-    result = CliRunner().invoke(main, list(arguments), input=input)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
 
 
 def words(text: str) -> str:
@@ -57,10 +46,16 @@ def words(text: str) -> str:
 # --- Watch ---
 
 
-class Watched:
-    """A game on a file, with what it grades and shows."""
+BASIC, DDP = stating(real_verdict("basic")), stating(real_verdict("ddp"))
+FAILED_DDP = stating(real_verdict("ddp", "failed", 0, reason="deadlock"))
 
-    def __init__(self, text: str) -> None:
+
+class Watched:
+    """A game on a file, with what it grades and shows. The verdicts are those that the file states, or with `is_run`
+    those on its runs."""
+
+    def __init__(self, text: str, is_run: bool = False) -> None:
+        self.is_run = is_run
         self.path = Path("mine.py")
         self.path.write_text(text)
         self.screen = io.StringIO()
@@ -72,7 +67,9 @@ class Watched:
 
     def grade(self, path: str, wanted: list[Any] | None, limits: Limits, keep: bool) -> Any:
         self.graded.append(wanted and [puzzle.slug for puzzle in wanted])
-        return grade_file(path, wanted, limits, keep=keep)
+        if self.is_run:
+            return grade_file(path, wanted, limits, keep=keep)
+        return stated_in(path, wanted, Submission.read(Path(path)))
 
     def press(self, key: str) -> str:
         self.screen.seek(0)
@@ -82,12 +79,12 @@ class Watched:
 
 
 def test_a_save_grades_only_what_changed():
-    watched = Watched(solution("basic") + solution("ddp"))
+    watched = Watched(BASIC + DDP)
     assert watched.graded == [None]
-    watched.path.write_text(solution("basic") + "# a remark\n\n\n" + solution("ddp"))
+    watched.path.write_text(BASIC + "# a remark\n\n\n" + DDP)
     watched.press("saved")
     assert watched.graded[1:] == []
-    watched.path.write_text(solution("basic") + solution("ddp").replace("allreduce", "no_such_call"))
+    watched.path.write_text(BASIC + FAILED_DDP)
     watched.press("saved")
     assert watched.graded[1:] == [["ddp"]]
     watched.path.write_text("import math\n" + watched.path.read_text())
@@ -97,12 +94,11 @@ def test_a_save_grades_only_what_changed():
     assert "this is not valid Python" in watched.press("saved")
 
 
-@pytest.mark.slow
 def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
-    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
+    watched = Watched(BASIC + PUZZLES["grad_accum"].starter)
     assert watched.game.current == "grad_accum"
     assert "Puzzle 1: " in watched.screen.getvalue()
-    watched.path.write_text(solution("basic") + solution("grad_accum"))
+    watched.path.write_text(stating(real_verdict("basic"), real_verdict("grad_accum")))
     page = watched.press("saved")
     assert watched.game.current == "grad_accum"
     assert "passed ★★" in page
@@ -111,15 +107,21 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert "In practice: " not in page
     assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
+
+
+@pytest.mark.slow
+def test_what_has_not_passed_is_looked_at_in_the_order_of_the_path():
+    watched = Watched(stating(real_verdict("basic"), real_verdict("grad_accum")))
     visited = [watched.game.current]
     for _ in ALL:
         watched.press("n")
         visited.append(watched.game.current)
-    assert set(visited) >= set(CORE[2:]), "what has not passed is looked at in the order of the path"
+    assert set(visited) >= set(CORE[2:])
 
 
-def test_a_file_that_passes_is_shown_as_passed() -> None:
-    watched = Watched(solution("basic"))
+@pytest.mark.parametrize(("text", "is_run"), [(BASIC, False), (solution("basic"), True)])
+def test_a_file_that_passes_is_shown_as_passed(text: str, is_run: bool) -> None:
+    watched = Watched(text, is_run)
     page = words(watched.screen.getvalue())
     assert watched.game.current == "basic"
     assert "passed ★★" in page
@@ -127,12 +129,13 @@ def test_a_file_that_passes_is_shown_as_passed() -> None:
 
 
 def test_n_adds_the_next_starter_below_its_statement_and_never_overwrites() -> None:
-    watched = Watched(solution("basic"))
+    with_import = f"from lib import Model\n\n\n{BASIC}"
+    watched = Watched(with_import)
     page = watched.press("n")
     assert page.startswith("Grading mine.py ... Puzzle 1: Gradient accumulation")
     assert "Its starter is now at the end of mine.py." in page
     text = watched.path.read_text()
-    assert text.startswith(solution("basic"))
+    assert text.startswith(with_import)
     assert text.endswith(PUZZLES["grad_accum"].starter)
     assert "\n# Puzzle 1: Gradient accumulation\n" in text
     assert watched.graded == [None, ["grad_accum"]]
@@ -144,7 +147,7 @@ def test_n_adds_the_next_starter_below_its_statement_and_never_overwrites() -> N
 
 
 def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    watched = Watched(solution("basic"))
+    watched = Watched(BASIC)
 
     def refuse(*_: Any) -> list[str]:
         raise PermissionError(13, "Permission denied")
@@ -158,30 +161,29 @@ def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -
     assert "Starters are added only to Python files" in watched.press("n")
 
 
-@pytest.mark.slow
 def test_the_core_path_goes_on_from_a_schedule_to_its_class() -> None:
-    watched = Watched(solution("ddp"))
+    watched = Watched(DDP)
     assert "DataParallel: Replicate the weights" in watched.press("n")
     assert "import numpy as np" in watched.path.read_text()
     assert watched.game.current == "DataParallel"
-    watched.path.write_text(solution("ddp") + engine("data_parallel"))
+    watched.path.write_text(stating(real_verdict("ddp"), real_verdict("DataParallel")))
     assert "passed ★★" in watched.press("saved")
 
 
 def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
-    watched = Watched(solution("basic") + "async def ddp(model):\n    await model.receive()\n")
+    watched = Watched(BASIC + FAILED_DDP)
     assert watched.game.current == "ddp"
     assert words(PUZZLES["ddp"].statement) in words(watched.screen.getvalue()), "the statement comes first"
-    watched.path.write_text(solution("basic").replace("model.loss", "model.lost") + "async def ddp(model): pass\n")
+    other_ddp = stating(real_verdict("ddp", "failed", 0, reason="incomplete"))
+    watched.path.write_text(stating(real_verdict("basic", "failed", 0, reason="crash")) + other_ddp)
     page = watched.press("saved")
     assert watched.game.current == "ddp", "which was edited as well"
     assert "failed" in page
     assert words(PUZZLES["ddp"].statement) not in page
-    watched.path.write_text(solution("basic") + "async def ddp(model): pass\n")
+    watched.path.write_text(BASIC + other_ddp)
     assert "Puzzle 0: Standard training" in watched.press("saved")
     assert watched.game.current == "basic", "where the player is now"
     assert words(PUZZLES["basic"].statement) in watched.press("s")
-    assert "memory of each rank" in watched.press("p")
 
 
 @pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
@@ -190,16 +192,15 @@ def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
     assert Watched(starter_file([track.puzzle(slug)], "mine.py")).game.current == slug
 
 
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("text", ["async def fsdp(model):\n    model.storage()\n", PUZZLES["fsdp"].starter])
 def test_the_screen_shows_what_the_file_has_begun(text: str):
-    watched = Watched(solution("ddp") + "\n\n" + text)
+    watched = Watched(DDP + "\n\n" + text)
     assert watched.game.current == "fsdp"
-    assert Watched(solution("ddp")).game.current == "ddp", "it is passed, and shown as passed"
+    assert Watched(DDP).game.current == "ddp", "it is passed, and shown as passed"
 
 
 def test_keys_give_hints_the_list_and_the_end():
-    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
+    watched = Watched(BASIC + PUZZLES["grad_accum"].starter)
     hints = PUZZLES["grad_accum"].hints
     assert f"{words(hints[0])} Still stuck? Press h again." in watched.press("h")
     assert words(hints[1]) in watched.press("h")
@@ -216,7 +217,7 @@ def test_keys_give_hints_the_list_and_the_end():
 
 @pytest.mark.slow
 def test_classes_and_layouts_are_watched_like_schedules():
-    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + (SOLUTIONS / "engine" / "fsdp.py").read_text())
+    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + engine("fsdp"), is_run=True)
     assert watched.game.current == "ffn", "all that is begun is passed: the last of them"
     assert "FSDP ★★☆ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
@@ -234,34 +235,38 @@ def test_classes_and_layouts_are_watched_like_schedules():
 
 
 def test_a_file_that_cannot_be_read_says_so_at_any_puzzle() -> None:
-    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
+    watched = Watched(BASIC + PUZZLES["grad_accum"].starter)
     assert watched.game.current == "grad_accum"
     watched.path.write_text("x = = 1\n")
     assert "line 1: this is not valid Python" in watched.press("saved")
     watched.path.unlink()
     assert "this file cannot be read" in watched.press("saved")
-    watched.path.write_text(solution("basic"))
+    watched.path.write_text(BASIC)
     assert "Puzzle 0: Standard training" in watched.press("saved"), "what has a verdict again"
 
 
 def test_the_picture_is_written_and_opened():
-    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter)
+    watched = Watched(solution("basic") + PUZZLES["grad_accum"].starter, is_run=True)
     assert "There is nothing to draw. grad_accum has not run yet." in watched.press("o")
     watched.game.current = "basic"
     assert watched.press("o") == "Wrote basic.svg."
     assert Path("basic.svg").read_text().startswith("<")
     assert watched.opened == [Path("basic.svg").resolve().as_uri()]
+    assert "memory of each rank" in watched.press("p")
 
 
 def test_control_characters_never_reach_the_screen():
-    watched = Watched("def basic(model):\n    print('\\x1b[2J')\n    raise ValueError('\\x1b]0;title\\x07')\n")
+    watched = Watched(
+        "def basic(model):\n    print('\\x1b[2J')\n    raise ValueError('\\x1b]0;title\\x07')\n", is_run=True
+    )
     assert "\x1b]0" not in watched.screen.getvalue()
     assert "\\x1b]0;title\\x07" in watched.screen.getvalue()
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_the_command_reads_keys_until_the_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(watch, "_saves", lambda *_: iter(()))
-    Path("mine.py").write_text(solution("basic"))
+    Path("mine.py").write_text(BASIC)
     result = puzzles("watch", "mine.py", input="lq")
     assert result.exit_code == 0
     assert "> basic" in result.stdout
@@ -276,9 +281,11 @@ def test_a_save_of_another_file_is_ignored(monkeypatch: pytest.MonkeyPatch):
 # --- Progress ---
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_status_counts_attempts_stars_and_hints():
     assert "0 of 45 stars." in puzzles("status").stdout
-    Path("mine.py").write_text(solution("basic") + "async def ddp(model): await model.receive()\n")
+    figures = {"timesteps": 16.5, "makespan": 17, "peak_memory": 2_621_440}
+    Path("mine.py").write_text(stating(real_verdict("basic", figures=figures)) + FAILED_DDP)
     progress.add_own_file("mine.py")
     puzzles("grade", "mine.py")
     puzzles("grade", "mine.py", "--puzzle", "ddp")
@@ -287,17 +294,6 @@ def test_status_counts_attempts_stars_and_hints():
     assert rows["basic"][1:9] == ["1", "0", "of", "4", "16.5", "timesteps,", "2,621,440", "elements"]
     assert rows["ddp"] == ["☆☆☆", "2", "2", "of", "4"]
     assert "Next: puzzle 2, " in puzzles("status").stdout, "which was tried and is not solved"
-
-
-def test_the_best_score_is_kept():
-    Path("mine.py").write_text(solution("basic"))
-    progress.add_own_file("mine.py")
-    puzzles("grade", "mine.py")
-    best = progress.load()["basic"]
-    Path("mine.py").write_text("def basic(model): pass\n")
-    puzzles("grade", "mine.py")
-    now = progress.load()["basic"]
-    assert (now.attempts, now.stars, now.figures["timesteps"]) == (2, best.stars, 16.5)
 
 
 def test_when_everything_is_solved_status_names_what_is_left(monkeypatch: pytest.MonkeyPatch):
@@ -322,12 +318,13 @@ def test_a_progress_file_that_is_broken_counts_as_none(text: str, home_of_its_ow
     assert "0 of 45 stars." in puzzles("status").stdout
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_where_nothing_can_be_written_the_game_continues(monkeypatch: pytest.MonkeyPatch):
     Path("file").write_text("")
     monkeypatch.setenv(progress.HOME, "file/below")
-    Path("mine.py").write_text(solution("basic"))
+    Path("mine.py").write_text(BASIC)
     assert puzzles("grade", "mine.py").exit_code == 0
-    Path("more.py").write_text(solution("ddp"))
+    Path("more.py").write_text(DDP)
     assert puzzles("grade", "mine.py", "more.py").exit_code == 0
 
 
@@ -363,8 +360,10 @@ def test_what_was_built_takes_six_lines(slug: str):
     assert 1 <= len(wrapped(built, 80).splitlines()) <= 6
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 def test_a_pass_names_the_one_reason_why_the_third_star_is_missing():
-    Path("basic.py").write_text(solution("basic").replace("range(model.LAYERS)", "range(2)"))
+    note = "works only at the shown size (2 layers); with 3 layers it fails"
+    write_verdicts("basic.py", real_verdict("basic", notes=(note,), shown_size_only=True))
     page = words(puzzles("grade", "basic.py").stdout)
     assert "The third star is missing: works only at the shown size" in page
     assert page.count("works only at the shown size") == 2, "in the table's legend and as the reason"
@@ -418,8 +417,11 @@ def test_compare_refuses_what_it_cannot_show():
 
 
 def test_a_saved_trace_is_judged_again_with_the_same_result():
-    Path("mine.py").write_text(solution("fsdp"))
-    puzzles("grade", "mine.py", "--traces", "traces")
+    goal = PUZZLES["fsdp"].goal
+    Path("traces").mkdir()
+    Path("traces/fsdp.json").write_text(
+        trace_to_json(run(reference_of("fsdp"), *goal.size, setting=goal.setting).trace)
+    )
     told = puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp")
     assert told.exit_code == 0
     assert words(told.stdout).startswith("passed, ")

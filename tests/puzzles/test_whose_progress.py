@@ -5,38 +5,35 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
-from puzzles.commands.main import main
-from puzzles.commands.shared.course_options import FORMATS
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL
+from tests.support.commands import said
+from tests.support.fake_grading import real_verdict, stating
 
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
-BASIC = (SOLUTIONS / "basic.py").read_text(encoding="utf-8")
+COLUMNS = 200
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "stated_verdicts")
+
+
+BASIC = stating(real_verdict("basic"))
 
 FORMS = {
     "text": (),
     **{name: (name,) for name in ("--json", "--why", "--strict")},
-    **{name: (f"--{name.replace('_', '-')}", f"out.{name}") for name in (*FORMATS, "traces")},
-    "pages": ("--html", "pages"),
+    **{name: ("-o", f"out.{name}") for name in ("html", "csv", "json")},
+    **{name: (f"--{name}", f"out.{name}") for name in ("gradebook", "traces")},
+    "pages": ("-o", "pages"),
 }
 """What `puzzles grade` can show or write."""
-
-
-def puzzles(*words: str, code: int = 0) -> str:
-    result = CliRunner().invoke(main, list(words))
-    assert result.exit_code == code, result.output
-    return " ".join(result.output.split())
 
 
 def started(path: str) -> str:
     """A file that the player has started and finished."""
     Path(path).parent.mkdir(exist_ok=True)
-    puzzles("start", "basic", "-o", path)
+    said("start", "basic", "-o", path)
     Path(path).write_text(BASIC)
     return path
 
@@ -63,12 +60,6 @@ OWN = {
 }
 
 
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", ["ann.py", "class/ann.py", "copy.py"])
@@ -76,9 +67,9 @@ def test_a_file_of_somebody_else_changes_no_progress(name: str, form: str) -> No
     started("mine.py")  # which the copy has the text of
     Path(name).parent.mkdir(exist_ok=True)
     Path(name).write_text(BASIC)
-    before = puzzles("status")
-    puzzles("grade", name, "--puzzle", "basic", *FORMS[form])
-    assert puzzles("status") == before
+    before = said("status")
+    said("grade", name, "--puzzle", "basic", *FORMS[form])
+    assert said("status") == before
     assert progress.load() == {slug: progress.PuzzleProgress() for slug in ALL}
 
 
@@ -86,7 +77,7 @@ def test_a_file_of_somebody_else_changes_no_progress(name: str, form: str) -> No
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("whose", OWN)
 def test_an_own_file_counts_whatever_is_shown(whose: str, form: str) -> None:
-    page = puzzles("grade", OWN[whose](), "--puzzle", "basic", *FORMS[form])
+    page = said("grade", OWN[whose](), "--puzzle", "basic", *FORMS[form])
     assert (progress.load()["basic"].attempts, progress.load()["basic"].stars) == (1, 2)
     assert "makes it count" not in page
 
@@ -94,23 +85,23 @@ def test_an_own_file_counts_whatever_is_shown(whose: str, form: str) -> None:
 def test_a_class_does_not_count_even_with_an_own_file_in_it() -> None:
     started("class/mine.py")
     Path("class/ann.py").write_text(BASIC)
-    puzzles("grade", "class", "--trust", "--puzzle", "basic")
+    said("grade", "class", "--trust", "--puzzle", "basic")
     assert progress.load()["basic"].attempts == 0
 
 
 def test_what_makes_a_file_count_is_told_where_a_player_may_wonder() -> None:
     told = "'puzzles status' does not count this file as yours. 'puzzles watch ann.py' makes it count."
     Path("ann.py").write_text(BASIC)
-    assert told in puzzles("grade", "ann.py")
-    assert told not in puzzles("grade", "ann.py", "--csv", "a.csv"), "this is a teacher's"
+    assert told in said("grade", "ann.py")
+    assert told not in said("grade", "ann.py", "-o", "a.csv"), "this is a teacher's"
     Path("ann.py").write_text("")
-    assert told not in puzzles("grade", "ann.py", code=1), "nothing is attempted"
+    assert told not in said("grade", "ann.py", code=1), "nothing is attempted"
 
 
 @pytest.mark.slow
 def test_notebooks_count_unless_they_are_solved() -> None:
-    puzzles("notebook", "books")
-    puzzles("notebook", "solved", "--solved")
+    said("notebook", "books")
+    said("notebook", "solved", "--solved")
     assert all(map(progress.is_own_file, Path("books").iterdir()))
     assert not any(map(progress.is_own_file, Path("solved").iterdir()))
 

@@ -18,6 +18,9 @@ from puzzles.commands.main import main
 from puzzles.reports.feedback import achieved, built
 from tests.support import CLASSICS
 
+COLUMNS = 200
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+
 ROOT = Path(__file__).parents[2]
 DDP = (ROOT / "solutions" / "ddp.py").read_text(encoding="utf-8")
 
@@ -32,12 +35,6 @@ STORAGE = "grad_weights = model.storage()\n"
 SLOW = DDP.replace(
     STORAGE, f"{STORAGE}    for _ in range(4):\n        await model.allreduce(model.fake_grad(0, []), 0)\n"
 )
-
-
-@pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
 
 
 def grade(*arguments: str) -> str:

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from puzzles.site import npm
 from puzzles.site.__main__ import main
 from puzzles.site.archive import PACKAGES, ROOT, WITH_NUMPY, files
-from puzzles.site.build import KEPT, MARK, RELEASE, Site, licences, offline_worker, prepare
+from puzzles.site.build import DOCS, MARK, RELEASE, Site, licences, offline_worker, prepare
 from puzzles.site.npm import PAGE, SiteError, require_node
 
 
@@ -84,13 +84,12 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine.txt").read_text() == "mine"
 
 
-def test_a_site_is_built_anew_but_its_board_and_documentation_stay(tmp_path: Path) -> None:
+def test_a_site_is_built_anew_but_its_documentation_stays(tmp_path: Path) -> None:
     prepare(tmp_path / "site")
     (tmp_path / "site" / "old.js").write_text("")
-    for name in KEPT:
-        (tmp_path / "site" / name).mkdir()
+    (tmp_path / "site" / DOCS).mkdir()
     prepare(tmp_path / "site")
-    assert sorted(path.name for path in (tmp_path / "site").iterdir()) == sorted([MARK, *KEPT])
+    assert sorted(path.name for path in (tmp_path / "site").iterdir()) == sorted([MARK, DOCS])
 
 
 def test_a_failed_program_is_quoted() -> None:

@@ -16,12 +16,9 @@ from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
 from puzzles.site.in_browser.player import REPLACED, in_words, replaced
 from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing, references
+from tests.support.commands import solution
 from tests.support.profiles import traces
 from tests.test_imports import ROOT
-
-
-def solution(slug: str) -> str:
-    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
 
 
 async def ask(name: str, *given: Any) -> Any:

@@ -14,7 +14,7 @@ from puzzles.notebook.local_run import judge_here
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.site.in_browser import player
 from puzzles.site.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord, judged
-from tests.test_imports import ROOT
+from tests.support.commands import solution
 
 RECORD = RunRecord(
     sketch=Sketch("abc", ("forward",)), line=3, runs=(KeptRun("{}", Failure("rule", "no")),), printed="x"
@@ -23,10 +23,6 @@ RECORD = RunRecord(
 
 def recorded(slug: str, text: str) -> Any:
     return json.loads(json.dumps(asyncio.run(player.run(slug, text))))
-
-
-def solution(slug: str) -> str:
-    return (ROOT / "solutions" / f"{slug}.py").read_text(encoding="utf-8")
 
 
 @pytest.mark.sampled(2)

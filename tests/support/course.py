@@ -8,7 +8,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -82,22 +81,6 @@ def notebook(*sources: str) -> str:
     return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
-def renamed(source: str) -> str:
-    """The same program with other names, comments and spaces."""
-    for old, new in (("grad_weights", "dw"), ("weights", "w"), ("grad_activations", "da"), ("opt_states", "states")):
-        source = re.sub(rf"(?<![.\w]){old}\b", new, source)
-    return "# mine\n" + re.sub(r"(?<![.\w])layer\b", "number", source).replace("    # ", "    # so ")
-
-
-def own_work() -> str:
-    """A correct `basic` that no reference is like."""
-    load = "        weights[layer], opt_states[layer] = model.load_weights(layer)\n"
-    return solution("basic").replace(
-        f"    for layer in range(model.LAYERS):\n{load}",
-        f"    layer = 0\n    while layer < model.LAYERS:\n{load}        layer += 1\n",
-    )
-
-
 def both() -> str:
     return solution("basic") + solution("ddp")
 
@@ -117,9 +100,6 @@ KINDS: dict[str, tuple[Callable[[], Files], dict[str, str]]] = {
     "starter": (lambda: {"hw.py": starter_file([find("basic"), find("ddp")], "hw.py")}, {}),
     "shown": (lambda: {"hw.py": shown_size_only()}, {"basic": "shown_size"}),
     "half": (lambda: {"hw.py": solution("ddp")}, {"ddp": "passed"}),
-    "copy": (lambda: {"hw.py": renamed(both())}, {"basic": "passed", "ddp": "passed"}),
-    "author": (lambda: {"hw.py": own_work()}, {"basic": "passed"}),
-    "copyist": (lambda: {"mine.ipynb": notebook(renamed(own_work()))}, {"basic": "passed"}),
     "pdf": (lambda: {"report.pdf": b"%PDF-1.4"}, {}),
     "empty": (dict, {}),
     "syntax": (lambda: {"hw.py": both() + "x = (\n"}, {"basic": "failed", "ddp": "failed"}),

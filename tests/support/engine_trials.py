@@ -11,13 +11,10 @@ from typing import Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
-from puzzles.grading.grader import grade_file, grade_puzzle
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
+from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.on_mpi import runner_on_mpi
 from puzzles.tracks.engine.row import asked, size_of
 from puzzles.tracks.engine.score import score_trial
 from puzzles.tracks.outcomes import Score
@@ -41,14 +38,6 @@ def reference(slug: str) -> type:
 def verdict_on(slug: str, path: Path) -> Verdict:
     """The grader's, on a player's file."""
     return grade_file(str(path), [ENGINE_PUZZLES[slug]]).verdicts[0]
-
-
-def verdict_on_mpi(slug: str, path: Path) -> Verdict:
-    """The judge's, with every device a process of MPI."""
-    submission = Submission.read(path)
-    with Session(submission) as session:
-        runner = runner_on_mpi(submission.as_given(), slug)
-        return grade_puzzle(ENGINE_PUZZLES[slug], session, runner=runner)
 
 
 def perform(trial: Trial, cls: type, on: str = "inprocess") -> Performed:

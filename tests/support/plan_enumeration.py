@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from lib.planning.job import Job
 from lib.planning.split import Split, problems
-from lib.planning.timing import estimated
+from lib.planning.timing import estimate
 
 MICROBATCHES = (1, 2, 3, 4, 6, 8, 16)
 REACHED = 0.8
@@ -104,7 +104,7 @@ def fastest(job: Job, fixed: Mapping[str, Any], below: float) -> tuple[float, Sp
         if one.bytes > job.gpu.usable:
             continue
         asked += 1
-        ticks, peak = estimated(job, one.split)
+        ticks, peak = estimate(job, one.split)
         assert ticks / 10**6 >= one.seconds * 0.999, (one, ticks)
         assert peak >= one.bytes * 0.999, (one, peak)
         if peak <= job.gpu.usable and ticks / 10**6 < best:

@@ -12,7 +12,7 @@ from typing import Any
 from lib.planning.job import Job
 from lib.planning.presets import gpu, table, transformer
 from lib.planning.split import Split
-from lib.planning.timing import estimated
+from lib.planning.timing import estimate
 from lib.planning.transformers import Transformer
 
 
@@ -97,7 +97,7 @@ def in_unit(run: Published, seconds: float) -> float:
 @cache
 def seconds_of(run: Published) -> float:
     """By the estimate, which equals a run."""
-    return estimated(run.job, run.split).ticks / 10**6
+    return estimate(run.job, run.split).ticks / 10**6
 
 
 def error(run: Published, ours: float) -> float:

@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lib import COSTS, Model, Op, Setting, Trace, run, schedules
-from lib.game.former_costs import FORMER
 from lib.trace.ops import address
 from tests.lib.judging.test_altered_traces import TAGGED, ring
 from tests.lib.schedules.test_pipelines import FIGURES
 from tests.lib.schedules.test_schedules import KNOWN
 from tests.support.schedules import groups, overlapping, tiers
+from tests.support.step_costs import STEP_COSTS
 
 
 class Game(NamedTuple):
@@ -29,9 +29,9 @@ class Game(NamedTuple):
         return outcome.trace
 
 
-OVERLAP = Setting(FORMER["overlap"])
-ISLANDS = Setting(FORMER["islands"], mesh=(("replica", 2), ("shard", 2)))
-LANES = Setting(replace(FORMER["overlap"], name="lanes", lanes="group"), mesh=(("all", 3),))
+OVERLAP = Setting(STEP_COSTS["overlap"])
+ISLANDS = Setting(STEP_COSTS["islands"], mesh=(("replica", 2), ("shard", 2)))
+LANES = Setting(replace(STEP_COSTS["overlap"], name="lanes", lanes="group"), mesh=(("all", 3),))
 
 
 async def tangle(model: Model) -> None:

@@ -1,4 +1,4 @@
-"""Marks most cases of an exhaustive suite slow, so that `make test` runs some of every kind."""
+"""Which tests a run has: `make test` some cases of every kind, the gate a tenth of the others, `make nightly` all."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -29,6 +30,25 @@ def mark_all_but_samples(items: list[pytest.Item]) -> None:
         for place, item in enumerate(of_a_test):
             if place not in kept:
                 item.add_marker(pytest.mark.slow(sampled=True))
+
+
+SHARE = 10
+"""Of the tests that `make test` leaves out, the gate runs one in so many; another commit chooses others."""
+
+
+def left_to_the_gate(
+    items: list[pytest.Item], seed: str, ran: set[str] | None
+) -> tuple[list[pytest.Item], list[pytest.Item]]:
+    """The tests of the gate, and the others: of the slow tests the share that the seed chooses; of the quick ones all
+    but those that `ran`, by their ids. Without such a set, the seed chooses among all tests."""
+    chosen, others = list[pytest.Item](), list[pytest.Item]()
+    for item in items:
+        if ran is not None and not item.get_closest_marker("slow"):
+            is_chosen = item.nodeid not in ran
+        else:
+            is_chosen = crc32(f"{seed} {item.nodeid}".encode()) % SHARE == 0
+        (chosen if is_chosen else others).append(item)
+    return chosen, others
 
 
 def heaviest_files_first(items: list[pytest.Item]) -> None:

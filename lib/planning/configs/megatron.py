@@ -8,7 +8,7 @@ from lib.errors import RuleError
 
 from ..job import Job
 from ..split import Split
-from .reading import Config, require_usual, whole
+from .reading import Config, Entries, require_usual, whole
 
 VERSION = "Megatron-LM d98e8a6 (core 0.20 dev, 2026-08)"
 
@@ -84,38 +84,171 @@ def _recomputation(job: Job, split: Split) -> list[str]:
     return ["--recompute-granularity full", f"--recompute-method {method}", f"--recompute-num-layers {count}"]
 
 
+HARMLESS = re.compile(
+    r"lr(-.*)?|min-lr|train-.*|eval-.*|save(-.*)?|load(-.*)?|no-(save|load)-.*|log-.*|data-.*|tokenizer-.*"
+    r"|(vocab|merge)-file|split|seed|(start-)?weight-decay.*|end-weight-decay|adam-.*|clip-grad|init-method-.*|exit-.*"
+    r"|tensorboard-.*|wandb-.*|num-workers|distributed-(backend|timeout-minutes)|ckpt-.*|dist-ckpt-.*|async-save"
+    r"|use-(dist-ckpt|mcore-models|checkpoint-.*|rotary-position-embeddings)|finetune|mock-data"
+    r"|override-opt-param-scheduler|normalization|norm-epsilon|rotary-.*|no-position-embedding|position-embedding-type"
+    r"|disable-bias-linear|add-qkv-bias|apply-layernorm-1p|attention-softmax-in-fp32|manual-gc.*|timing-log-.*"
+    r"|moe-(aux-loss-coeff|z-loss-coeff|router-(dtype|score-function|bias-update-rate|enable-expert-bias))"
+    r"|check-for-nan-in-loss-and-grad|no-check-for-nan-in-loss-and-grad|calculate-per-token-loss|bf16|fp16"
+    r"|initial-loss-scale|loss-scale.*|max-position-embeddings|make-vocab-size-divisible-by|num-dataset-builder-threads"
+    r"|nproc.per.node|nnodes|node.rank|master.(addr|port)|rdzv.*"
+)
+"""Flags that change neither the time nor the memory of a step, or hardly; also those of torchrun."""
+
+
 def read(text: str) -> Config:
     """Reads the flags. If only some layers are recomputed (`block`), `--num-layers` must give the number of layers."""
-    flags = _flags(text)
-    split: dict[str, Any] = {field: whole(f"--{flag}", flags.get(flag, 1)) for field, flag in SIZES.items()}
-    split["ep"] = whole("--expert-model-parallel-size", flags.get("expert-model-parallel-size", 1))
-    split["sp"] = split["tp"] == 1 or "sequence-parallel" in flags
-    stages = whole("--num-virtual-stages-per-pipeline-rank", flags.get("num-virtual-stages-per-pipeline-rank", 1))
-    if "num-layers-per-virtual-pipeline-stage" in flags:
-        of_chunk = whole("--num-layers-per-virtual-pipeline-stage", flags["num-layers-per-virtual-pipeline-stage"])
-        layers = _layers(flags, "--num-layers-per-virtual-pipeline-stage")
-        stages = layers // (of_chunk * split["pp"])
-    if "pipeline-model-parallel-layout" in flags:
-        split["layers"] = _layout(flags["pipeline-model-parallel-layout"])
-        stages = len(split["layers"]) // split["pp"]
-    if stages > 1:
-        split |= {"schedule": "interleaved", "chunks": stages}
-    strategy = flags.get("data-parallel-sharding-strategy", "no_shard") if "use-megatron-fsdp" in flags else ""
-    stages_of_zero = {"": 1 if "use-distributed-optimizer" in flags else 0, "no_shard": 0, "optim": 1}
-    stages_of_zero |= {name: zero for zero, name in SHARDED.items()}
-    if strategy not in stages_of_zero:
-        known = ", ".join(name for name in stages_of_zero if name)
-        raise RuleError(f"--data-parallel-sharding-strategy {strategy[:40]} is not known; there are {known}")
-    split["zero"] = stages_of_zero[strategy]
-    split |= _read_recomputation(flags, split["pp"] * stages)
+    flags = Entries(_flags(text))
+    split: dict[str, Any] = {field: whole(f"--{flag}", flags.get(flag, 1), 1) for field, flag in SIZES.items()}
+    split["ep"] = whole("--expert-model-parallel-size", flags.get("expert-model-parallel-size", 1), 1)
+    split["sp"] = "sequence-parallel" in flags or split["tp"] == 1
+    split |= _pipeline(flags, split["pp"])
+    split["zero"] = _zero(flags)
+    split |= _read_recomputation(flags, split["pp"] * split.get("chunks", 1))
     if "optimizer-cpu-offload" in flags:
         split["offload"] = "states"
+        flags.assume("use-precision-aware-optimizer", "")
+        flags.assume("optimizer-offload-fraction", "1", "1.0")
+    how = {
+        "kernels": "megatron",
+        "fp8": "fp8-format" in flags,
+        "overlap": "overlap-grad-reduce" in flags,
+        "flash": _has_flash(flags),
+        "gradient": 2 if "grad-reduce-in-bf16" in flags else 4,
+    }
+    if split["zero"] == 3:
+        flags.assume("overlap-param-gather", "")  # with ZeRO 1 and 2 a plan gathers weights at the end of the step
+    for name, *values in ASSUMED:
+        flags.assume(name, *values)
+    flags.assume("expert-tensor-parallel-size", str(split["tp"]))
     batch, sequence = (whole(f"--{name}", flags.get(name, 0)) for name in ("global-batch-size", "seq-length"))
-    return Config(split, batch, sequence, "fp8-format" in flags, "megatron")
+    sizes, missing = _sizes(flags)
+    unread = tuple(f"--{name} {flags.entries[name]}".strip() for name in flags.unread(HARMLESS))
+    if not {"bf16", "fp16"} & set(flags.entries):
+        unread += ("no --bf16 (16 bits are assumed)",)
+    return Config(split, batch, sequence, how, sizes, missing, unread)
 
 
-def _read_recomputation(flags: dict[str, str], stages: int) -> dict[str, Any]:
-    granularity = flags.get("recompute-granularity", "none")
+ASSUMED = (
+    ("accumulate-allreduce-grads-in-fp32", ""),
+    ("moe-token-dispatcher-type", "alltoall"),
+    ("cp-comm-type", "p2p"),
+    ("optimizer", "adam"),
+    ("transformer-impl", "transformer_engine"),
+    ("moe-layer-freq", "1"),
+)
+"""Flags with the values that every plan assumes; with others they are not read."""
+
+
+def _pipeline(flags: Entries, pp: int) -> dict[str, Any]:
+    """The chunks, and the layers of each stage if they differ."""
+    stages = whole("--num-virtual-stages-per-pipeline-rank", flags.get("num-virtual-stages-per-pipeline-rank", 1), 1)
+    layers: tuple[int, ...] = ()
+    if "num-layers-per-virtual-pipeline-stage" in flags:
+        of_chunk = whole(
+            "--num-layers-per-virtual-pipeline-stage", flags.get("num-layers-per-virtual-pipeline-stage"), 1
+        )
+        stages = max(_layers(flags, "--num-layers-per-virtual-pipeline-stage") // (of_chunk * pp), 1)
+    if "pipeline-model-parallel-layout" in flags:
+        layers = _layout(flags.get("pipeline-model-parallel-layout"))
+        stages = max(len(layers) // pp, 1)
+    ends = [f"decoder-{end}-pipeline-num-layers" for end in ("first", "last")]
+    if stages == 1 and pp > 1 and any(end in flags.entries for end in ends):
+        layers = _uneven(flags, pp, *ends)
+    counted = {f"account-for-{end}-in-pipeline-split" for end in ("embedding", "loss")}
+    if counted <= set(flags.entries):
+        flags.asked |= counted  # a plan counts both as layers if the layers alone do not divide
+    return {
+        **({"layers": layers} if layers else {}),
+        **({"schedule": "interleaved", "chunks": stages} if stages > 1 else {}),
+    }
+
+
+def _uneven(flags: Entries, pp: int, *ends: str) -> tuple[int, ...]:
+    first, last = (whole(f"--{end}", flags.get(end)) if end in flags else None for end in ends)
+    given = [count for count in (first, last) if count is not None]
+    rest, stages = _layers(flags, f"--{ends[0]}") - sum(given), pp - len(given)
+    if rest % max(stages, 1) or (rest and not stages):
+        raise RuleError(f"the {rest} layers between the ends of the pipeline do not fill its other {stages} stages")
+    middle = (rest // stages,) * stages if stages else ()
+    return (*(() if first is None else (first,)), *middle, *(() if last is None else (last,)))
+
+
+def _zero(flags: Entries) -> int:
+    sharded = "use-distributed-optimizer" in flags
+    if "use-torch-fsdp2" in flags:
+        return 2 if "torch-fsdp2-no-reshard-after-forward" in flags else 3
+    if "use-megatron-fsdp" not in flags:
+        return 1 if sharded else 0
+    strategy = flags.get("data-parallel-sharding-strategy", "no_shard")
+    stages = {"no_shard": 0, "optim": 1, **{name: zero for zero, name in SHARDED.items()}}
+    if strategy not in stages:
+        raise RuleError(
+            f"--data-parallel-sharding-strategy {strategy[:40]} is not known; there are {', '.join(stages)}"
+        )
+    return stages[strategy]
+
+
+def _has_flash(flags: Entries) -> bool:
+    """Transformer Engine has flash attention unless another backend is named."""
+    named = flags.get("attention-backend", "auto")
+    return "use-flash-attn" in flags or named not in ("unfused", "local")
+
+
+NEEDED = {
+    "num-layers": "layers",
+    "hidden-size": "hidden",
+    "num-attention-heads": "heads",
+    "vocab-size": "vocab",
+    "seq-length": "sequence",
+}
+"""The flags without which the sizes of a model are not known."""
+
+SIZES_OF_EXPERTS = {"moe-router-topk": "top_k", "moe-ffn-hidden-size": "expert_ffn"}
+OTHER_SIZES = {
+    "ffn-hidden-size": "ffn",
+    "kv-channels": "head_size",
+    "num-experts": "experts",
+    "moe-shared-expert-intermediate-size": "shared_ffn",
+    **SIZES_OF_EXPERTS,
+}
+
+
+def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
+    """The fields of a model that the flags give, with Megatron's defaults if no needed size is missing; and the first
+    flag that is missing."""
+    given = {name: field for name, field in {**NEEDED, **OTHER_SIZES}.items() if name in flags}
+    sizes: dict[str, Any] = {field: whole(f"--{name}", flags.get(name)) for name, field in given.items()}
+    gated, tied = "swiglu" in flags, "untie-embeddings-and-output-weights" not in flags
+    dropout = any(flags.get(f"{part}-dropout", "0.1").strip("0.") for part in ("hidden", "attention"))
+    groups = whole("--num-query-groups", flags.get("num-query-groups", 1)) if "group-query-attention" in flags else 0
+    if groups:
+        sizes["kv_heads"] = groups
+    dense = re.fullmatch(
+        r"\(?\[0\]\*(\d{1,4})\+\[1\]\*\d{1,4}\)?", flags.entries.get("moe-layer-freq", "").replace(" ", "")
+    )
+    if dense:
+        flags.asked.add("moe-layer-freq")
+        sizes["dense_layers"] = int(dense[1])
+    missing = next((f"--{name}" for name in NEEDED if name not in flags), "")
+    if missing:
+        return sizes, missing
+    hidden = sizes["hidden"]
+    usual = {"ffn": int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden}
+    if "experts" in sizes:
+        usual |= {"top_k": 2, "expert_ffn": sizes.get("ffn", usual["ffn"])}
+    else:
+        sizes = {name: size for name, size in sizes.items() if name not in SIZES_OF_EXPERTS.values()}
+    return {**usual, **sizes, "gated": gated, "tied": tied, "dropout": dropout}, ""
+
+
+def _read_recomputation(flags: Entries, stages: int) -> dict[str, Any]:
+    granularity = flags.get("recompute-granularity", "selective" if "recompute-activations" in flags else "none")
+    if granularity == "selective":
+        flags.assume("recompute-modules", "core_attn")  # others are not planned
     if granularity not in ("none", "selective", "full"):
         raise RuleError(f"--recompute-granularity is selective or full; got {granularity[:40]!r}")
     if granularity != "full" or flags.get("recompute-method", "uniform") == "uniform":
@@ -135,14 +268,14 @@ def _layout(text: str) -> tuple[int, ...]:
     return tuple(int(part[2:] or 0) for part in found[1].split("|"))
 
 
-def _layers(flags: dict[str, str], why: str) -> int:
+def _layers(flags: Entries, why: str) -> int:
     if "num-layers" not in flags:
         raise RuleError(f"{why} needs --num-layers, which the flags do not have; add it")
-    return whole("--num-layers", flags["num-layers"])
+    return whole("--num-layers", flags.get("num-layers"))
 
 
 def _flags(text: str) -> dict[str, str]:
-    """Each flag with its value, or with an empty text if it has none."""
+    """Each flag with its values, or with an empty text if it has none."""
     found: dict[str, str] = {}
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=True)
@@ -153,6 +286,6 @@ def _flags(text: str) -> dict[str, str]:
         if word.startswith("--"):
             name, _, value = word[2:].partition("=")
             found[name] = value
-        elif name and not found[name]:
-            found[name] = word
+        elif name:
+            found[name] = f"{found[name]} {word}".strip()
     return found

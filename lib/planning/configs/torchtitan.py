@@ -1,16 +1,18 @@
 """TOML of torchtitan v0.2.2, the last release with TOML (torchtitan/config/job_config.py)."""
 
 import json
+import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import count, islice
 from typing import Any
 
 from lib.errors import RuleError
 
 from ..job import Job
+from ..presets import table
 from ..split import Split
-from .reading import Config, require_16_bits, require_usual, whole
+from .reading import Config, Entries, require_16_bits, require_usual, whole
 
 VERSION = "torchtitan v0.2.2"
 
@@ -87,12 +89,13 @@ def read(text: str) -> Config:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as why:
         raise RuleError(f"this is neither TOML of torchtitan nor flags of Megatron-LM: {why}") from None
-    training, parallel, checkpoint = (
-        _table(tables, name) for name in ("training", "parallelism", "activation_checkpoint")
-    )
+    entries = Entries(dict(_entries(tables)))
+
+    def number(name: str, usual: int = 1, least: int | None = None) -> int:
+        return whole(name, entries.get(name, usual), least)
 
     def degree(name: str, usual: int = 1) -> int:
-        return whole(f"parallelism.{name}", parallel.get(name, usual))
+        return number(f"parallelism.{name}", usual, min(usual, 1))
 
     split: dict[str, Any] = {
         "tp": degree("tensor_parallel_degree"),
@@ -103,25 +106,65 @@ def read(text: str) -> Config:
     replicas, shards = degree("data_parallel_replicate_degree"), degree("data_parallel_shard_degree", -1)
     if shards > 0:
         split["dp"] = replicas * shards
-    split["zero"] = _zero(str(parallel.get("fsdp_reshard_after_forward", "default")), split["pp"], shards * split["cp"])
+    reshard = str(entries.get("parallelism.fsdp_reshard_after_forward", "default"))
+    split["zero"] = _zero(reshard, split["pp"], shards * split["cp"])
     if replicas > 1 and split["zero"]:
         split["shards"] = shards * split["cp"]
-    local = whole("training.local_batch_size", training.get("local_batch_size", 8))
+    local = number("training.local_batch_size", 8)
     split["microbatch"] = local if split["pp"] == 1 else degree("pipeline_parallel_microbatch_size")
     if split["pp"] > 1:
-        split |= _pipeline(tables, parallel, split["pp"])
-    split |= _recomputation(checkpoint)
-    batch = whole("training.global_batch_size", training.get("global_batch_size", 0))
-    converters = str(_table(tables, "model").get("converters", ""))
-    sequence = whole("training.seq_len", training.get("seq_len", 0))
-    return Config(split, max(batch, 0), sequence, "float8" in converters, "pytorch")
+        split |= _pipeline(entries, split["pp"])
+    split |= _recomputation(entries)
+    batch, sequence = number("training.global_batch_size", 0), number("training.seq_len", 0)
+    how = {"kernels": "pytorch", "fp8": "float8" in str(entries.get("model.converters", ""))}
+    for name, *values in ASSUMED:
+        entries.assume(name, *values)
+    named = KNOWN.get((str(entries.get("model.name")), str(entries.get("model.flavor"))))
+    row = dict(table("models")[named], name=named) if named else {}
+    missing = "" if named else "model.name and model.flavor of a known model"
+    unread = tuple(f"{name} = {json.dumps(entries.entries[name])}" for name in entries.unread(HARMLESS))
+    return Config(split, max(batch, 0), sequence, how, row, missing, unread)
 
 
-def _table(tables: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = tables.get(name, {})
-    if not isinstance(found, dict):
-        raise RuleError(f"{name} must be a table, [{name}]; got {str(found)[:40]!r}")
-    return found
+KNOWN = {
+    ("llama3", "8B"): "llama-3-8b",
+    ("llama3", "70B"): "llama-3-70b",
+    ("llama3", "405B"): "llama-3-405b",
+    ("deepseek_v3", "671B"): "deepseek-v3",
+}
+"""Presets of torchtitan's models."""
+
+ASSUMED = (
+    ("training.mixed_precision_param", "bfloat16"),
+    ("training.mixed_precision_reduce", "float32"),
+    ("training.dtype", "float32"),
+    ("training.enable_cpu_offload", "false"),
+    ("optimizer.name", "adam", "adamw"),
+    ("parallelism.enable_async_tensor_parallel", "false"),
+    ("parallelism.disable_loss_parallel", "false"),
+    ("parallelism.context_parallel_rotate_method", "alltoall"),
+    ("compile.enable", "true", "false"),  # the range of memory has fused and eager code
+)
+"""Entries with the values that every plan assumes; with others they are not read."""
+
+HARMLESS = re.compile(
+    r"(job|profiling|metrics|lr_scheduler|checkpoint|comm|validation|experimental|debug)\..*"
+    r"|model\.(tokenizer_path|hf_assets_path|print_after_conversion)|optimizer\.(lr|beta[12]|eps|weight_decay)"
+    r"|training\.(steps|seed|max_norm|dataset|dataset_path|gc_.*|deterministic)|parallelism\.pipeline_parallel_split_points"
+    r"|compile\.components"
+)
+"""Entries that change neither the time nor the memory of a step, or hardly."""
+
+
+def _entries(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """The entries of all tables, named as in `training.seq_len`."""
+    for name, value in tables.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{inner}", one) for inner, one in _entries(value))
+        elif name in ("training", "parallelism", "activation_checkpoint", "model"):
+            raise RuleError(f"{name} must be a table, [{name}]; got {str(value)[:40]!r}")
+        else:
+            yield name, value
 
 
 def _zero(reshard: str, pp: int, shards: int) -> int:
@@ -133,31 +176,35 @@ def _zero(reshard: str, pp: int, shards: int) -> int:
     return (1 if pp > 1 else 2) if whole_weights else 3
 
 
-def _pipeline(tables: Mapping[str, Any], parallel: Mapping[str, Any], pp: int) -> dict[str, Any]:
-    name = str(parallel.get("pipeline_parallel_schedule", "1F1B"))
+def _pipeline(entries: Entries, pp: int) -> dict[str, Any]:
+    name = str(entries.get("parallelism.pipeline_parallel_schedule", "1F1B"))
     known = {theirs.lower(): ours for ours, theirs in SCHEDULES.items()}
     if name.lower() not in known:
         raise RuleError(f"pipeline_parallel_schedule is one of {', '.join(SCHEDULES.values())} here; got {name[:40]!r}")
-    schedule, modules = known[name.lower()], parallel.get("module_fqns_per_model_part")
+    schedule, modules = known[name.lower()], entries.get("parallelism.module_fqns_per_model_part")
     if modules is not None:
         if not isinstance(modules, list) or not all(isinstance(part, list) for part in modules):
             raise RuleError(f"module_fqns_per_model_part is a list of lists of names; got {str(modules)[:40]!r}")
         layers = tuple(sum(str(name).startswith("layers.") for name in part) for part in modules)
         return {"schedule": schedule, "chunks": max(1, len(modules) // pp), "layers": layers}
+    of_model = entries.get("model.layers")
+    of_stage = entries.get("parallelism.pipeline_parallel_layers_per_stage")
+    ends = [f"parallelism.pipeline_parallel_{end}_stage_less_layers" for end in ("first", "last")]
+    less = [whole(end, entries.entries.get(end, 1)) for end in ends]
+    if less[0] == less[1]:
+        entries.asked.update(ends)  # a plan takes equally many layers from both ends
     if schedule in ("1f1b", "gpipe"):
         return {"schedule": schedule}
-    of_model, of_stage = _table(tables, "model").get("layers"), parallel.get("pipeline_parallel_layers_per_stage")
     chunks = 2
     if schedule != "zb_v" and of_model and of_stage:
-        less = (parallel.get(f"pipeline_parallel_{end}_stage_less_layers", 1) for end in ("first", "last"))
-        chunks = (whole("model.layers", of_model) + sum(whole("less_layers", n) for n in less)) // (
-            whole("pipeline_parallel_layers_per_stage", of_stage) * pp
-        )
+        counted = whole("model.layers", of_model) + sum(less)
+        chunks = counted // (whole("pipeline_parallel_layers_per_stage", of_stage, 1) * pp)
     return {"schedule": schedule, "chunks": chunks}
 
 
-def _recomputation(checkpoint: Mapping[str, Any]) -> dict[str, Any]:
-    mode, option = checkpoint.get("mode", "selective"), str(checkpoint.get("selective_ac_option", "2"))
+def _recomputation(entries: Entries) -> dict[str, Any]:
+    mode = entries.get("activation_checkpoint.mode", "selective")
+    option = str(entries.get("activation_checkpoint.selective_ac_option", "2"))
     if mode in ("none", "full"):
         return {"recompute": mode}
     if mode != "selective":

@@ -47,6 +47,11 @@ def transformer_of_file(text: str, **changed: Any) -> Transformer:
     return _of_file(Transformer, text, changed)
 
 
+def transformer_of_sizes(name: str, sizes: Mapping[str, Any], **changed: Any) -> Transformer:
+    """A model from its sizes, some of them replaced. Errors as in `transformer`."""
+    return _made(Transformer, name, sizes, changed)
+
+
 def _of_file(kind: type[P], text: str, changed: Mapping[str, Any]) -> P:
     try:
         tables = tomllib.loads(text)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog import chapter
 
-from .found import FOUND, with_found
 from .puzzle import EnginePuzzle
 
 if TYPE_CHECKING:
@@ -19,10 +18,7 @@ if TYPE_CHECKING:
 class EngineChapter(chapter.Chapter):
     """A package with a module of texts for each puzzle. Its module `trials` defines TRIALS: for each slug, the makers
     of its trials, the first with the shown data. Its module `lower_bounds` defines LOWER_BOUNDS: for each slug, what
-    makes the least figures of a trial. Its puzzles have the records that players found."""
-
-    def puzzle(self, slug: str) -> EnginePuzzle:
-        return with_found(super().puzzle(slug), FOUND)
+    makes the least figures of a trial."""
 
     @property
     def puzzles(self) -> tuple[EnginePuzzle, ...]:

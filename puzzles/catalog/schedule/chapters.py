@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from .found import ScheduleChapter
+from puzzles.catalog.chapter import Chapter
 
 
-def _chapter(name: str, title: str, idea: str, *slugs: str) -> ScheduleChapter:
+def _chapter(name: str, title: str, idea: str, *slugs: str) -> Chapter:
     package = __name__.rpartition(".")[0]
-    return ScheduleChapter(f"{package}.{name}", title, idea, {slug: slug for slug in slugs})
+    return Chapter(f"{package}.{name}", title, idea, {slug: slug for slug in slugs})
 
 
 CLASSICS = _chapter(

@@ -10,18 +10,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from puzzles.grading.verdict import Graded
-
 from .params import add_folders, several, usage_errors
 
 if TYPE_CHECKING:
-    from puzzles.course.comments import Comment
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
-    from puzzles.course.same_work import Same
-    from puzzles.grading.checkpoint import GradingJob
-    from puzzles.reports.class_pages import ClassPages, PageNames
-
+    from puzzles.reports.class_pages import ClassPages
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 COURSE = "puzzles.course"
@@ -32,7 +26,7 @@ def _read_course(ctx: click.Context, param: click.Parameter, path: Path | None) 
     """Click's callback of --course: adds its puzzles before other parameters look for them."""
     if path is None:
         return
-    from puzzles.course.comments import read_course
+    from puzzles.course.course_file import read_course
 
     with usage_errors():
         course = read_course(path)
@@ -85,40 +79,17 @@ course_options = several(
         "--one-student", is_flag=True, help="All files are by one student; the best solution of each puzzle counts."
     ),
     click.option("--each-file", is_flag=True, help="Every file, at any depth, is a submission."),
-    click.option("--anonymous", is_flag=True, help="Leave names out of reports, except gradebooks."),
-    click.option(
-        "--comments",
-        metavar="FILE|FOLDER",
-        type=click.Path(exists=True, path_type=Path),
-        help="Your comments to show on the pages: CSV (id, puzzle, comment), or a folder with ID.md.",
-    ),
-    click.option("--link-class", is_flag=True, help="Link each student's page to the index of the class."),
     points_options,
     click.option(
         "--late",
         metavar="due=TIME,...",
         help="Take off points for late work: due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv",
     ),
-    click.option("--gradebook", metavar="FILE", help="Write a CSV table with a row for each student."),
-    click.option("--canvas", metavar="FILE", help="Write the CSV table that Canvas imports."),
-    click.option("--same-work", metavar="FILE", help="Write a page of the solutions that several submissions share."),
     click.option(
-        "--assignment",
-        metavar="NAME",
-        default="Training Puzzles",
-        show_default=True,
-        help="What Canvas calls the assignment.",
+        "--gradebook",
+        metavar="FILE",
+        help="Write a CSV with a row for each student, for Canvas, Moodle and others.",
     ),
-)
-
-
-visibility_option = click.option(
-    "--visibility",
-    metavar="WHEN,SLUG=WHEN,...",
-    default="visible",
-    show_default=True,
-    help="When students see Gradescope's results: visible, hidden, after_due_date or after_published; SLUG=WHEN for "
-    "one puzzle. other-sizes=WHEN adds a test to each puzzle for its other sizes.",
 )
 
 
@@ -136,8 +107,9 @@ def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any
     return {**options, **taken, "late": late, "is_stated": is_stated, "is_course": course is not None}
 
 
-def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Submitted]:
-    """The submissions at paths, with their students; warns of doubtful ones on the error stream."""
+def submitted_from(paths: Sequence[str], options: dict[str, Any]) -> list[Submitted]:
+    """The submissions at paths, with their students; warns of doubtful ones on the error stream. The rule on what is
+    late keeps the extensions of these students."""
     from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roster import call, read_roster
 
@@ -153,24 +125,11 @@ def submitted_from(paths: Sequence[str], options: Mapping[str, Any]) -> list[Sub
             submitted, warnings = call(submitted, read_roster(options["roster"]))
     if options["late"]:
         submitted = with_times(submitted)
-        unknown = options["late"].unknown(one.student for one in submitted)
-        warnings += [f"the extension for '{word}' matches no student here" for word in unknown]
+        options["late"], doubtful = options["late"].of_class(one.student for one in submitted)
+        warnings += [f"the extension for '{word}' matches no student here, or several" for word in doubtful]
     for warning in warnings:
         click.echo(f"Warning: {warning}.", err=True)
     return submitted
-
-
-def comments_from(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> dict[str, list[Comment]]:
-    """The comments on each submission, by its path; warns of comments on nobody."""
-    from puzzles.course.comments import read_comments
-
-    if not options["comments"]:
-        return {}
-    with usage_errors():
-        comments = read_comments(Path(options["comments"]))
-    for word in comments.unknown(submitted):
-        click.echo(f"Warning: the comment on '{word}' matches no student here, or several.", err=True)
-    return {one.path: comments.on(one) for one in submitted}
 
 
 def scoring_from(options: Mapping[str, Any]) -> Scoring:
@@ -180,14 +139,6 @@ def scoring_from(options: Mapping[str, Any]) -> Scoring:
     return Scoring(parse_points(options["points"]), *shares, options["late"], options["is_stated"])
 
 
-def same_work_in(graded: Sequence[Graded], job: GradingJob) -> list[Same]:
-    """The solutions that several submissions share. References and starters are graded too, to leave them out."""
-    from puzzles.course.same_work import known_work, same_work
-
-    slugs = {verdict.puzzle for one in graded for verdict in one.attempted}
-    return same_work(graded, known_work(slugs, lambda path, slug: job._replace(slugs=(slug,)).grade(path, None)))
-
-
 def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str]:
     """The names of the puzzles to grade: those named; else those that the course gives points for."""
     if wanted or not options["is_course"]:
@@ -195,51 +146,33 @@ def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str
     return [pair.partition("=")[0] for pair in options["points"].split(",") if pair]
 
 
-FORMATS = ("junit", "gradescope", "csv", "html", "gradebook", "canvas", "same_work", "prairielearn", "classroom")
-ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".xml": "junit", ".json": "gradescope"}
+ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".json": "gradescope"}
 
 
-def sort_outputs(options: dict[str, Any]) -> None:
-    """Stores each path of -o under the option of its format."""
-    for path in options.pop("outputs"):
+def outputs_of(options: Mapping[str, Any]) -> dict[str, str]:
+    """The paths of -o and --gradebook by their formats; a folder of pages is `pages`."""
+    found = {"gradebook": options["gradebook"]} if options["gradebook"] else {}
+    for path in options["outputs"]:
         suffix = Path(path).suffix.lower()
         is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
-        name = "html" if is_pages else ENDINGS.get(suffix)
+        name = "pages" if is_pages else ENDINGS.get(suffix)
         if name is None:
             raise click.UsageError(
-                f"-o cannot tell what to write to '{path}'; end the name with .html, .csv, .xml (JUnit) or .json "
-                "(Gradescope), or with / for a folder of pages"
+                f"-o cannot tell what to write to '{path}'; end the name with .html, .csv or .json (Gradescope), or "
+                "with / for a folder of pages"
             )
-        if options[name]:
-            raise click.UsageError(f"-o writes one file of each kind; choose {options[name]} or {path}")
-        options[name] = path
-
-
-def page_names(submitted: Sequence[Submitted], options: Mapping[str, Any]) -> PageNames:
-    from puzzles.reports.class_pages import PageNames
-
-    folder = options["html"] if options["html"] and is_folder(options["html"]) else None
-    return PageNames(folder and Path(folder), {one.path: one.key or one.path for one in submitted})
+        if same := found.get(name):
+            raise click.UsageError(f"-o writes one file of each kind; choose {same} or {path}")
+        found[name] = path
+    return found
 
 
 def class_pages(
-    submitted: Sequence[Submitted],
-    names: PageNames,
-    aliases: Mapping[str, str] | None,
-    options: Mapping[str, Any],
-    scoring: Scoring,
-) -> ClassPages | None:
-    if not (options["html"] and is_folder(options["html"])):
-        return None
-    from puzzles.reports.class_pages import ClassPages
+    folder: str, submitted: Sequence[Submitted], options: Mapping[str, Any], scoring: Scoring
+) -> ClassPages:
+    from puzzles.course.handed_in import page_labels
+    from puzzles.reports.class_pages import ClassPages, PageNames
 
-    called = {one.path: aliases[one.path] if aliases else one.path for one in submitted}
-    comments = {called[path]: said for path, said in comments_from(submitted, options).items()}
-    paths = {name: path for path, name in called.items()}
+    names, paths = PageNames(Path(folder), page_labels(submitted)), [one.path for one in submitted]
     keeps, colour = bool(options["traces"]) or len(submitted) == 1, options["colour"] or "layer"
-    return ClassPages(options["html"], names, paths, comments, scoring, keeps, colour, options["link_class"])
-
-
-def is_folder(path: str) -> bool:
-    """True for a folder of pages: an existing folder, or a name that does not end with .html."""
-    return os.path.isdir(path) or not os.path.basename(path) or ENDINGS.get(Path(path).suffix.lower()) != "html"
+    return ClassPages(folder, names, paths, scoring, keeps, colour)

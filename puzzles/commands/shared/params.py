@@ -229,9 +229,6 @@ DEFAULTS = (
     f"files={DEFAULT.files // MIB}M, processes={DEFAULT.processes}"
 )
 
-OLD_WORDS = ("--time-limit", "--memory-limit", "--output-limit", "--file-limit", "--process-limit")
-"""In the order of `KINDS`; for one release."""
-
 
 @partial(Parsed, "limit")
 def limit_text(value: Any) -> tuple[str, Any]:
@@ -244,15 +241,10 @@ def limit_text(value: Any) -> tuple[str, Any]:
 
 WORDS = f"A limit for each run; may be repeated.  [default: {DEFAULTS}]"
 
-limit_option = several(
-    click.option("--limit", "limits", metavar="time=10s", type=limit_text, multiple=True, help=WORDS),
-    *(click.option(word, f"limit_{name}", type=KINDS[name], hidden=True) for word, name in zip(OLD_WORDS, KINDS)),
-)
-"""`--limit`, and the old words as hidden options."""
+limit_option = click.option("--limit", "limits", metavar="time=10s", type=limit_text, multiple=True, help=WORDS)
 
 
 def limits_from(options: Mapping[str, Any]) -> Limits:
     """The limits in a command's options; the last one counts where a limit is named twice."""
-    chosen: dict[str, Any] = dict(zip(KINDS, DEFAULT))
-    chosen |= {name: options[f"limit_{name}"] for name in KINDS if options[f"limit_{name}"] is not None}
-    return Limits(*(chosen | dict(options["limits"])).values())
+    chosen: dict[str, Any] = dict(zip(KINDS, DEFAULT)) | dict(options["limits"])
+    return Limits(*chosen.values())

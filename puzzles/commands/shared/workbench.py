@@ -79,7 +79,7 @@ class CommandWorkbench:
     def grade(self, where: str = "inprocess", runner: MakeRunner = in_sandbox) -> bool:
         slug, submission = self.slug, self._submission()
         with Session(submission, self.limits) as session:
-            chosen = runner(submission.as_given(), SandboxRunner(session, track_of(slug), slug))
+            chosen = runner(SandboxRunner(session, track_of(slug), slug))
             try:
                 verdict = grade_puzzle(track_of(slug).puzzle(slug), session, runner=chosen)
             except PuzzleError as why:

@@ -173,5 +173,5 @@ class DefinitionRun:
 
 def too_slow(seconds: float, phase: str = "") -> str:
     """The sentence for a run that exceeded its time; `phase` says during what, if not during the run itself."""
-    advice = "look for a loop that does not end, or allow more with --time-limit"
+    advice = "look for a loop that does not end, or raise the time limit"
     return f"{phase}time was up after {seconds:g} s; {advice}"

@@ -2,9 +2,7 @@
 
 import ast
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from copy import deepcopy
-from hashlib import sha256
+from collections.abc import Collection, Iterable
 from types import CodeType
 from typing import Any
 
@@ -13,91 +11,7 @@ from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
 from .compiled import CompiledCode
 from .notebook_cells import NotebookCell, is_notebook, read_cells, with_plain_newlines, without_magics
 from .notebook_filter import DEFINITION, GAME_PACKAGES, KeptStatements, Skipped, bound_as, bound_by, bound_names
-from .sketch import Bare, Sketch, sketch
-
-MAX_LINES, MAX_LINE = 400, 120
-DIGEST = 16
-
-
-def work(name: str, definitions: Mapping[str, ast.stmt]) -> list[str]:
-    """The digest of a definition with those that it uses, then for each of its lines a digest and the line itself.
-    Names that the player has chosen do not count; empty if the definition is too deep."""
-    try:
-        mine = [Bare().visit(deepcopy(definitions[one])) for one in _used(name, definitions)]
-        chosen = _chosen(mine, definitions)
-        whole = _digest("\n".join(_unnamed(node, chosen) for node in mine))
-        lines = [f"{_digest(_unnamed(line, chosen))} {_head(line)}" for node in mine for line in _lines(node)]
-    except (RecursionError, ValueError):
-        return []
-    return [whole, *lines[:MAX_LINES]]
-
-
-def _used(name: str, definitions: Mapping[str, ast.stmt]) -> list[str]:
-    """A definition and all others that it uses, in the order of their first use."""
-    found = [name]
-    for one in found:
-        for node in ast.walk(definitions[one]):
-            if isinstance(node, ast.Name) and node.id in definitions and node.id not in found:
-                found.append(node.id)
-    return found
-
-
-def _chosen(mine: Iterable[ast.AST], definitions: Mapping[str, ast.stmt]) -> set[str]:
-    """The names that the player has chosen: what is bound in the definitions, and other definitions."""
-    found = set(definitions)
-    for node in (node for one in mine for node in ast.walk(one)):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()) | ast.arg(arg=name) | ast.alias(asname=str(name)):
-                found.add(name)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                found.add(name)
-    return found
-
-
-def _lines(node: ast.AST) -> Iterator[ast.stmt]:
-    return (one for one in ast.walk(node) if isinstance(one, ast.stmt) and one is not node)
-
-
-def _head(node: ast.AST) -> str:
-    return ast.unparse(node).partition("\n")[0][:MAX_LINE]
-
-
-def _unnamed(node: ast.AST, chosen: set[str]) -> str:
-    """The source of a node with the chosen names numbered in the order in which they appear; of a statement with a
-    body, in a line of another, its first line."""
-    text = _Unnamed(chosen).visit(deepcopy(node))
-    is_part = isinstance(node, ast.stmt) and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-    return _head(text) if is_part else ast.unparse(text)
-
-
-def _digest(text: str) -> str:
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST]
-
-
-class _Unnamed(ast.NodeTransformer):
-    """Numbers the chosen names."""
-
-    def __init__(self, chosen: set[str]) -> None:
-        self._chosen = chosen
-        self._numbers: dict[str, str] = {}
-
-    def _number(self, name: str) -> str:
-        return self._numbers.setdefault(name, f"v{len(self._numbers)}") if name in self._chosen else name
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        node.id = self._number(node.id)
-        return node
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.arg = self._number(node.arg)
-        return node
-
-    def _definition(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> ast.AST:
-        node.name = self._number(node.name)
-        return self.generic_visit(node)
-
-    visit_FunctionDef = visit_AsyncFunctionDef = visit_ClassDef = _definition
-
+from .sketch import Sketch, sketch
 
 KEPT = "of a notebook only imports, definitions and pure assignments are kept, so compute it inside a function"
 
@@ -119,8 +33,8 @@ class SubmissionCode:
         """The names that the file binds, with their last lines; '*' for a star import."""
         self.sketches: dict[str, Sketch] = {}
         """By puzzle, the sketch of its definition."""
-        self.works: dict[str, list[str]] = {}
-        """By puzzle, its definition as it is compared with other people's."""
+        self.idle: dict[str, int] = {}
+        """The packages of imports that nothing uses, which are left out, with their lines."""
         self.left_out: dict[str, Skipped] = {}
         """By name, what the file binds and this code does not."""
         try:
@@ -135,7 +49,6 @@ class SubmissionCode:
                 self.lines[bound] = max(line, self.lines.get(bound, 0))
             definitions = _definitions(body)
             self.sketches = {slug: sketch(definitions[slug]) for slug in slugs if slug in definitions}
-            self.works = {slug: work(slug, definitions) for slug in slugs if slug in definitions}
         except (*UNPARSABLE, UnreadableError) as why:
             self.problem = of_source(why)
 
@@ -148,7 +61,7 @@ class SubmissionCode:
             "broken": broken,
             "lines": self.lines,
             "sketches": self.sketches,
-            "works": self.works,
+            "idle": self.idle,
             "cells": cells,
         }
 
@@ -176,11 +89,35 @@ class SubmissionCode:
             if name in slugs and "it calls" in reason:
                 advice = f"this defines {name}, but it was left out because {reason}; use 'def' or 'class' instead"
                 self.broken[name] = Failure("crash", advice, line)
-        return _without_idle_imports(statements.kept, ())
+        return self._without_idle_imports(statements.kept, ())
 
     def _script(self, text: str, slugs: Collection[str]) -> list[ast.stmt]:
         """All statements but the imports that nothing uses. An import of a puzzle's name may be the solution."""
-        return _without_idle_imports(ast.parse(text, self.name).body, slugs)
+        return self._without_idle_imports(ast.parse(text, self.name).body, slugs)
+
+    def _without_idle_imports(self, body: list[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
+        """Drops imports that no definition uses, and that bind none of `slugs`: drawing packages may be missing, or
+        slow to load."""
+        others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
+        used = {*slugs, *(n.id for node in others for n in ast.walk(node) if isinstance(n, ast.Name))}
+        kept: list[ast.stmt] = []
+        for node in body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                home = getattr(node, "module", "") or ""
+                lasting = home in ("__future__", *GAME_PACKAGES)
+                names = [a for a in node.names if lasting or bound_as(a) in used or a.name == "*"]
+                if home in ("drawing", "chalk") and names[:1]:
+                    names = [a for a in names if a.name != "*"]  # pictures have no part in a schedule
+                packages = (
+                    [home] if home else [a.name for a in node.names if isinstance(node, ast.Import) and a not in names]
+                )
+                if not (home and names):
+                    self.idle.update((package.partition(".")[0], node.lineno) for package in packages)
+                node.names = names
+                if not names:
+                    continue
+            kept.append(node)
+        return kept
 
     def _compiling(self, body: Iterable[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
         """The statements without the definitions that Python refuses, so that the others can be graded."""
@@ -259,21 +196,3 @@ def _function_that_awaits(definition: ast.AST) -> ast.FunctionDef | None:
                     case _:
                         to_visit += ast.iter_child_nodes(node)
     return None
-
-
-def _without_idle_imports(body: list[ast.stmt], slugs: Collection[str]) -> list[ast.stmt]:
-    """Drops imports that no definition uses, and that bind none of `slugs`: drawing packages may be missing, or slow to
-    load."""
-    others = [node for node in body if not isinstance(node, ast.Import | ast.ImportFrom)]
-    used = {*slugs, *(n.id for node in others for n in ast.walk(node) if isinstance(n, ast.Name))}
-    kept: list[ast.stmt] = []
-    for node in body:
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            lasting = isinstance(node, ast.ImportFrom) and node.module in ("__future__", *GAME_PACKAGES)
-            node.names = [a for a in node.names if lasting or bound_as(a) in used or a.name == "*"]
-            if isinstance(node, ast.ImportFrom) and node.module in ("drawing", "chalk") and node.names[:1]:
-                node.names = [a for a in node.names if a.name != "*"]  # pictures have no part in a schedule
-            if not node.names:
-                continue
-        kept.append(node)
-    return kept

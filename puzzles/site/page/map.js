@@ -36,7 +36,6 @@ export class MapPage {
         list.append(chapterOf(chapter, catalog));
       }
     }
-    main.append(board(catalog));
   }
 
   close() {
@@ -74,6 +73,3 @@ function stop(puzzle) {
     puzzle.mark ? h("span", { class: `mark ${puzzle.mark}`, title: puzzle.place }, puzzle.mark) : "",
     puzzle.played ? h("span", { class: "stars", role: "img", "aria-label": `${count} of 3 stars` }, starsText(count)) : "");
 }
-
-// A leaderboard, if there was one in the folder `board` when the site was built.
-const board = (catalog) => (catalog.board ? h("p", {}, h("a", { href: "board/" }, "The leaderboard")) : "");

@@ -40,7 +40,7 @@ async function served(name) {
   return answer;
 }
 
-// Files of this version come from the cache. What is not a part of it, such as a board, comes from the network.
+// Files of this version come from the cache. What is not a part of it, such as the documentation, comes from the network.
 addEventListener("fetch", (event) => {
   const { origin, pathname } = new URL(event.request.url), name = FILE_AT.get(origin + pathname);
   if (event.request.method === "GET" && name) event.respondWith(served(name));

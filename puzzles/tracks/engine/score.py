@@ -144,7 +144,7 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
     record count as the record's: some products are not noticed, and they make up for nothing."""
-    known = known_figures(puzzle)
+    known = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
     lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
     believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
     return next((record for record in known if _is_better(record, believed)), None)
@@ -161,14 +161,6 @@ def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) ->
         )
 
 
-def known_as_good(puzzle: EnginePuzzle, figures: Mapping[str, float], family: str) -> str:
-    """The known figures that are at least as good, in words; empty if there are none."""
-    for known in (*known_figures(puzzle), puzzle.targets):
-        if all(known[name] <= figures[name] for name in puzzle.targets):
-            return ", ".join(f"{known[name]:,} {FIGURES[name].words}" for name in puzzle.targets)
-    return ""
-
-
 def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
     """What is best known, and what the third star takes."""
     if stars >= 3:
@@ -178,10 +170,6 @@ def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, famil
         return SEE_NOTE
     known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
     return f"Best known: {known}. Match that for the third star."
-
-
-def known_figures(puzzle: EnginePuzzle) -> tuple[Mapping[str, int], ...]:
-    return (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
 
 
 def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:

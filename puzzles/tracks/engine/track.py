@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.found import FOUND, with_found
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import LocalRun, Measure, RunOutcome, RunRequest
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
 
 
-def in_one_process(submission: Mapping[str, Any], sandbox: Runner) -> Runner:
+def in_one_process(sandbox: Runner) -> Runner:
     """Runs a class in the sandbox, with all devices in one process."""
 
     def run(request: RunRequest) -> RunOutcome:
@@ -74,7 +72,6 @@ class Engine(Track[EnginePuzzle]):
 
     listing = ENGINE_PUZZLES
     puzzle_class = "EnginePuzzle"
-    found_folder = FOUND
     needs_trials = True
     name = "engine"
     title = "On real tensors"
@@ -87,11 +84,6 @@ class Engine(Track[EnginePuzzle]):
     noun = "class"
 
     read = later("engine.custom", "read_puzzle")
-
-    def with_found(self, puzzle: EnginePuzzle, folder: Path) -> EnginePuzzle:
-        return with_found(puzzle, folder)
-
-    known_as_good = later("engine.score", "known_as_good")
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
@@ -148,15 +140,15 @@ class Engine(Track[EnginePuzzle]):
     def require_runnable(self, puzzle: EnginePuzzle, options: TensorOptions) -> None:
         if options.output:
             raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
+        if options.on == "mpi":
+            raise OptionError(
+                f"{puzzle.slug} is a class, and runs in one process here; in your own program, launch(..., on='mpi') "
+                "runs it on MPI"
+            )
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """All devices in one process of the sandbox; or on MPI, each in a process without a sandbox. Both are quick and
-        for the player's own code: only grading separates the devices."""
+        """All devices in one process of the sandbox, which is quick: only grading separates them."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
             return bench.refuse(f"is tried on {needed} devices; leave out -n, or use -n {needed}")
-        if options.on != "mpi":
-            return bench.grade(options.on, in_one_process)
-        from .on_mpi import runner_on_mpi
-
-        return bench.grade(options.on, lambda submission, _: runner_on_mpi(submission, puzzle.slug))
+        return bench.grade(runner=in_one_process)

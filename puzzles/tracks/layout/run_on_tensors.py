@@ -14,6 +14,7 @@ from lib import PuzzleError
 from lib.layout import Graph, GraphPlan, propagate
 from lib.layout.program.notation import graph_from_data, graph_to_data
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.tables import print_table
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
@@ -123,7 +124,7 @@ def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun)
             *(f"{peak:,}", "equal" if as_predicted else f"DIFFERS from {result.predicted_peaks[device]:,}"),
             ", ".join(f"{n} {name}" for name, n in sorted(calls.items())) or "none",
         )
-    console.print(table)
+    print_table(console, table)
     console.print(f"{sum(result.sent):,} bytes moved; {sum(result.predicted):,} were predicted.")
     console.print(f"A device holds at most {plan.peak:,} bytes at a time, when {plan.peak_moment}.", markup=False)
 

@@ -69,7 +69,6 @@ class Layouts(Track["LayoutPuzzle"]):
 
     listing = LAYOUT_PUZZLES
     puzzle_class = "LayoutPuzzle"
-    why_no_records = "a layout has no records, because its targets are proven to be minimal"
     name = "layout"
     title = CHAPTER.title
     idea = CHAPTER.idea

@@ -1,7 +1,5 @@
 """Draws a plan: where its time and memory go as a picture, its timeline as a page to explore, both as text."""
 
-from html import escape
-
 from lib.planning import Plan
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
@@ -35,12 +33,6 @@ def picture_text(puzzle: PlanPuzzle, kept: str, width: int) -> str:
     """The same in words."""
     plan = plan_of(puzzle, kept)
     return "" if plan is None else "\n".join(plan_lines(plan))
-
-
-def run_page(puzzle: PlanPuzzle, kept: str) -> str:
-    """The picture and the words as a page."""
-    head = f'<!doctype html><meta charset="utf-8"><title>{escape(puzzle.title)}</title>'
-    return f"{head}{picture(puzzle, kept)}<pre>{escape(picture_text(puzzle, kept, 100))}</pre>\n"
 
 
 def title_of(plan: Plan) -> str:

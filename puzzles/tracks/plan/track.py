@@ -27,7 +27,6 @@ class Plans(Track["PlanPuzzle"]):
 
     listing = PLAN_PUZZLES
     puzzle_class = "PlanPuzzle"
-    why_no_records = "a plan has no records, because its target comes from a search of all splits"
     name = "plan"
     title = CHAPTER.title
     idea = CHAPTER.idea
@@ -95,8 +94,6 @@ class Plans(Track["PlanPuzzle"]):
 
         plan = self.restored(puzzle, kept)
         return "" if plan is None else f"a plan: {family_of(plan.split)} ({plan.split})"
-
-    run_page = later("plan.draw", "run_page")
 
     def sections(self, puzzle: PlanPuzzle) -> Sequence[Section]:
         return [

@@ -86,16 +86,6 @@ def _best(records: Sequence[Record], point: Figures) -> Record | None:
     return min(better, key=lambda record: record.figures[:2], default=None)
 
 
-def known_as_good(puzzle: SchedulePuzzle, figures: Mapping[str, float], family: str) -> str:
-    """A record that is at least as good in every figure, with its file and family; empty if there is none."""
-    point = figures_of(figures)
-    for known in puzzle.goal.records_to_beat(family):
-        if known.is_as_good_as(*point):
-            said = ", ".join(filter(None, [known.by, known.family]))
-            return f"{puzzle.goal.words(known)}{f' ({said})' if said else ''}"
-    return ""
-
-
 def figures_of(figures: Mapping[str, float]) -> Figures:
     """The figures in which schedules are compared: timesteps, elements at the peak and elements sent."""
     traffic = figures.get("traffic")

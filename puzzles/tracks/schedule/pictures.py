@@ -38,13 +38,6 @@ def picture_text(puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "l
     return str(drawing.text(parse_trace(kept), puzzle.title, width, puzzle.goal, colour))
 
 
-def run_page(puzzle: SchedulePuzzle, kept: str) -> str:
-    from drawing.export.html import web_page
-    from drawing.runs.scene import scene_of
-
-    return web_page(scene_of(parse_trace(kept), puzzle.goal), puzzle.title)
-
-
 def can_be_drawn(trace: Trace) -> bool:
     """True if something happened in a trace and it has no numbers that a picture could choke on; it may be forged."""
     shape = (trace.size.layers, trace.size.batches // trace.setting.replicas, len(trace.ranks))

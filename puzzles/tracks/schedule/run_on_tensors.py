@@ -18,6 +18,7 @@ from lib.recognition import recognize
 from lib.torch_csv import Pipeline, event_times
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
+from puzzles.catalog.tables import print_table
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
@@ -131,7 +132,7 @@ def show_replay(console: Console, slug: str, trace: Trace, result: Replay) -> No
         if tiers:
             pairs.insert(1, (r.parked, r.predicted_parked))
         table.add_row(str(rank), *(_figure(*pair) for pair in pairs), "equal" if r.same else "DIFFERS")
-    console.print(table)
+    print_table(console, table)
     for note in result.notes:
         console.print(Text(note))
     console.print(Text(replay_text(trace, times_of(result), min(console.width, WIDTH))), soft_wrap=True)
@@ -187,7 +188,7 @@ def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) 
     for cells, alike in groupby(range(len(rows)), rows.__getitem__):
         ranks = list(alike)
         table.add_row(str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}", *cells)
-    console.print(table)
+    print_table(console, table)
     if game.stand_for:
         console.print(Text(game.stand_for))
     if game.note:

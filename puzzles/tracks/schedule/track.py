@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lib import Goal, PuzzleError, Report, Trace, referee, run_async, trace_to_json
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.found import FOUND, with_found
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 # What draws or computes is imported inside the methods that need it: list and show do without.
 
 FIGURES = ("timesteps", "makespan", "peak_memory")
-"""In JSON these are at the top level, as they were before there were other tracks."""
+"""In JSON these are at the top level."""
 
 OTHER_FIGURES = ("lasting_peak", "traffic", "drift", "host_memory")
 """These follow them where a run has them."""
@@ -38,7 +36,6 @@ class Schedules(Track[SchedulePuzzle]):
 
     listing = PUZZLES
     puzzle_class = "SchedulePuzzle"
-    found_folder = FOUND
     name = "schedule"
     in_browser = True
     title = "Schedules"
@@ -65,17 +62,6 @@ class Schedules(Track[SchedulePuzzle]):
     reference_games = later("schedule.custom", "games")
     reference_row = later("schedule.custom", "measured")
     stated_rows = later("schedule.custom", "stated")
-
-    def with_found(self, puzzle: SchedulePuzzle, folder: Path) -> SchedulePuzzle:
-        found: SchedulePuzzle = with_found(puzzle, folder)
-        return found
-
-    known_as_good = later("schedule.comparison", "known_as_good")
-
-    def record_row(self, figures: Mapping[str, float], family: str) -> dict[str, object]:
-        return {name: figures[name] for name in ("timesteps", "peak_memory", "traffic") if name in figures} | {
-            "family": family
-        }
 
     # --- Grading ---
 
@@ -126,8 +112,6 @@ class Schedules(Track[SchedulePuzzle]):
         trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
-    fingerprint = later("schedule.fingerprint", "fingerprint")
-
     def row_of_saved(self, text: str) -> Row:
         try:
             return {"trace": parse_trace(text)}
@@ -171,15 +155,14 @@ class Schedules(Track[SchedulePuzzle]):
     comparison = later("schedule.comparison", "comparison")
     third_star = later("schedule.comparison", "third_star")
     built = later("schedule.comparison", "recognized")
-    run_page = later("schedule.pictures", "run_page")
     sections = later("schedule.calls", "sections")
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
 
-    def setting_lines(self, puzzle: SchedulePuzzle) -> Sequence[str]:
-        rows = differences(puzzle.goal.setting, puzzle.calls)
-        return aligned([(f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"), *rows]) if rows else ()
+    def setting_rows(self, puzzle: SchedulePuzzle) -> Sequence[Sequence[str]]:
+        rows = [[cell.replace("`", "") for cell in row] for row in differences(puzzle.goal.setting, puzzle.calls)]
+        return [[f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"], *rows] if rows else ()
 
     def overview_cells(self, puzzle: SchedulePuzzle) -> Sequence[str]:
         return (
@@ -218,13 +201,6 @@ class Schedules(Track[SchedulePuzzle]):
         if not isinstance(puzzle, SchedulePuzzle):
             return run_freely(puzzle, options, bench)
         return bench.grade() if options.tensors is False else replay_run(puzzle, options, bench)
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The rows of a table as lines of text, without backquotes."""
-    cells = [[cell.replace("`", "") for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in cells]
 
 
 def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:

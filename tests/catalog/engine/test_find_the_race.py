@@ -17,8 +17,7 @@ from puzzles.grading.starters import starter_file
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
-from tests.support.engine_trials import perform, verdict_on, verdict_on_mpi
-from tests.support.mpi import mpiexec_or_skip
+from tests.support.engine_trials import perform, verdict_on
 
 N = 4
 
@@ -81,11 +80,3 @@ def test_one_barrier_fixes_it(tmp_path: Path) -> None:
     verdict = verdict_on("FindTheRace", path)
     assert (verdict.status, verdict.message) == ("passed", "")
     assert path.read_text().partition("class")[2] == inspect.getsource(FindTheRace).partition("class")[2]
-
-
-@pytest.mark.slow
-def test_the_race_also_shows_on_mpi(tmp_path: Path) -> None:
-    mpiexec_or_skip()
-    verdict = verdict_on_mpi("FindTheRace", starter(tmp_path))
-    assert (verdict.status, verdict.reason) == ("failed", "rule")
-    assert "the experts read this device's rows before they had landed" in verdict.message

@@ -9,16 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
 
 from lib.layout import bound, plan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
-from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
 from puzzles.tracks import TRACKS
+from tests.support.commands import puzzles
 from tests.support.layout_strategies import assert_same_program
 from tests.test_imports import ROOT
 
@@ -198,12 +197,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path
-
-
-def puzzles(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, [*arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
-    return result
 
 
 def test_the_commands_are_those_of_the_schedule_track(here: Path):

@@ -10,15 +10,15 @@ import pytest
 
 from lib import COSTS, Model, Op, RuleError, Setting, Trace, referee, run, trace_to_json
 from lib.engine.replay.replay import replay
-from lib.game.former_costs import FORMER
 from lib.game.tiers import Tier
 from tests.support import refusal
 from tests.support.refusals import Refusals, edited, nth, require_refusal, with_columns
+from tests.support.step_costs import STEP_COSTS
 from tests.support.timing import retimed
 
 MESH = {"dp": 2, "tp": 2}
-GROUPS = Setting(FORMER["overlap"], mesh=MESH)
-STREAMS = Setting(replace(FORMER["overlap"], name="a lane for each group", lanes="group"), mesh=MESH)
+GROUPS = Setting(STEP_COSTS["overlap"], mesh=MESH)
+STREAMS = Setting(replace(STEP_COSTS["overlap"], name="a lane for each group", lanes="group"), mesh=MESH)
 HOST = Setting(replace(COSTS["copies"], name="small", length=256))
 
 
@@ -119,7 +119,7 @@ def test_an_awaited_handle_can_still_be_brought_and_one_handle_to_two_calls() ->
         assert await first == await left == await right
         assert await model.allreduce(first, 0) == model.fake_grad(0, [])
 
-    outcome = run(schedule, 1, 2, 2, setting=Setting(FORMER["overlap"]))
+    outcome = run(schedule, 1, 2, 2, setting=Setting(STEP_COSTS["overlap"]))
     assert outcome.error is None
     assert [(op.start, op.end) for op in outcome.trace.events(0)] == [(0, 5), (5, 10), (10, 15), (15, 20)]
     assert "no rank set a final weight" in str(referee(outcome.trace).error)
@@ -147,7 +147,7 @@ async def what_does_not_fit(model: Model) -> None:
     await gathered
 
 
-@refused("already complete", "Reduce a value once", setting=Setting(FORMER["overlap"], layer="block"))
+@refused("already complete", "Reduce a value once", setting=Setting(STEP_COSTS["overlap"], layer="block"))
 async def a_sum_of_a_sum(model: Model) -> None:
     weight = model.load_weights(0, model.rank, 4)[0]
     summed = model.allreduce(model.forward(0, model.get_activation([0]), weight), 1)

@@ -29,17 +29,17 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.former_costs import FORMER
 from lib.trace.ops import Op
 from lib.values.algebra import coarsest
 from tests.support import refusal
 from tests.support.examples import examples
 from tests.support.refusals import Refusals, require_refusal
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
+from tests.support.step_costs import STEP_COSTS
 
 CUBE = Setting(mesh=(("dp", 2), ("pp", 2), ("tp", 2)))
 SQUARE = Setting(mesh=(("dp", 2), ("tp", 2)))
-ISLANDS = Setting(FORMER["islands"], mesh=(("replica", 2), ("shard", 4)))
+ISLANDS = Setting(STEP_COSTS["islands"], mesh=(("replica", 2), ("shard", 4)))
 
 meshes = st.lists(st.integers(1, 4), min_size=1, max_size=4)
 

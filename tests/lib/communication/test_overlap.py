@@ -26,14 +26,14 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.former_costs import FORMER
 from tests.support import refusal
 from tests.support.refusals import Edit, Refusals, edited, nth, require_refusal, with_columns
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.step_costs import STEP_COSTS
 
-OVERLAP = Setting(FORMER["overlap"])
-BUCKETS = Setting(FORMER["buckets"])
-SQUARE = Setting(FORMER["overlap"], mesh=(("dp", 2), ("tp", 2)))
+OVERLAP = Setting(STEP_COSTS["overlap"])
+BUCKETS = Setting(STEP_COSTS["buckets"])
+SQUARE = Setting(STEP_COSTS["overlap"], mesh=(("dp", 2), ("tp", 2)))
 
 FSDP = run(fsdp_prefetch(), 6, 4, 4, setting=OVERLAP).trace
 
@@ -210,7 +210,7 @@ def test_groups_share_the_lane_unless_each_has_its_own() -> None:
         for handle in handles:
             await handle
 
-    lanes = Setting(replace(FORMER["overlap"], name="streams", lanes="group"), mesh=SQUARE.mesh)
+    lanes = Setting(replace(STEP_COSTS["overlap"], name="streams", lanes="group"), mesh=SQUARE.mesh)
     assert calls(run(schedule, 1, 4, 4, setting=SQUARE).trace) == [(0, 5), (5, 10), (10, 15)]
     trace = run(schedule, 1, 4, 4, setting=lanes).trace
     assert calls(trace) == [(0, 5), (0, 5), (5, 10)]
@@ -232,7 +232,7 @@ async def chained(model: Model) -> None:
 
 @pytest.mark.parametrize("lanes", ["one", "group"])
 def test_a_handle_in_place_of_a_value_runs_after_its_call(lanes: str) -> None:
-    setting = Setting(replace(FORMER["overlap"], name="chain", lanes=lanes), mesh=SQUARE.mesh)
+    setting = Setting(replace(STEP_COSTS["overlap"], name="chain", lanes=lanes), mesh=SQUARE.mesh)
     for order in ORDERS:
         outcome = run(chained, 1, 4, 4, order, setting=setting)
         assert outcome.error is None
@@ -636,7 +636,7 @@ def test_a_blocking_trace_in_costs_with_overlap() -> None:
     async def schedule(model: Model) -> None:
         await model.allgather(shard(model), 0)
 
-    free = replace(FORMER["overlap"], name="blocking", overlap=False)
+    free = replace(STEP_COSTS["overlap"], name="blocking", overlap=False)
     trace = run(schedule, 1, 4, 4, setting=Setting(free)).trace
     assert "was never awaited" in str(referee(replace(trace, setting=OVERLAP)).error)
 

@@ -12,11 +12,11 @@ import pytest
 
 from lib import COSTS, Costs, Model, Setting, Size, referee, run
 from lib.game.costs import CLASSIC
-from lib.game.former_costs import FORMER
 from lib.game.ring import elements_sent
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.sandbox.worker.stages.schedule import prepare
 from puzzles.tracks.schedule.score import request_at
+from tests.support.step_costs import STEP_COSTS
 
 ALPHA, BETA = {"allreduce": 3, "pass_to": 7}, {"allreduce": Fraction(1, 1000), "pass_to": Fraction(3, 2)}
 SIZED = Costs("sized", alpha=MappingProxyType(ALPHA), beta=MappingProxyType(BETA), hidden=8, length=4)
@@ -33,14 +33,14 @@ def test_a_ring_takes_alpha_for_each_hop_and_beta_for_each_element_sent(n: int, 
 
 
 def test_a_group_in_several_machines_takes_longer() -> None:
-    islands = FORMER["islands"]
+    islands = STEP_COSTS["islands"]
     assert islands.transfer("allreduce", 1, 0, (4, 5, 6, 7)) == 3
     assert islands.transfer("allreduce", 1, 0, (3, 4)) == 12
     assert islands.transfer("pass_to", 1, 0, (3, 4)) == islands.transfer("pass_to", 1, 0, (0, 1)) == 2
 
 
 def test_a_bucket_pays_for_its_call_once() -> None:
-    assert [FORMER["buckets"].transfer("allreduce", k, 0, range(4)) for k in (1, 2, 6)] == [10, 15, 35]
+    assert [STEP_COSTS["buckets"].transfer("allreduce", k, 0, range(4)) for k in (1, 2, 6)] == [10, 15, 35]
 
 
 def test_a_share_of_a_weight_takes_its_share_of_the_time_rounded_up() -> None:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from lib import COSTS, Goal, Setting, Size, referee, run, trace_from_json, trace_to_json
-from lib.game.former_costs import FORMER, IN_TRACES
+from lib import COSTS, Setting
 from lib.game.named_costs import MEANINGS
 from lib.game.setting_notation import costs_from_json, setting_to_json
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
-from solutions.ddp import ddp
 
 HALVES = ("scatterreduce", "allgather")
 MODERN = {
@@ -72,40 +68,11 @@ def test_a_weight_on_these_ranks_takes_these_steps(name: str, ranks: range, step
         assert costs.steps(costs.transfer(operation, 1, size, ranks)) == expected
 
 
-# --- Records whose prices have changed ---
-
-
-@pytest.mark.parametrize("name", FORMER)
-def test_a_trace_that_names_a_changed_record_was_made_with_its_former_prices(name: str) -> None:
-    assert FORMER[name] != COSTS[name]
-    assert IN_TRACES[name] is FORMER[name]
-    written = {"format": "training-puzzles trace", "version": 1, "costs": name, "layers": 1, "batches": 1, "ranks": 1}
-    assert trace_from_json(json.dumps({**written, "operations": [[]]})).costs == FORMER[name]
-
-
-def test_an_old_trace_verifies_and_a_new_one_is_told_apart() -> None:
-    old, new = (run(ddp, 2, 2, 2, setting=Setting(costs["slow"])).trace for costs in (FORMER, COSTS))
-    assert json.loads(trace_to_json(old))["costs"] == "slow"
-    assert json.loads(trace_to_json(new))["costs"]["beta"]["allreduce"] == "5/49152"
-    for trace in (old, new):
-        again = trace_from_json(trace_to_json(trace))
-        assert (again, referee(again).error) == (trace, None)
-    assert referee(old).timesteps != referee(new).timesteps
-
-
-@pytest.mark.parametrize("name", sorted(COSTS.keys() - FORMER.keys()))
-def test_a_record_that_has_never_changed_is_written_as_its_name(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(COSTS))
+def test_a_known_record_is_written_as_its_name(name: str) -> None:
     assert setting_to_json(Setting(name)) == {"costs": name}
 
 
 def test_what_people_write_means_the_prices_of_today() -> None:
     assert Setting("slow").costs is COSTS["slow"] is costs_from_json("slow")
     assert MEANINGS.keys() == COSTS.keys()
-
-
-def test_a_trace_with_former_prices_is_refused_by_its_puzzle_in_these_words() -> None:
-    goal = Goal("local_sgd", Size(2, 2, 2), 10, 10**9, setting=Setting("slow"))
-    error = referee(run(ddp, 2, 2, 2, setting=Setting(FORMER["slow"])).trace, goal).error
-    assert str(error) == (
-        "this run has other costs than the puzzle local_sgd, whose are slow, as they are since their prices changed"
-    )

@@ -29,11 +29,11 @@ from lib import (
     trace_to_json,
 )
 from lib.game.costs import CLASSIC
-from lib.game.former_costs import FORMER
 from lib.game.named_costs import pricing
 from lib.game.tiers import Tier
 from lib.trace.ops import FORMS, FREE
 from tests.support import CLASSICS
+from tests.support.step_costs import STEP_COSTS
 
 SIZE = Size(1, 1, 1)
 
@@ -202,7 +202,7 @@ def test_an_operation_without_a_price_is_refused_by_runtime_and_referee(name: st
 
 def test_the_classics_pass_in_finer_ticks_at_the_same_times() -> None:
     for classic in CLASSICS[:5]:
-        outcome = run(classic.solution, *classic.size, setting=Setting(FORMER["twentieths"]))
+        outcome = run(classic.solution, *classic.size, setting=Setting(STEP_COSTS["twentieths"]))
         report = referee(outcome.trace)
         assert (outcome.error, report.error, report.timesteps) == (None, None, classic.timesteps)
 

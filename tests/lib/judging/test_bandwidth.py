@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib import Model, Report, RuleError, referee, run
-from lib.judging.bandwidth import Span, most_in_window
+from lib.judging.traffic import Span, most_in_window
 
 
 def within(spans: list[Span], begin: Fraction, window: Fraction) -> Fraction:

@@ -418,10 +418,18 @@ def test_an_empty_trace_is_incomplete_not_an_accident() -> None:
     )
 
 
-def test_a_puzzle_is_judged_at_its_own_size() -> None:
+@pytest.mark.parametrize("size", [Size(1, 4, 1), Size(2, 2, 1), Size(2, 4, 2)])
+def test_a_puzzle_is_judged_at_its_own_size(size: Size) -> None:
     basic = CLASSICS[0]
-    report = referee(run(basic.solution, 1, 4, 1).trace, basic.goal)
-    assert "this is a run of layers=1, batches=4, ranks=1; the puzzle basic is of layers=2" in str(report.error)
+    report = referee(run(basic.solution, *size).trace, basic.goal)
+    assert f"this is a run of {size}; the puzzle basic is of {basic.size}" in str(report.error)
+
+
+def test_a_peak_that_several_ranks_share_is_the_first_ones() -> None:
+    ddp = CLASSICS[2]
+    report = referee(run(ddp.solution, *ddp.size).trace)
+    assert len({max(rank.memory) for rank in report.ranks}) == 1
+    assert report.peak.rank == 0
 
 
 def test_a_puzzle_is_judged_by_its_own_costs() -> None:

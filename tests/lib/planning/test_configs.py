@@ -56,7 +56,8 @@ def test_flags_of_megatron_say_the_same_split(split: Split, fp8: bool) -> None:
     assert text.startswith("# Megatron-LM d98e8a6")
     found = read_config(f"{text}--num-layers {LLAMA.layers}\n")
     assert found.split_on(job.gpus) == split
-    assert (found.batch, found.sequence, found.fp8, found.kernels) == (job.batch, 4096, fp8, "megatron")
+    assert (found.batch, found.sequence) == (job.batch, 4096)
+    assert replace(job, **found.how) == job
 
 
 def test_flags_of_megatron_are_those_of_its_command_line() -> None:
@@ -89,7 +90,8 @@ def test_toml_of_torchtitan_says_the_same_split(split: Split) -> None:
     assert text.startswith("# torchtitan v0.2.2")
     found = read_config(text)
     assert found.split_on(job.gpus) == split
-    assert (found.batch, found.sequence, found.fp8, found.kernels) == (job.batch, 4096, False, "pytorch")
+    assert (found.batch, found.sequence, found.unread) == (job.batch, 4096, ())
+    assert replace(job, **found.how) == replace(job, kernels="pytorch")
 
 
 def test_toml_of_torchtitan_counts_sequences_of_a_replica() -> None:
@@ -207,6 +209,13 @@ def test_8_bits_are_exported_for_megatron_only(name: str) -> None:
     ("text", "facts"),
     [
         ("--micro-batch-size two", ("--micro-batch-size", "whole number", "two")),
+        (
+            "--pipeline-model-parallel-size 0 --pipeline-model-parallel-layout 'Et*1L'",
+            ("pipeline-model-parallel-size", "0"),
+        ),
+        ("--num-layers 8 --num-layers-per-virtual-pipeline-stage 0", ("per-virtual-pipeline-stage", "from 1 on")),
+        ("--num-layers 8 --pipeline-model-parallel-size 3 --decoder-first-pipeline-num-layers 1", ("7 layers", "2")),
+        ("[parallelism]\npipeline_parallel_degree = 0", ("pipeline_parallel_degree", "from 1 on")),
         ("--seq-length 8 --recompute-granularity some", ("recompute-granularity", "some")),
         ("--use-megatron-fsdp --data-parallel-sharding-strategy all", ("sharding-strategy all", "optim_grads_params")),
         ("--recompute-granularity full --recompute-method block", ("needs --num-layers",)),
@@ -225,6 +234,123 @@ def test_a_config_that_cannot_be_read_is_refused(text: str, facts: tuple[str, ..
     with pytest.raises(RuleError) as why:
         read_config(text)
     assert all(fact in str(why.value) for fact in facts), why.value
+
+
+SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 8 --vocab-size 1000 --seq-length 128 --bf16 "
+
+
+@pytest.mark.parametrize(
+    ("flags", "fields"),
+    [
+        ("", {"ffn": 256, "kv_heads": 8, "head_size": 8, "gated": False, "tied": True, "dropout": True}),
+        ("--swiglu --untie-embeddings-and-output-weights", {"ffn": 128, "gated": True, "tied": False}),
+        ("--ffn-hidden-size 96 --group-query-attention --num-query-groups 2", {"ffn": 96, "kv_heads": 2}),
+        ("--hidden-dropout 0 --attention-dropout 0.0 --kv-channels 16", {"dropout": False, "head_size": 16}),
+        ("--num-experts 8 --moe-ffn-hidden-size 32", {"experts": 8, "top_k": 2, "expert_ffn": 32, "dense_layers": 0}),
+        ("--num-experts 8 --moe-layer-freq '([0]*1+[1]*3)'", {"expert_ffn": 256, "dense_layers": 1}),
+    ],
+)
+def test_flags_of_megatron_give_a_models_sizes(flags: str, fields: dict[str, Any]) -> None:
+    found = read_config(SIZES + flags)
+    model = found.model()
+    assert (model.layers, model.hidden, model.heads, model.vocab, model.sequence) == (4, 64, 8, 1000, 128)
+    assert {name: getattr(model, name) for name in fields} == fields
+    assert found.unread == ()
+    assert found.model(layers=8) == replace(model, layers=8)
+
+
+@pytest.mark.parametrize("name", ["num-layers", "hidden-size", "num-attention-heads", "vocab-size", "seq-length"])
+def test_a_size_that_the_flags_lack_is_named(name: str) -> None:
+    words = SIZES.split()
+    at = words.index(f"--{name}")
+    found = read_config(" ".join(words[:at] + words[at + 2 :]))
+    assert found.missing == f"--{name}"
+    with pytest.raises(RuleError, match=f"no --{name}"):
+        found.model()
+
+
+def test_sizes_that_another_model_does_not_have_are_named() -> None:
+    found = read_config("--num-layers 40 --hidden-size 8192 --bf16")
+    assert [one.split()[:2] for one in found.differences(LLAMA)] == [["layers", "40"]]
+
+
+@pytest.mark.parametrize(
+    ("flag", "split", "how"),
+    [
+        ("--overlap-grad-reduce", {}, {"overlap": True}),
+        ("", {}, {"overlap": False}),
+        ("--grad-reduce-in-bf16", {}, {"gradient": 2}),
+        ("--attention-backend unfused", {}, {"flash": False}),
+        ("--attention-backend local --use-flash-attn", {}, {"flash": True}),
+        ("--fp8-format e4m3", {}, {"fp8": True}),
+        ("--recompute-activations", {"recompute": "selective"}, {}),
+        ("--recompute-granularity selective --recompute-modules core_attn", {"recompute": "selective"}, {}),
+        ("--use-torch-fsdp2", {"zero": 3}, {}),
+        ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", {"zero": 2}, {}),
+        ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 1", {"layers": (1, 3)}, {}),
+        ("--num-experts 4 --moe-token-dispatcher-type alltoall", {}, {}),
+        ("--expert-tensor-parallel-size 1 --cp-comm-type p2p --optimizer adam", {}, {}),
+        ("--pipeline-model-parallel-size 3 --account-for-embedding-in-pipeline-split "
+         "--account-for-loss-in-pipeline-split", {"pp": 3}, {}),
+        ("--nproc_per_node 8 --nnodes=2 pretrain_gpt.py --lr 1e-4 --train-iters 10 --data-path a b c --seed 3", {}, {}),
+    ],
+)  # fmt: skip
+def test_a_flag_that_changes_time_or_memory_is_read(flag: str, split: dict[str, Any], how: dict[str, Any]) -> None:
+    found = read_config(SIZES + flag)
+    assert {name: found.split.get(name) for name in split} == split
+    assert {name: found.how[name] for name in how} == how
+    assert found.unread == ()
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "--recompute-modules core_attn moe_act",
+        "--moe-token-dispatcher-type allgather",
+        "--moe-router-load-balancing-type aux_loss",
+        "--moe-expert-capacity-factor 1.5",
+        "--moe-layer-freq 2",
+        "--expert-tensor-parallel-size 4",
+        "--cp-comm-type a2a",
+        "--optimizer sgd",
+        "--tp-comm-overlap",
+        "--overlap-param-gather",
+        "--use-precision-aware-optimizer",
+        "--account-for-loss-in-pipeline-split",
+        "--multi-latent-attention",
+        "--a-flag-of-a-later-version 3",
+    ],
+)
+def test_a_flag_that_is_not_read_is_named_with_its_value(flag: str) -> None:
+    more = "--recompute-granularity selective " if "modules" in flag else ""
+    assert read_config(SIZES + more + flag).unread == (flag,)
+    assert read_config(SIZES + more).unread == ()
+
+
+def test_16_bits_are_assumed_and_it_is_said() -> None:
+    assert [one.split()[:2] for one in read_config(SIZES.replace("--bf16", "")).unread] == [["no", "--bf16"]]
+
+
+def test_an_entry_of_torchtitan_that_is_not_read_is_named_with_its_value() -> None:
+    text = (
+        "[job]\ndump_folder = 'out'\n[training]\nenable_cpu_offload = true\nmixed_precision_param = 'bfloat16'\n"
+        "seed = 1\n[optimizer]\nname = 'SGD'\nlr = 0.1\n"
+        "[quantize.linear.float8]\nenable_fsdp_float8_all_gather = true\n"
+        "[activation_checkpoint]\nmode = 'none'\nmemory_budget = 0.5\n"
+    )
+    assert set(read_config(text).unread) == {
+        "training.enable_cpu_offload = true",
+        'optimizer.name = "SGD"',
+        "quantize.linear.float8.enable_fsdp_float8_all_gather = true",
+        "activation_checkpoint.memory_budget = 0.5",
+    }
+
+
+def test_a_model_of_torchtitan_is_known_by_its_flavor() -> None:
+    assert read_config("[model]\nname = 'llama3'\nflavor = '70B'").model() == LLAMA
+    found = read_config("[model]\nname = 'llama3'\nflavor = 'debugmodel'")
+    with pytest.raises(RuleError, match="flavor"):
+        found.model()
 
 
 def test_a_config_that_does_not_divide_the_gpus_is_refused() -> None:

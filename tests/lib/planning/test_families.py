@@ -13,7 +13,7 @@ from lib.planning.all_splits import splits
 from lib.planning.cost_model import prices
 from lib.planning.layer_cost import activation_bytes, copied_bytes
 from lib.planning.plans import ERRORS, family_of, tie_text, tied
-from lib.planning.timing import estimated
+from lib.planning.timing import estimate
 
 MODEL = transformer("llama-3-8b", layers=8)
 JOB = Job(MODEL, gpu("h100"), 16, 32, 4096)
@@ -41,7 +41,7 @@ def test_a_search_lists_the_fastest_of_each_family() -> None:
     found = search(JOB, best=1, front=1, **fixed)
     best: dict[str, int] = {}
     for split in splits(JOB, fixed):
-        ticks, peak = estimated(JOB, split)
+        ticks, peak = estimate(JOB, split)
         if peak <= JOB.gpu.usable:
             best[family_of(split)] = min(ticks, best.get(family_of(split), ticks))
     near = {kind: ticks / 10**6 for kind, ticks in best.items() if ticks <= 2 * min(best.values())}

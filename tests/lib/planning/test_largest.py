@@ -9,7 +9,7 @@ import pytest
 from lib import RuleError
 from lib.planning import Job, Split, gpu, plan, transformer
 from lib.planning.changes import LARGEST, largest, memory_advice, savings
-from lib.planning.timing import estimated, memory_range
+from lib.planning.timing import estimate, memory_range
 
 JOB = Job(transformer("llama-3-8b", layers=8), gpu("h100"), 8, 32, 4096)
 SPLIT = Split(dp=4, pp=2)
@@ -46,10 +46,10 @@ def test_what_does_not_fit_at_all_is_refused_with_the_changes_that_help_most() -
 
 def test_savings_are_differences_of_estimates_in_order() -> None:
     found = savings(JOB, SPLIT)
-    before = estimated(JOB, SPLIT)
+    before = estimate(JOB, SPLIT)
     assert [one.saved for one in found] == sorted((one.saved for one in found), reverse=True)
     for one in found:
-        after = estimated(JOB, one.split)
+        after = estimate(JOB, one.split)
         assert (before.peak - after.peak, after.ticks - before.ticks) == (one.saved, round(one.slower * 10**6))
     assert memory_advice(JOB, SPLIT).startswith(f"the changes that help most: {found[0].what} saves")
 

@@ -10,7 +10,7 @@ import pytest
 from docs.generate import published
 from lib.planning import plan
 from lib.planning.job import GIB
-from lib.planning.timing import estimated, memory_range
+from lib.planning.timing import estimate, memory_range
 from tests.support.published_runs import ALL, RUNS, Published, percentile, seconds_of
 
 QUICK = [
@@ -71,4 +71,4 @@ def test_llama_3_fits_as_its_authors_say_it_was_split() -> None:
     (run,) = [run for run in ALL if run.row == "8192 GPUs, 8,192 tokens"]
     usual = replace(run.split, zero=1, warmup=0)
     assert memory_range(run.job, usual)[0] / GIB == pytest.approx(88.4, abs=0.05)
-    assert seconds_of(run) / estimated(run.job, usual).ticks * 1e6 == pytest.approx(1.02, abs=0.003)
+    assert seconds_of(run) / estimate(run.job, usual).ticks * 1e6 == pytest.approx(1.02, abs=0.003)

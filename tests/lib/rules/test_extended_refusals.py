@@ -170,6 +170,13 @@ async def mixed_replicas(model: Model) -> None:
     model.forward(1, model.forward(0, model.get_activation(mine, 1), w0), w1)
 
 
+async def parted_at_different_steps(model: Model) -> None:
+    """Rank 0 trains alone from the beginning, rank 1 from the step after one with all batches."""
+    alone = step(model, [0] if model.rank == 0 else [0, 1])
+    weight, _ = step(model, [model.rank], 1, *alone)
+    await model.allreduce(weight, 0)
+
+
 async def average_of_one(model: Model) -> None:
     weight, _ = step(model, [0])
     await model.allreduce(weight, 0)
@@ -177,6 +184,29 @@ async def average_of_one(model: Model) -> None:
 
 async def average_what_is_shared(model: Model) -> None:
     await model.allreduce(model.load_weights(0)[0], 0)
+
+
+async def state_that_missed_an_average(model: Model) -> None:
+    """After two steps, a state of the replica that trained on alone, for weights that were averaged after each step."""
+    mine = [model.rank]
+    alone = step(model, mine)
+    _, state_alone = step(model, mine, 1, *alone)
+    averaged = await model.allreduce(alone[0], 0)
+    weight, state = step(model, mine, 1, averaged, alone[1])
+    again = await model.allreduce(weight, 0)
+    step(model, mine, 2, again, state)
+    step(model, mine, 2, again, state_alone)
+
+
+def gradient_of_no_step(model: Model) -> None:
+    """The player has made it: the game has two steps, and every gradient that it returns is of one of them."""
+    weight, state = step(model, [0, 1], 1, *step(model, [0, 1]))
+    model.update(0, WeightGrad(0, 1, [0, 1], 2, step=2), weight, state)
+
+
+def input_of_no_step(model: Model) -> None:
+    weight, _ = step(model, [0, 1], 1, *step(model, [0, 1]))
+    model.forward(0, Activation(0, 1, [0, 1], 2, step=2), weight)
 
 
 def final_of_a_replica(model: Model) -> None:
@@ -275,8 +305,12 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, tuple[str, ...]]] = [
     (lambda model: step(model, [0]), DENSE, ("only batch 0 of 2", "batch 1", "all-reduce")),
     (other_batches, LOCAL, ("trained with batch 0 since step 0", "covers batch 1 of 2", "same batches")),
     (mixed_replicas, LOCAL, ("different replicas", "allreduce of the weights")),
+    (parted_at_different_steps, LOCAL, ("rank 0", "rank 1", "since step 1", "started from the same weight")),
     (average_of_one, LOCAL, ("batch 0", "rank 0 and rank 1")),
     (average_what_is_shared, LOCAL, ("rank 0", "no replica has trained alone")),
+    (state_that_missed_an_average, replace(LOCAL, steps=3), ("update(layer=0)", "state that was updated with this")),
+    (gradient_of_no_step, STEPS, ("update(layer=0)", "gradient is of step 2", "step 2 of 2")),
+    (input_of_no_step, STEPS, ("forward(layer=0)", "weight is at step 2")),
     (final_of_a_replica, LOCAL, ("trained since step 0 with batch 0", "average the replicas")),
     (average_what_is_shared, DENSE, ("value to reduce must be a weight gradient", "got the weight of layer 0")),
     (too_much_on_the_host, DENSE, ("host holds 524,288 of 524,288", "131,072 more", "del model.parked")),

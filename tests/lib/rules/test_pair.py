@@ -69,6 +69,14 @@ def of_two(start: Start) -> None:
     start.pair([1, 2])
 
 
+def of_two_behind(start: Start) -> None:
+    model, inputs = start.model, [start.model.get_activation([1, 2])]
+    for layer in (0, 1):
+        inputs.append(model.forward(layer, inputs[-1], start.weights[layer]))
+    ahead = 0, start.inputs[0], start.weights[0]
+    model.forward_backward(ahead, (1, inputs[1], model.loss(inputs[2]), start.weights[1]))
+
+
 def of_one(start: Start) -> None:
     start.pair([0])
 
@@ -94,6 +102,7 @@ def of_another_weight(start: Start) -> None:
 
 REFUSED: dict[Callable[[Start], None], str] = {
     of_two: "a pair has one microbatch on each side; these have batches 1, 2 of 3, and batch 0 of 3",
+    of_two_behind: "a pair has one microbatch on each side; these have batch 0 of 3, and batches 1, 2 of 3",
     of_one: "a forward and the backward of microbatch 0 cannot run at once",
     without_a_side: "forward_backward takes (layer, inp, weight) for a forward and (layer, inp, grad, weight) for a",
     of_swapped: "the arguments are in the wrong order: inp is the activation gradient for backward(1)",

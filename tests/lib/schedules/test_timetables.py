@@ -39,8 +39,6 @@ from tests.support.truth_runs import costs_of
 FREE = Setting(costs_of(*UNIT))
 LENGTHS = {"F": 1, "B": 2, "I": 1, "W": 1}
 
-WAITS = r"(\w+) on rank (\d) waits for (\w+)(?:, which comes after (\w+) on rank (\d))?"
-
 # --- Any order ---
 
 Rows = list[list[Cell]]

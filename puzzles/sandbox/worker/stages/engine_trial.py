@@ -15,10 +15,10 @@ from .stage import UnplayableError
 np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no device should be charged for
 
 
-def run_class(slug: str, cls: Any, trial: Mapping[str, Any], on: str = "inprocess") -> dict[str, Any]:
-    """The results of a trial as plain data, with all devices in this process, or on MPI."""
+def run_class(slug: str, cls: Any, trial: Mapping[str, Any]) -> dict[str, Any]:
+    """The results of a trial as plain data, with all devices in this process."""
     require_engine(slug, cls)
-    return packed(*run_trial(trial, launched(trial, cls, on)))
+    return packed(*run_trial(trial, launched(trial, cls)))
 
 
 def run_trial(trial: Mapping[str, Any], start: Callable[[], Run]) -> tuple[list[Any], list[Any], list[Any]]:

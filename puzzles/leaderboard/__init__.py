@@ -1,1 +1,0 @@
-"""A leaderboard that nobody has to trust: entries are traces with a name, and every one is judged again."""

@@ -1,0 +1,243 @@
+"""Each rule of what a run may send back, print, start and leave, without a sandbox: pipes and answers are made here."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from errno import EAGAIN
+from pathlib import Path
+from struct import pack_into, unpack
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from puzzles.failure import Failure
+from puzzles.grading.session import MIN_SECONDS, SandboxRunner
+from puzzles.grading.verdict import LOST
+from puzzles.sandbox import remove_tree
+from puzzles.sandbox.client import SandboxLostError
+from puzzles.sandbox.limits import Limits
+from puzzles.tracks.outcomes import RunOutcome, RunRequest
+from tests.support.fake_track import RIGHT, Fakes
+
+# --- What a run sends back ---
+
+
+class FakeSession:
+    """A session whose runs end as they are written down; `asked` are the requests with the seconds that are left."""
+
+    def __init__(self, *answers: dict[str, Any], seconds: float = 10, **survey: Any) -> None:
+        self.answers: Iterator[dict[str, Any]] = iter(answers)
+        self.limits = Limits(seconds=seconds)
+        self.survey = {"problem": None, "broken": {}, **survey}
+        self.asked: list[tuple[dict[str, Any], float]] = []
+
+    def read(self) -> dict[str, Any]:
+        return self.survey
+
+    def run(self, request: dict[str, Any], left: float) -> dict[str, Any]:
+        self.asked.append((request, left))
+        answer = next(self.answers)
+        if "lost" in answer:
+            raise SandboxLostError(answer["lost"])
+        return answer
+
+
+def answer(row: Any = None, ended: str = "exit", code: int = 0, **more: Any) -> dict[str, Any]:
+    result = row if isinstance(row, str) else json.dumps(row)
+    return {"ended": ended, "code": code, "result": result, "output": "", "took": 1.0, **more}
+
+
+REQUEST = RunRequest("n = 2", {"argument": 2}, lambda row: RIGHT)
+
+
+def outcome(given: dict[str, Any], **survey: Any) -> RunOutcome:
+    return SandboxRunner(FakeSession(given, **survey), Fakes(), "fake_a")(REQUEST)  # type: ignore[arg-type]
+
+
+def test_the_runs_of_a_puzzle_share_its_time_limit() -> None:
+    session = FakeSession(*(answer({}, took=took) for took in (4.0, 5.0, 3.0, 1.0)))
+    runner = SandboxRunner(session, Fakes(), "fake_a")  # type: ignore[arg-type]
+    for _ in range(4):
+        runner(REQUEST)
+    assert [left for _, left in session.asked] == [10, 6, 1, MIN_SECONDS]
+
+
+def test_a_request_has_the_tracks_stage_and_limit_unless_it_sets_another() -> None:
+    session, track = FakeSession(answer({}), answer({})), Fakes()
+    runner = SandboxRunner(session, track, "fake_a")  # type: ignore[arg-type]
+    runner(REQUEST)
+    runner(RunRequest("n = 3", {"longest": 5}, lambda row: RIGHT))
+    first, second = (request for request, _ in session.asked)
+    assert first == {"argument": 2, "stage": track.stage, "slug": "fake_a", "longest": track.max_result}
+    assert second["longest"] == 5
+
+
+def test_the_last_row_counts_and_what_was_printed_is_kept() -> None:
+    found = outcome(answer('{"a": 1}\n{"b": 2}\n', output="hm", took=2.5))
+    assert (found.row, found.failure, found.printed, found.took) == ({"b": 2}, None, "hm", 2.5)
+
+
+def test_without_a_definition_there_is_neither_a_row_nor_a_failure() -> None:
+    assert outcome(answer({"defined": False})).is_absent
+
+
+@pytest.mark.parametrize("reason", ["rule", "deadlock", "timeout", "layout"])
+def test_a_run_states_the_reason_of_its_failure(reason: str) -> None:
+    assert outcome(answer({"failure": [reason, "no\x1b", 3]})).failure == Failure(reason, "no\\x1b", 3)
+
+
+@pytest.mark.parametrize("failure", [["praise", "no", 3], ["rule", 3, 3], ["rule", "no", "3"], "rule", 7, {"a": 1}])
+def test_a_report_with_another_reason_or_another_form_is_a_crash(failure: Any) -> None:
+    found = outcome(answer({"failure": failure})).failure
+    assert found is not None
+    assert (found.reason, found.line) == ("crash", 0)
+
+
+@pytest.mark.parametrize("line", [-1, 10**7])
+def test_a_line_that_no_file_has_is_unknown(line: int) -> None:
+    assert outcome(answer({"failure": ["rule", "no", line]})).failure == Failure("rule", "no", 0)
+
+
+@pytest.mark.parametrize("result", ["", "{", "[1]", "3", "[" * 10**5])
+def test_what_is_no_row_is_a_run_that_ended_early(result: str) -> None:
+    found = outcome(answer(result, code=7))
+    assert found.row is None
+    assert found.failure is not None
+    assert found.failure.reason == "crash"
+
+
+@pytest.mark.parametrize(
+    ("ended", "code", "reason"),
+    [
+        ("time", 0, "timeout"), ("signal", 9, "memory"), ("signal", 11, "crash"), ("signal", 10**6, "crash"),
+        ("exit", 3, "crash"), ("output", 16, "crash"), ("memory", 16, "memory"), ("files", 16, "crash"),
+        ("result", 16, "crash"),
+    ],
+)  # fmt: skip
+def test_a_run_that_was_ended_has_the_reason_and_no_row(ended: str, code: int, reason: str) -> None:
+    found = outcome(answer({"a": 1}, ended, code))
+    assert found.row is None
+    assert found.failure is not None
+    assert found.failure.reason == reason
+
+
+def test_a_failure_that_was_reported_before_the_end_counts() -> None:
+    assert outcome(answer({"failure": ["rule", "no", 3]}, "time")).failure == Failure("rule", "no", 3)
+
+
+def test_a_coroutine_that_was_forgotten_explains_the_failure() -> None:
+    found = outcome(answer({"failure": ["rule", "no", 3], "forgotten": "'send' was never awaited"})).failure
+    assert found is not None
+    assert found.sentence.startswith("no; 'send' was never awaited")
+
+
+def test_a_file_that_cannot_be_read_runs_nothing() -> None:
+    for survey in ({"problem": ["syntax", "no", 3]}, {"broken": {"fake_a": ["syntax", "no", 3]}}):
+        session = FakeSession(**survey)
+        runner = SandboxRunner(session, Fakes(), "fake_a")  # type: ignore[arg-type]
+        assert runner(REQUEST).failure == Failure("syntax", "no", 3)
+        assert session.asked == []
+
+
+def test_a_sandbox_that_is_lost_is_not_the_players_failure() -> None:
+    found = outcome({"lost": "ended"}).failure
+    assert found is not None
+    assert found.reason == LOST
+
+
+# --- What a run prints, sends, starts and leaves ---
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="workers are forked")
+
+
+@posix
+@pytest.mark.parametrize(
+    ("sent", "printed", "flood"),
+    [(8, 16, None), (9, 0, ("result", 8)), (0, 17, ("output", 16))],
+)
+def test_a_run_that_sends_or_prints_more_than_its_limit_is_ended(
+    sent: int, printed: int, flood: tuple[str, int] | None
+) -> None:
+    from puzzles.sandbox.worker.output import WorkerMonitor
+
+    (result, to_result), (output, to_output) = os.pipe(), os.pipe()
+    for end, size in ((to_result, sent), (to_output, printed)):
+        os.write(end, b"x" * size)
+        os.close(end)
+    monitor = WorkerMonitor(0, result, output, most_output=16, longest_result=8, late=(-1, b""))
+    assert monitor._read_rest() == flood
+    assert len(monitor.kept[result]) == (sent if sent <= 8 else 0), "a longer result is not kept"
+    for fd in (result, output):
+        os.close(fd)
+
+
+@posix
+def test_of_what_is_printed_a_part_is_kept() -> None:
+    from puzzles.sandbox.worker.output import MAX_SHOWN_OUTPUT, WorkerMonitor
+
+    (result, to_result), (output, to_output) = os.pipe(), os.pipe()
+    os.write(to_output, b"x" * (MAX_SHOWN_OUTPUT + 5))
+    for end in (to_result, to_output):
+        os.close(end)
+    monitor = WorkerMonitor(0, result, output, most_output=1 << 20, longest_result=8, late=(-1, b""))
+    assert monitor._read_rest() is None
+    assert (monitor.printed, len(monitor.kept[output])) == (MAX_SHOWN_OUTPUT + 5, MAX_SHOWN_OUTPUT)
+    for fd in (result, output):
+        os.close(fd)
+
+
+@posix
+@pytest.mark.parametrize(("tasks", "may"), [(1, True), (3, True), (4, False), (5, False)])
+def test_a_run_may_start_processes_up_to_its_limit(tasks: int, may: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from puzzles.sandbox.worker import task_limit
+
+    answers: list[tuple[int, ...]] = []
+
+    def ioctl(listener: int, request: int, data: Any) -> None:
+        if request == task_limit.RECEIVE:
+            pack_into("<Q", data, 0, 77)
+        else:
+            answers.append(unpack("<QqiI", data))
+
+    monkeypatch.setattr(task_limit, "ioctl", ioctl)
+    limit = task_limit.TaskLimit(4, lambda: tasks)
+    limit.answer()
+    limit.begin()
+    limit.close()
+    assert answers == [(77, 0, 0, task_limit.CONTINUE) if may else (77, 0, -EAGAIN, 0)]
+
+
+@posix
+def test_a_folder_with_more_entries_than_the_limit_is_not_emptied(tmp_path: Path) -> None:
+    def fill() -> None:
+        (tmp_path / "a" / "b").mkdir(parents=True)
+        for name in ("c", "a/d", "a/b/e"):
+            (tmp_path / name).write_text("")
+
+    fill()
+    assert remove_tree.empty(str(tmp_path), most=5)
+    assert list(tmp_path.iterdir()) == []
+    fill()
+    assert not remove_tree.empty(str(tmp_path), most=4)
+    assert remove_tree.empty(str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+@posix
+def test_a_limit_that_all_processes_exceed_together_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from puzzles.sandbox.worker import os_limits
+    from puzzles.sandbox.worker.supervisor import Supervisor
+
+    taken = {"memory": 0, "files": 0}
+    monkeypatch.setattr(os_limits, "memory_below", lambda: taken["memory"])
+    monkeypatch.setattr(os_limits, "file_bytes", lambda folder: taken["files"])
+    supervisor: Any = SimpleNamespace(limits={"memory": 100, "files": 50}, sandboxed=False, has_mount=False)
+    for memory, files, exceeded in ((100, 50, None), (101, 50, ("memory", 100)), (100, 51, ("files", 50))):
+        taken.update(memory=memory, files=files)
+        assert Supervisor._exceeded(supervisor) == exceeded
+    supervisor.has_mount = True
+    assert Supervisor._exceeded(supervisor) is None, "the kernel limits the files of a mount"
