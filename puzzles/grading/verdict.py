@@ -92,6 +92,8 @@ class Verdict:
     """For the comparison of submissions, if requested: digests of the program and the run, then its lines."""
     trace: str = ""
     """The run at the shown size as JSON, if requested: a trace or strategies."""
+    secret: str = field(default="", compare=False)
+    """The grader's, from which the values of further runs follow: with it, the judge reproduces the verdict."""
 
     @property
     def attempted(self) -> bool:
