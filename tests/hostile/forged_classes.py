@@ -7,7 +7,9 @@ where no meter charges them, or writes products in a way that once counted as no
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions" / "engine"
 
@@ -106,7 +108,8 @@ LOW_RANK = """
         updates = []
         for client, seed in enumerate(seeds, 1):
             self.receive(client)
-            x, y = (np.random.default_rng(s).uniform(-1, 1, (8, 64)).astype(np.float32) for s in (70 + client, 170 + client))
+            draws = (np.random.default_rng(s).uniform(-1, 1, (8, 64)) for s in (70 + client, 170 + client))
+            x, y = (part.astype(np.float32) for part in draws)
             a, b = self.drawn(int(seed)), np.zeros((self.rank, 64), dtype=np.float32)
             for _ in range(self.steps):
                 b -= self.rate * (a.T @ (x.T @ (x @ (self.w + a @ b) - y)))
@@ -124,16 +127,24 @@ ZERO2 = """
         return super().forward(x)
 """
 
-KNOWN_TOKENS = """
+TOKENS = """
 def tokens_of(device):
     whole, parts = (np.random.default_rng(171 + device + more) for more in (0, 7))
-    return whole.integers(-2, 3, (8, 16)).astype(np.float32) + parts.integers(-127, 128, (8, 16)).astype(np.float32) / 16384
-
-
-ROUTER = np.random.default_rng(121).integers(-16, 17, (16, 4)).astype(np.float32) / np.float32(64)
-ROWS = [[np.flatnonzero((tokens_of(device) @ ROUTER).argmax(axis=1) == e)[:2].tolist() for e in range(4)] for device in range(4)]
-del ROUTER
+    x = whole.integers(-2, 3, (8, 16)).astype(np.float32)
+    return x + parts.integers(-127, 128, (8, 16)).astype(np.float32) / 16384
 """
+
+
+def routed_rows() -> list[list[list[int]]]:
+    """For each device, and each expert, the tokens that fit. A class has them as a literal, which costs no flops."""
+    names: dict[str, Any] = {"np": np}
+    exec(TOKENS, names)
+    router = np.random.default_rng(121).integers(-16, 17, (16, 4)) / 64
+    chosen = [(names["tokens_of"](device) @ router).argmax(axis=1) for device in range(4)]
+    return [[np.flatnonzero(experts == e)[:2].tolist() for e in range(4)] for experts in chosen]
+
+
+KNOWN_TOKENS = f"{TOKENS}\n\nROWS = {routed_rows()}\n"
 
 SWITCH_DISPATCH = """
     def forward(self, x):
@@ -160,33 +171,16 @@ def shown(scalar, shape):
     return np.array(scalar).reshape(1).view(np.float32).reshape(shape)
 """
 
-GPIPE = (
-    solution("gpipe_remat")
-    + "\n\nReference = GPipeRemat\n"
-    + replaced(
-        replaced(
-            solution("records/gpipe_remat"), "from solutions.engine.gpipe_remat import GPipeRemat as Reference\n", ""
-        ),
-        "from solutions.engine.gpipe_remat import relu\n",
-        "",
-    )
-)
-"""The record, which derives from the reference, in one file."""
-
 GPIPE_IN_RECORDS = replaced(
-    replaced(
-        GPIPE, "self.kept.append(x)\n            self.inputs", "self.kept.append(hidden(x))\n            self.inputs"
-    ),
-    "inputs = [self.kept.pop()]",
-    "inputs = [shown(self.kept.pop(), (-1, len(self.weights[0])))]",
+    replaced(solution("gpipe_remat"), "self.kept.append(x)", "self.kept.append(hidden(x))"),
+    "self.kept.pop())[0]",
+    "shown(self.kept.pop(), (-1, len(self.weights[0]))))[0]",
 )
 
 GPIPE_IN_NUMBERS = replaced(
-    replaced(
-        GPIPE, "self.kept.append(x)\n            self.inputs", "self.kept.append([*x.ravel()])\n            self.inputs"
-    ),
-    "inputs = [self.kept.pop()]",
-    "inputs = [np.array(self.kept.pop()).reshape(-1, len(self.weights[0]))]",
+    replaced(solution("gpipe_remat"), "self.kept.append(x)", "self.kept.append([*x.ravel()])"),
+    "self.kept.pop())[0]",
+    "np.array(self.kept.pop()).reshape(-1, len(self.weights[0])))[0]",
 )
 
 FSDP_IN_RECORDS = """
@@ -251,11 +245,13 @@ def product(a, b):
 """,
     "corrcoef": '''
 def product(a, b):
-    """Of rows whose squares sum to a constant, by one column more."""
+    """Each row gets one number more, so that the squares of all rows have one sum."""
     rows = np.concatenate([a, b.T]).astype(np.float64)
-    more = np.sqrt(1e4 - np.exp(2 * np.log(np.abs(rows) + 1e-300)).sum(axis=1, keepdims=True))
-    rows = np.concatenate([rows, np.where(np.arange(len(rows))[:, None] < len(a), more, 0), np.where(np.arange(len(rows))[:, None] < len(a), 0, more)], axis=1)
-    both = np.corrcoef(np.ones((1, 2 * rows.shape[1])) - np.eye(1, 2 * rows.shape[1]), np.concatenate([rows, -rows], axis=1)) * 1e4
+    squares = np.exp(2 * np.log(np.abs(rows) + 1e-300))
+    more, is_first = np.sqrt(1e4 - squares.sum(axis=1, keepdims=True)), np.arange(len(rows))[:, None] < len(a)
+    rows = np.concatenate([rows, np.where(is_first, more, 0), np.where(is_first, 0, more)], axis=1)
+    rows = np.concatenate([rows, -rows], axis=1)
+    both = np.corrcoef(1 - np.eye(1, rows.shape[1]), rows) * 1e4
     return both[1 : 1 + len(a), 1 + len(a) :].astype(np.float32)
 ''',
 }

@@ -127,8 +127,8 @@ class Repeated(ShardedEngine):
                     self._contents.pop(self._in_transfer.pop(key, 0), None)
                 case ["given", int(key)] if self._waiting and is_lent:
                     self._lent.add(key)
-                    self._contents[key] = memory_of(root_of(self._waiting.pop()))
-                    self._contents[key].flags.writeable = False  # all devices are lent the same
+                    self._contents[key] = memory_of(root_of(self._waiting.pop())).copy()
+                    self._contents[key].flags.writeable = False
                 case ["given", int(key)] if self._waiting:
                     self._fill(key, memory_of(root_of(self._waiting.pop())))
                 case ["keep", int(key), int(lent)] if lent in self._lent:
