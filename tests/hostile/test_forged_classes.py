@@ -1,16 +1,21 @@
-"""No forged class has a figure below what its recorded operations need, nor a second star."""
+"""Each known forgery of a class's figures: it is refused, or its figures are unknown, or what its recording needs."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
+from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
+from puzzles.sandbox.worker.repeat.repeated import Repeated
 
 from .forged_classes import FORGERIES, solution
 
@@ -22,23 +27,44 @@ def graded(slug: str, source: str, secret: str = "") -> Verdict:
 
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", FORGERIES)
-def test_a_forgery_gains_no_figure(name: str) -> None:
-    forgery = FORGERIES[name]
-    verdict = graded(forgery.slug, forgery.source)
-    figure = verdict.figures.get(forgery.figure)
-    assert figure is None or figure >= forgery.honest, f"{name} has {figure} {forgery.figure}, not {forgery.honest}"
-    assert verdict.stars <= 1, f"{name} has {verdict.stars} stars with {dict(verdict.figures)}"
+def test_a_forged_figure_makes_no_third_star(name: str) -> None:
+    slug, source, figure, honest = FORGERIES[name]
+    verdict = graded(slug, source, "of this test")
+    got = verdict.figures.get(figure)
+    told = f"the forgery got {verdict.stars} stars and {figure} {got}, and needs {honest}: {verdict.message}"
+    assert verdict.stars < 2, told
+    assert got is None or got >= honest, told
 
 
 def test_the_secret_is_drawn_anew_and_kept_in_the_verdict() -> None:
     one, other = (graded("DataParallel", solution("data_parallel")) for _ in range(2))
     assert len({one.secret, other.secret, ""}) == 3
-    assert one.figures == other.figures, "of an honest class on any values"
+    assert one.figures == other.figures, "an honest class has the same on any values"
 
 
+@pytest.mark.slow
 def test_a_verdict_is_reproduced_by_its_secret() -> None:
-    forgery = FORGERIES["bytes_from_public_seeds"]
-    one = graded(forgery.slug, forgery.source)
-    again, other = (graded(forgery.slug, forgery.source, secret) for secret in (one.secret, "another"))
-    assert again.message == one.message
-    assert (other.status, other.stars, other.figures) == (one.status, one.stars, one.figures)
+    slug, source, *_ = FORGERIES["bytes_from_public_seeds"]
+    verdict = graded(slug, source)
+    again, other = (graded(slug, source, secret) for secret in (verdict.secret, "another"))
+    assert again.message == verdict.message
+    assert (other.status, other.stars, other.figures) == (verdict.status, verdict.stars, verdict.figures)
+
+
+def of_all(key: int) -> Any:
+    return ("view", key, 0, [2], [8], "<f8")
+
+
+def test_devices_share_nothing_that_they_are_lent() -> None:
+    """The first keeps its input in the parameters, and the second would read it there; nothing is sent."""
+    loads = [["hold", 1, 16], ["given", 2], ["do", "numpy", "ravel", [of_all(2)], {}, [1]]]
+    stores = [["hold", 3, 16], ["given", 3], ["do", "ufunc", "add.__call__", [of_all(3), 0], {"out": of_all(1)}, []]]
+    takes = [["hold", 3, 16], ["given", 3], ["do", "communication", "barrier", [], {}, []], ["return", of_all(1)]]
+    recordings = [[[], loads, [*stores, takes[2]]], [[], loads, takes]]
+    with (
+        pytest.raises(UnrepeatableError, match="read-only"),
+        launch(Repeated, 2, recordings=recordings) as run,
+    ):
+        run.load_checkpoint({"weights": np.zeros(2)})
+        told = run.forward([np.array([3.0, 4.0]), np.zeros(2)])
+        pytest.fail(f"the second device got {told[1]} for 0 of 16 bytes")
