@@ -214,6 +214,8 @@ class Repeated(ShardedEngine):
 
     def _insert(self, key: int, start: int, kind: Any, number: Any) -> None:
         content = self._contents.get(key)
+        if not isinstance(number, int | np.integer):
+            raise UnrepeatableError("it reads numbers that it does not have")
         if not isinstance(content, np.ndarray) or start + kind.itemsize > content.nbytes or not 0 <= number < 1 << 53:
             raise UnrepeatableError("it reads memory that it does not have")
         content[start : start + kind.itemsize] = np.array([number], kind).view(np.uint8)
