@@ -25,7 +25,7 @@ def test_a_forged_figure_makes_no_third_star(name: str) -> None:
         found = grade_puzzle(ENGINE_PUZZLES[slug], session, secret="of this test")
     got = found.figures.get(figure)
     told = f"the forgery got {found.stars} stars and {figure} {got}, and needs {honest}: {found.message}"
-    assert found.stars < 2, told
+    assert found.stars < 3, told
     assert got is None or got >= honest, told
 
 

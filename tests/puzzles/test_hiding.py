@@ -153,17 +153,14 @@ def test_a_class_computes_with_numpy_only(here: IsolationTier) -> None:
 
 
 @pytest.mark.parametrize(("claimed", "sent", "stars"), [(20_480, 12_288, 3), (20_000, 12_288, 3), (20_000, 12_292, 2)])
-def test_a_self_reported_figure_alone_makes_no_third_star(claimed: int, sent: int, stars: int) -> None:
+def test_flops_below_every_record_alone_make_no_third_star(claimed: int, sent: int, stars: int) -> None:
     """Fewer flops than any record count as the record's, so they do not make up for bytes."""
     puzzle = replace(ENGINE_PUZZLES["DataParallel"], records=({"sent": 12_288, "flops": 20_480},))
     assert (better_record(puzzle, {"sent": sent, "flops": claimed}) is None) == (stars == 3)
 
 
 def test_a_verdict_says_what_it_cannot_vouch_for() -> None:
-    flops, unseen, digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
-    assert flops.startswith("Flops are self-reported")
-    assert "sums of logarithms or angles" in unseen
-    assert "digits of 1.7 numbers" in digits
-    assert not [*comparison(ENGINE_PUZZLES["BalanceLoss"], {}, "")][1:]
-    (only,) = comparison(ENGINE_PUZZLES["Rotate"], {}, "")
-    assert only.startswith("Peak bytes are self-reported")
+    notes = {
+        slug: len([*comparison(ENGINE_PUZZLES[slug], {}, "")]) for slug in ("DataParallel", "BalanceLoss", "Rotate")
+    }
+    assert notes == {"DataParallel": 2, "BalanceLoss": 1, "Rotate": 0}, "products, and digits; digits; nothing"
