@@ -48,14 +48,21 @@ def grade_file(
 
 
 def grade_puzzle(
-    puzzle: Puzzle, session: Session, strict: bool = False, keep: bool = False, runner: Runner | None = None
+    puzzle: Puzzle,
+    session: Session,
+    strict: bool = False,
+    keep: bool = False,
+    runner: Runner | None = None,
+    secret: str = "",
 ) -> Verdict:
-    """The verdict on one puzzle; `strict` and `keep` are the judge's. With a `runner`, the sandbox only reads the
-    file."""
+    """The verdict on one puzzle; `strict`, `keep` and `secret` are the judge's. With a `runner`, the sandbox only reads
+    the file."""
     track, definition = track_of(puzzle.slug), definition_in(session, puzzle.slug)
     if definition is None:
         return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
-    return run_judge(judge(puzzle, definition, strict, keep), runner or SandboxRunner(session, track, puzzle.slug))
+    return run_judge(
+        judge(puzzle, definition, strict, keep, secret=secret), runner or SandboxRunner(session, track, puzzle.slug)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ and the sandbox.
 
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import NamedTuple
 
 from puzzles.catalog.puzzle import Puzzle
@@ -80,17 +81,24 @@ def run_judge(judging: Judging, run: Callable[[RunRequest], RunOutcome]) -> Verd
 
 
 def judge(
-    puzzle: Puzzle, definition: Definition, strict: bool = False, keep: bool = False, only_shown: bool = False
+    puzzle: Puzzle,
+    definition: Definition,
+    strict: bool = False,
+    keep: bool = False,
+    only_shown: bool = False,
+    secret: str = "",
 ) -> Judging:
     """Judges a definition as a solution of a puzzle.
 
     `strict` fails a solution that works only at the shown size; `keep` stores the run at the shown size in the verdict;
-    `only_shown` judges only that run.
+    `only_shown` judges only that run. With the `secret` of an earlier verdict, that verdict is reproduced; without one,
+    the judge draws it.
     """
     track = track_of(puzzle.slug)
     not_attempted = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
     try:
-        return (yield from _judged(not_attempted, puzzle, definition, strict, keep, only_shown))
+        drawn = secret or token_hex(16)
+        return (yield from _judged(not_attempted, puzzle, definition, strict, keep, only_shown, drawn))
     except Exception as why:
         fault = fault_in(puzzle.slug, why)
         if not fault:
@@ -100,7 +108,13 @@ def judge(
 
 
 def _judged(
-    not_attempted: Verdict, puzzle: Puzzle, definition: Definition, strict: bool, keep: bool, only_shown: bool
+    not_attempted: Verdict,
+    puzzle: Puzzle,
+    definition: Definition,
+    strict: bool,
+    keep: bool,
+    only_shown: bool,
+    secret: str,
 ) -> Judging:
     track = track_of(puzzle.slug)
     if definition.problem is not None:
@@ -109,22 +123,31 @@ def _judged(
         return not_attempted
     requests = track.requests(puzzle)
     shown = next(requests)
-    outcome = yield shown
+    outcome, score = yield from _scored(shown, secret)
     if outcome.is_absent:
         return not_attempted
     kept = track.kept(outcome.row) if keep and outcome.row is not None else ""
-    not_attempted = replace(not_attempted, printed=first_lines(outcome.printed), trace=kept)
-    score = shown.score_of(outcome)
+    not_attempted = replace(not_attempted, printed=first_lines(outcome.printed), trace=kept, secret=secret)
     if isinstance(score, Failure):
         if outcome.failure is None and not score.line and score.reason != "crash":
             score = score._replace(line=definition.line)
         return _failed(not_attempted, definition, score, definition.exists or outcome.failure is None)
     other_sizes: OtherSizes | Failure = OtherSizes()
     if not only_shown:
-        other_sizes = yield from _judge_other_sizes(puzzle.slug, definition, shown, requests)
+        other_sizes = yield from _judge_other_sizes(puzzle.slug, definition, shown, requests, secret)
     if isinstance(other_sizes, Failure):
         return _failed(not_attempted, definition, other_sizes)
     return _stated(not_attempted, definition, score, other_sizes, strict)
+
+
+def _scored(request: RunRequest, secret: str) -> Generator[RunRequest, RunOutcome, tuple[RunOutcome, Score | Failure]]:
+    """The outcome of a run, and its score; or that of the last of the runs that follow from it."""
+    outcome = yield request
+    score = request.score_of(outcome)
+    while callable(score):
+        further = score(secret)
+        score = further.score_of((yield further))
+    return outcome, score
 
 
 def first_lines(printed: str) -> tuple[str, ...]:
@@ -135,13 +158,12 @@ def first_lines(printed: str) -> tuple[str, ...]:
 
 
 def _judge_other_sizes(
-    slug: str, definition: Definition, shown: RunRequest, others: Iterator[RunRequest]
+    slug: str, definition: Definition, shown: RunRequest, others: Iterator[RunRequest], secret: str
 ) -> Generator[RunRequest, RunOutcome, OtherSizes | Failure]:
     """A failure at a size that the puzzle mentions fails the solution; at a hidden size it is noted."""
     found = OtherSizes()
     for request in others:
-        outcome = yield request
-        score = request.score_of(outcome)
+        outcome, score = yield from _scored(request, secret)
         if outcome.is_absent:
             score = Failure("incomplete", f"there is no {slug} at this size")
         tried = f"tried with {request.size}: " if request.size else ""  # it is empty where nothing but the case differs

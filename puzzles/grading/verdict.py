@@ -87,6 +87,8 @@ class Verdict:
     """The path of its file, if the submission has several."""
     trace: str = ""
     """The run at the shown size as JSON, if requested: a trace or strategies."""
+    secret: str = field(default="", compare=False)
+    """The grader's, from which the values of further runs follow: with it, the judge reproduces the verdict."""
 
     @property
     def attempted(self) -> bool:

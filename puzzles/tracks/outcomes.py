@@ -43,15 +43,19 @@ class RunRequest:
 
     size: str
     data: Mapping[str, Any]
-    score: Callable[[Row], Score | Failure]
+    score: Callable[[Row], Score | Failure | FurtherRun]
     hidden: bool = True
 
-    def score_of(self, outcome: RunOutcome) -> Score | Failure:
-        """The score of this run's outcome, or the reason why it has none."""
+    def score_of(self, outcome: RunOutcome) -> Score | Failure | FurtherRun:
+        """The score of this run's outcome, or the reason why it has none; or the run whose score counts instead."""
         if outcome.failure is not None:
             return outcome.failure
         score = self.score(outcome.row or {})
         return outcome.explained(score) if isinstance(score, Failure) else score
+
+
+FurtherRun = Callable[[str], RunRequest]
+"""A run that follows from an earlier one, and from a secret of the grader that no player's code knows."""
 
 
 class RunOutcome(NamedTuple):

@@ -209,7 +209,7 @@ PRODUCTS = {
     "a remainder of a number": (lambda a, b: a % 3, 0),
     "a common multiple": (lambda a, b: np.lcm(a.astype(int), a.astype(int)), 2 * 6),
     "a condition": (lambda a, b: np.linalg.cond(b[:, :3] + np.eye(3)), 2 * 9 * 3),
-    "a tensor inverse": (lambda a, b: np.linalg.tensorsolve(np.eye(3), b[0, :3]), 2 * 9 * 3),
+    "a tensor inverse": (lambda a, b: np.linalg.tensorsolve(np.eye(3), b[0, :3]), 2 * 9 * 3 + 2 * 3 * 3),
     "powers": (lambda a, b: np.vander(a[0], 4), 2 * 3 * 4),
     "inverse": (lambda a, b: np.linalg.inv(b[:, :3] + np.eye(3)), 2 * 3 * 3 * 3),
     "fourier": (lambda a, b: np.fft.fft(b[0]), 5 * 4 * 2),

@@ -57,7 +57,8 @@ def test_products_count_however_they_are_written(name: str, here: IsolationTier)
 @in_every_tier(hiding.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.UNCOUNTED[name]), here)
-    require_refused(found, "flops", "something was not counted", "12,416", "np.einsum")
+    assert found.stars <= 1, found
+    assert "flops" not in found.figures, "a recording of fewer products is refused, or there is none"
 
 
 @pytest.mark.sampled(1)
@@ -160,10 +161,7 @@ def test_a_self_reported_figure_alone_makes_no_third_star(claimed: int, sent: in
 
 
 def test_a_verdict_says_what_it_cannot_vouch_for() -> None:
-    flops, unseen, digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
-    assert flops.startswith("Flops are self-reported")
-    assert "sums of logarithms or angles" in unseen
-    assert "digits of 1.7 numbers" in digits
-    assert not [*comparison(ENGINE_PUZZLES["BalanceLoss"], {}, "")][1:]
-    (only,) = comparison(ENGINE_PUZZLES["Rotate"], {}, "")
-    assert only.startswith("Peak bytes are self-reported")
+    of_products, of_digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
+    assert of_products != of_digits
+    assert [*comparison(ENGINE_PUZZLES["BalanceLoss"], {}, "")] == [of_digits]
+    assert [*comparison(ENGINE_PUZZLES["Rotate"], {}, "")] == []

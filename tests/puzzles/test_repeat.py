@@ -20,7 +20,7 @@ from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.repeat import has_other_values, with_other_values
+from puzzles.tracks.engine.repeat import with_other_values
 from puzzles.tracks.engine.row import asked
 from tests.support import hostile_hiding as hiding
 from tests.support.selection import TIERS, in_each_tier
@@ -47,37 +47,34 @@ def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Ve
 @pytest.mark.slow
 @in_each_tier()
 def test_flops_that_were_taken_off_the_meter_are_counted_again(here: IsolationTier) -> None:
-    """From 20,480 to 16,000, which is above the lower bound: 12,416."""
-    found = verdict(hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480"), here)
-    assert (found.status, found.stars) == ("failed", 0), found
-    assert (
-        "flops: the class's own processes count 16,000, and the judge counts 20,480; leave the meters" in found.message
+    found = verdict(
+        hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480 if self.num_devices == 4 else 0"), here
     )
+    assert (found.stars, found.figures["flops"]) == (3, 20_480), found
 
 
 ADDED = {
     "a_collective": (
         "'communication', 'all_reduce', [np.ones(4)], {}, []",
-        ("failed", "the first run has 12,288, and the judge counts 12,384"),
+        ("over_target", {"sent": 12_384, "flops": 20_480}),
     ),
     "the_host": (
         "'host', 'put', ['a', np.ones(4)], {}, []",
-        ("passed", "wrote 32 B to its host, which no target of DataParallel counts"),
+        ("failed", {}),
     ),
 }
-"""By name: a step that is added to a recording, and the verdict's status and words."""
+"""By name: a step that is added to a recording, and the verdict's status and figures."""
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ADDED)
 def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
     """One that has fewer flops because it sends more, say, or keeps its arrays elsewhere."""
-    step, (status, words) = ADDED[name]
+    step, (status, figures) = ADDED[name]
     recorder = "next((one for one in gc.get_objects() if type(one).__name__ == 'DeviceRecorder'), None)"
     source = hiding.with_statement(DATA_PARALLEL, f"getattr({recorder}, '_steps', []).append(['do', {step}])")
     found = verdict(source, require_tier("process"))
-    assert (found.status, found.stars) == (status, 0 if status == "failed" else 2), found
-    assert words in found.message + "".join(found.notes)
+    assert (found.status, found.figures) == (status, figures), found
 
 
 @in_each_tier()
@@ -89,11 +86,7 @@ def test_products_of_python_numbers_make_no_third_star(here: IsolationTier) -> N
     source = DATA_PARALLEL.replace("x @ self.w0", product)
     assert source != DATA_PARALLEL
     found = verdict(source, here)
-    assert (found.status, found.stars) == ("passed", 2), found
-    (note,) = found.notes
-    assert note.startswith("with its operations repeated on other values, device 0, ")
-    assert "differs from what a single device computes" in note
-    assert "the judge cannot count its operations again, as the third star requires" in note
+    assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 @pytest.mark.slow
@@ -118,36 +111,37 @@ def test_products_of_numbers_of_numpy_count() -> None:
 
 LIE = "\n\n    def forward(self, x):\n        made = self.honest(x)\n        self._port.meter.{}\n        return made\n"
 
-LIED = {"Rotate": ("peak -= 40_000 if self.size > 64 else 0", "131,072"), "AnnotatedMLP": ("flops -= 2_000", "65,536"),
-        "AnnotatedMoE": ("flops -= 2_000", "20,480")}  # fmt: skip
+LIED = {
+    "Rotate": ("peak -= 40_000 if self.size > 64 else 0", ("peak", 131_072)),
+    "AnnotatedMLP": ("flops -= 2_000", ("flops", 65_536)),
+    "AnnotatedMoE": ("flops -= 2_000", ("flops", 20_480)),
+}
 
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", LIED)
 def test_seeds_and_kernels_are_repeated(slug: str) -> None:
-    """The reference keeps its third star; it has none with a figure taken off the meter, above the lower bound."""
-    lie, counted = LIED[slug]
+    """The reference keeps its third star; what is taken off its own meter changes no figure."""
+    lie, (figure, counted) = LIED[slug]
     file = {"Rotate": "rotate", "AnnotatedMLP": "annotated_mlp", "AnnotatedMoE": "annotated_moe"}[slug]
     source = (SOLUTIONS / f"{file}.py").read_text(encoding="utf-8")
     assert verdict(source, require_tier("process"), slug).stars == 3
     found = verdict(source.replace("def forward(", "def honest(") + LIE.format(lie), require_tier("process"), slug)
-    assert (found.status, found.stars) == ("failed", 0), found
-    assert f"and the judge counts {counted}; leave the meters" in found.message
+    assert (found.stars, found.figures[figure]) == (3, counted), found
 
 
 @pytest.mark.slow
 def test_a_class_may_do_more_than_can_be_recorded() -> None:
     """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
-    draws = "rng = np.random.default_rng(self.device_id)\n        [rng.random(100_000) + 1 for _ in range(8)]"
+    draws = "rng = np.random.RandomState(self.device_id)\n        [rng.random_sample(100_000) + 1 for _ in range(8)]"
     found = verdict(hiding.with_statement(DATA_PARALLEL, draws), require_tier("process"))
-    assert (found.status, found.stars) == ("passed", 2), found
-    assert "more than 8,388,608 B of data; so the judge cannot count its operations again" in found.notes[0]
+    assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 def test_the_repeating_process_runs_no_line_of_the_file() -> None:
     source = f"print('loaded')\n{DATA_PARALLEL}"
     trial = trials_of(PUZZLE)[0]()
-    given = {"trial": pack({**asked(trial), "recorded": True}), "devices": trial.devices}
+    given = {"trial": pack(asked(trial)), "devices": trial.devices}
     with Session(Submission(Path("theirs.py"), source.encode())) as session:
         first = run_in(session, track_of("DataParallel"), "DataParallel", given, 10)
         assert (first.printed, len((first.row or {})["recordings"]["list"])) == ("loaded\n", 4)
@@ -165,14 +159,15 @@ def test_the_repeating_process_runs_no_line_of_the_file() -> None:
 ROUTED = ("VocabParallelLoss", "SwitchDispatch", "GShardTop2", "ExactDispatch", "FindTheRace")
 
 
-def drawn(slug: str, recordings: object) -> Any:
-    return with_other_values(trials_of(ENGINE_PUZZLES[slug])[0], recordings)
+def drawn(slug: str, recordings: object, secret: str = "of this test") -> Any:
+    return with_other_values(trials_of(ENGINE_PUZZLES[slug])[0], recordings, secret)
 
 
-def test_other_values_follow_from_the_recording() -> None:
-    first, again, other = (drawn("DataParallel", recordings) for recordings in ("a", "a", "b"))
-    assert pack(asked(first)) == pack(asked(again)) != pack(asked(other))
-    assert pack(asked(other)) != pack(asked(trials_of(PUZZLE)[0]()))
+def test_other_values_follow_from_the_recording_and_a_secret() -> None:
+    first, again, other = (pack(asked(drawn("DataParallel", recordings))) for recordings in ("a", "a", "b"))
+    assert first == again != other
+    assert first != pack(asked(drawn("DataParallel", "a", "of another verdict")))
+    assert other != pack(asked(trials_of(PUZZLE)[0]()))
     assert np.random.default_rng(1).random() == np.random.Generator(np.random.PCG64(1)).random()
 
 
@@ -189,19 +184,38 @@ def test_routes_stay_the_same(slug: str) -> None:
                 assert one["logits"].tolist() != two["logits"].tolist()
 
 
-def test_seeds_stay_the_same() -> None:
-    """Clients draw signs from them; the updates are others."""
+def test_a_verdict_keeps_the_secret_that_it_follows_from() -> None:
+    with Session(Submission(Path("theirs.py"), DATA_PARALLEL.encode())) as session:
+        first, other = (grade_puzzle(PUZZLE, session) for _ in range(2))
+        again = grade_puzzle(PUZZLE, session, secret=first.secret)
+    assert first.secret == again.secret != other.secret
+    assert first == again == other, "verdicts are compared without it"
+
+
+def test_seeds_are_others() -> None:
+    """Clients draw signs from them."""
     usual, other = (
         trial.calls[0].arguments[1:] for trial in (trials_of(ENGINE_PUZZLES["Rotate"])[0](), drawn("Rotate", 1))
     )
-    assert [one["seed"] for one in usual] == [one["seed"] for one in other]
+    assert all(one["seed"] != two["seed"] for one, two in zip(usual, other))
     assert [np.array_equal(a["update"], b["update"]) for a, b in zip(usual, other)] == [False, True, True, False]
 
 
 @pytest.mark.parametrize("puzzle", ENGINE_PUZZLES.values(), ids=lambda puzzle: puzzle.slug)
 def test_every_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
     """Except ZeROMemory, whose target is its lower bound."""
-    assert has_other_values(trials_of(puzzle)[0]) == (puzzle.slug != "ZeROMemory")
+    differs = pack(asked(trials_of(puzzle)[0]())) != pack(asked(drawn(puzzle.slug, "a")))
+    assert differs == (puzzle.slug != "ZeROMemory")
+
+
+@pytest.mark.parametrize("slug", ROUTED[1:])
+def test_no_token_is_the_same(slug: str) -> None:
+    usual, other = trials_of(ENGINE_PUZZLES[slug])[0](), drawn(slug, "a")
+    tokens = [
+        [given["x"] if isinstance(given, dict) else given for given in t.calls[0].arguments] for t in (usual, other)
+    ]
+    for x, y in zip(*tokens):
+        assert not (x == y).all(axis=1).any()
 
 
 # --- Forged recordings ---

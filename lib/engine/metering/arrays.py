@@ -10,7 +10,7 @@ temporary memory, which differs between versions.
 from collections.abc import Iterator
 from typing import Any
 
-from numpy import inexact, ndarray
+from numpy import inexact, ndarray, void
 
 from lib.engine.collectives import Array
 from lib.errors import RuleError
@@ -142,6 +142,9 @@ class MeteredArray(ndarray[Any, Any]):
     def __float__(self) -> float:
         return float(self.item())
 
+    def __int__(self) -> int:
+        return int(self.item())
+
     def __complex__(self) -> complex:
         return complex(self.item())
 
@@ -152,10 +155,25 @@ class MeteredArray(ndarray[Any, Any]):
         return plain_view(self).__reduce__()
 
 
+MAX_SCALAR = 32
+"""Bytes of numpy's longest number, and letters of a text that may be taken out of an array."""
+
+
 def number_out(found: Any) -> Any:
-    """Returns what was taken out of an array, and counts it if it is a floating-point number."""
-    if isinstance(found, float | complex | inexact) and current.meter is not None:
+    """Returns what was taken out of an array, and counts it if it is a floating-point number.
+
+    Raises:
+        RuleError: it is a record or a long text, so a tensor in disguise.
+    """
+    if current.meter is None:
+        return found
+    if isinstance(found, float | complex | inexact):
         current.meter.take_out(1)
+    elif isinstance(found, void | tuple) or (isinstance(found, bytes | str) and len(found) > MAX_SCALAR):
+        raise RuleError(
+            f"a {type(found).__name__} that is taken out of an array holds numbers that no meter charges; keep them in "
+            "arrays, and slice these"
+        )
     return found
 
 
@@ -182,7 +200,7 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
     result = function(*bare, **{name: plain_view(value) for name, value in kwargs.items()})
     if current.meter is not None:
         each = 1 if count is flops.fourier else flops.real_products(result)
-        current.meter.compute(each * count(bare, kwargs, result))
+        current.meter.compute(each * count(flops.operands_of(bare, kwargs), kwargs, result))
     if out is None and args and any(result is array for array in bare):
         return next(array for array, plain in zip(args, bare) if result is plain)  # `out` as the third argument
     return charge_results(result) if out is None else out

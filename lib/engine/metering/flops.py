@@ -16,6 +16,15 @@ Rule = Callable[[Sequence[Any], Mapping[str, Any], Any], int]
 """A function of the arguments, the keywords and the result that returns the flops."""
 
 
+OPERANDS = ("a", "b", "m", "y", "x", "v", "x1", "x2", "xp", "fp")
+"""Names of operands that numpy's functions take by keyword."""
+
+
+def operands_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The operands of a call, however they are passed."""
+    return [*args, *(kwargs[name] for name in OPERANDS if kwargs.get(name) is not None)]
+
+
 def matmul(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     """(..., m, k) @ (..., k, n), and all other products that contract the first operand's last axis, or the axis that
     `axes` or `axis` names."""
@@ -121,8 +130,8 @@ def convolve(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int
 
 
 def covariance(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """The product of the variables' rows with themselves."""
-    return 2 * int(np.size(args[0])) * isqrt(int(np.size(result)))
+    """The product of the variables' rows, of both operands if there are two, with themselves."""
+    return 2 * sum(int(np.size(x)) for x in args[:2] if x is not None) * isqrt(int(np.size(result)))
 
 
 def factorize(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
@@ -131,9 +140,16 @@ def factorize(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> in
     return 2 * prod(shape) * min(shape[-2:])
 
 
+def solve(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """A factorization of (..., m, n), and a product of the inverse with each right-hand side of m numbers."""
+    right = max(int(np.size(args[1])), int(np.size(result[0] if isinstance(result, tuple) else result)))
+    return factorize(args, kwargs, result) + 2 * right * int(np.shape(args[0])[-1])
+
+
 def factorize_all(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """A factorization of all elements as one square matrix."""
-    return 2 * int(np.size(args[0])) * isqrt(int(np.size(args[0])))
+    """A factorization of all elements as one square matrix; and a product with a right-hand side, if there is one."""
+    right = int(np.size(args[1])) if len(args) > 1 else 0
+    return 2 * (int(np.size(args[0])) + right) * isqrt(int(np.size(args[0])))
 
 
 def norm(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
@@ -171,7 +187,8 @@ FLOPS_OF_FUNCTION: dict[Any, Rule] = {
     **{
         getattr(np.linalg, name): rule
         for names, rule in {
-            "inv solve det slogdet cholesky qr svd svdvals eig eigh eigvals eigvalsh lstsq pinv cond": factorize,
+            "inv det slogdet cholesky qr svd svdvals eig eigh eigvals eigvalsh pinv cond matrix_rank": factorize,
+            "solve lstsq": solve,
             "tensorsolve tensorinv": factorize_all,
             "norm vector_norm matrix_norm": norm,
         }.items()
@@ -194,7 +211,10 @@ def real_products(result: Any) -> int:
 
 
 SCALING = frozenset((np.multiply, np.divide, np.floor_divide, np.remainder, np.fmod, np.divmod))
-ELEMENTWISE = SCALING | {np.square, np.power, np.float_power, np.hypot, np.lcm}
+SHIFTS = {np.ldexp, np.left_shift, np.right_shift}
+"""Products with powers of 2, by which sums of masks become any product."""
+
+ELEMENTWISE = SCALING | SHIFTS | {np.square, np.power, np.float_power, np.hypot, np.lcm, np.reciprocal}
 """Ufuncs that make a product of each pair of elements."""
 
 OTHER_UFUNCS = frozenset(
@@ -213,7 +233,8 @@ def elementwise(ufunc: Any, method: str, operands: Sequence[Any], result: Any, s
         return 2 * int(np.size(operands[0][operands[1]]))
     if method not in ("__call__", "outer"):  # reduce, accumulate, reduceat
         return 2 * int(np.size(operands[0]))
-    for operand in operands if ufunc in SCALING else ():
+    factors = operands if ufunc is np.multiply else operands[1:] if ufunc in SCALING else ()
+    for operand in factors:  # a number by which an array is divided; one that is divided by an array is no scale
         kind = operand.dtype.kind if isinstance(operand, np.ndarray | np.generic) else "number"
         if kind == "b":
             return 0

@@ -14,8 +14,6 @@ class Figure(NamedTuple):
 
     words: str
     of: Callable[[Performed], int]
-    is_self_reported: bool = True
-    """True if the process of the device itself counts it; False if the judge does, which carries what devices send."""
 
 
 def _most(name: str, reading: int = -1) -> Callable[[Performed], int]:
@@ -47,13 +45,13 @@ def _elapsed(performed: Performed) -> int:
 
 
 FIGURES: Mapping[str, Figure] = {
-    "sent": Figure("bytes sent", _most("sent"), False),
-    "uplink": Figure("bytes sent by all clients together", _uplink, False),
+    "sent": Figure("bytes sent", _most("sent")),
+    "uplink": Figure("bytes sent by all clients together", _uplink),
     "flops": Figure("flops", _most("flops")),
-    "collectives": Figure("collective calls", _most("collectives"), False),
-    "messages": Figure("messages sent", _most("messages"), False),
-    "receives": Figure("messages received", _calls("receive"), False),
-    "barriers": Figure("barriers", _calls("barrier"), False),
+    "collectives": Figure("collective calls", _most("collectives")),
+    "messages": Figure("messages sent", _most("messages")),
+    "receives": Figure("messages received", _calls("receive")),
+    "barriers": Figure("barriers", _calls("barrier")),
     "peak": Figure("peak bytes", _most("peak")),
     "weights": Figure("bytes after loading", _most("live", 0)),
     "kept": Figure("bytes kept at the end", _most("live")),

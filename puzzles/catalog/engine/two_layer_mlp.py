@@ -19,8 +19,8 @@ B0, B1 = "layer_0/bias", "layer_1/bias"
 
 
 fixed_rng = np.random.default_rng
-"""Numpy's function, for draws that a class may branch on or draw from, such as routes and seeds: the second run of a
-class replaces `np.random.default_rng`, so that other draws change, but not this name."""
+"""Numpy's function, for draws that every device is given and may branch on: the second run of a class replaces
+`np.random.default_rng`, so that other draws change, but not this name."""
 
 
 def integers(seed: int, *shape: int, most: int = 2, is_fixed: bool = False) -> Any:

@@ -1,82 +1,73 @@
-"""The second run of a class: its recorded operations on the values of another seed, counted by the judge.
+"""The second run of each trial of a class: its recorded operations on other values, counted by the judge.
 
-The recording comes from the player's processes, and may be forged. The other values follow from a hash of it, so nobody
-knows them before it is made. If they lead to the right results, the recording is a program for the puzzle, and a star
-for what it needs is deserved.
+The recording comes from the player's processes, and may be forged. The other values follow from a hash of it and from a
+secret of the grader, so nobody knows them before it is made, and no class can try recordings until one fits. If they
+lead to the right results, the recording is a program for the puzzle, and its figures are what that program needs. The
+devices' own meters are not read.
 """
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine import EnginePuzzle
-from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import Row, RunRequest, Score
+from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest, Score
 
+from .compare import require_right
 from .row import asked, performed_of
 
 OTHER_VALUES = "its operations repeated on other values"
 
 ADVICE = (
-    "so the judge cannot count its operations again, as the third star requires; compute with numpy's functions on "
-    "arrays, not with numbers of Python that depend on their values"
+    "so the judge cannot count them; compute with numpy's functions on arrays, not with numbers of Python that depend "
+    "on their values, and draw with np.random.default_rng(seed)"
 )
 
 
-FiguresOf = Callable[[Trial, Performed], Mapping[str, int]]
-"""The figures of a run; raises WrongResultError if a result is wrong, or if the run does what the puzzle refuses."""
+class RepeatRequest(RunRequest):
+    """A second run. If it ends early, that is no fault of the class, whose first run has ended well."""
+
+    def score_of(self, outcome: RunOutcome) -> Any:
+        if outcome.failure is not None and outcome.failure.reason in ("timeout", "memory"):
+            return unknown_figures(outcome.failure.sentence)
+        return super().score_of(outcome)
 
 
 def repeat_request(
-    puzzle: EnginePuzzle, make: Callable[[], Trial], row: Row, first: Mapping[str, int], figures_of: FiguresOf
+    make: Callable[[], Trial], recordings: Any, score_right: Callable[[Trial, Performed], Score | Failure], secret: str
 ) -> RunRequest:
-    """The second run. No figure may be larger than in the `first`, so that one program has all of them."""
-    recordings = row["recordings"]
-    other = with_other_values(make, recordings)
+    """The second run of a trial. `score_right` scores it if its results are right."""
+    other = with_other_values(make, recordings, secret)
 
     def score(row: Row) -> Score | Failure:
         why = row.get("unrepeatable")
+        if isinstance(why, str):
+            return unknown_figures(why)
         try:
-            if isinstance(why, str):
-                raise WrongResultError(why)
-            figures = figures_of(other, performed_of(row, other))
+            performed = performed_of(row, other)
+            require_right(other, performed)
         except Exception as wrong:  # a trial's check may choke on what it does not expect
-            return Score({}, remark=f"{sanitized(str(wrong))[:300]}; {ADVICE}")
-        for name, figure in first.items():
-            if figures[name] > figure and not leaves_out_kernels(puzzle, name):
-                who = "the class's own processes count" if FIGURES[name].is_self_reported else "the first run has"
-                counts = f"{who} {figure:,}, and the judge counts {figures[name]:,}"
-                return Failure("rule", f"{FIGURES[name].words}: {counts}; leave the meters as they are")
-        return Score({})
+            return unknown_figures(f"with {OTHER_VALUES}, {wrong}")
+        return score_right(other, performed)
 
-    return RunRequest(OTHER_VALUES, {"trial": pack(asked(other)), "recordings": recordings}, score, hidden=False)
+    return RepeatRequest(OTHER_VALUES, {"trial": pack(asked(other)), "recordings": recordings}, score)
 
 
-def leaves_out_kernels(puzzle: EnginePuzzle, figure: str) -> bool:
-    """True if a figure leaves out what a program of layouts holds within a kernel, which the second run counts."""
-    return bool(puzzle.imports) and figure in ("peak", "stored")
+def unknown_figures(why: str) -> Score:
+    """The score of a class whose results are right, and whose operations cannot be repeated."""
+    return Score({}, (f"its figures are unknown: {sanitized(why)[:300]}; {ADVICE}",), stars=1)
 
 
-def can_be_repeated(puzzle: EnginePuzzle, figure: str, make: Callable[[], Trial]) -> bool:
-    """True if the second run counts a figure as the first does, on values that are others."""
-    return has_other_values(make) and not leaves_out_kernels(puzzle, figure)
-
-
-def has_other_values(make: Callable[[], Trial]) -> bool:
-    """True if a trial draws numbers by `np.random.default_rng`, which the second run changes."""
-    return bool(pack(asked(make())) != pack(asked(with_other_values(make, None))))
-
-
-def with_other_values(make: Callable[[], Trial], recordings: Any) -> Trial:
-    """A trial whose random numbers follow from its own seeds and the recordings; those of `fixed_rng` stay the same."""
-    digest = hashlib.sha256(json.dumps(recordings).encode()).digest()
+def with_other_values(make: Callable[[], Trial], recordings: Any, secret: str) -> Trial:
+    """A trial whose random numbers follow from its own seeds, the recordings and the secret. What it draws by
+    `fixed_rng` stays the same."""
+    digest = hashlib.sha256(f"{secret} {json.dumps(recordings)}".encode()).digest()
     with _seeded(np.frombuffer(digest, np.uint32).tolist()):
         return make()
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from typing import TypeVar
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
@@ -11,100 +12,107 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import SEE_NOTE, Row, RunRequest, Score, capitalized, listed
+from puzzles.tracks.outcomes import SEE_NOTE, FurtherRun, Row, RunRequest, Score, listed
 
 from .compare import require_right
-from .repeat import can_be_repeated, repeat_request
+from .repeat import repeat_request
 from .row import asked, performed_of, size_of
 
 TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
 """Figures that follow from what is called."""
 
 
+PRODUCTS = frozenset(("flops", "clock", "elapsed"))
+"""Figures that follow from what is multiplied."""
+
 HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
-PRODUCTS = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
+Scored = TypeVar("Scored")
+WRITTEN_OUT = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
 MAX_ROWS = 12
 """Lines of an explanation."""
 
-ALONE = (
-    "the third star rests on {} as the class's own processes count them: the judge cannot repeat this on other values"
-)
-
-ADVICE = dict.fromkeys(("flops", "clock", "elapsed"), PRODUCTS)
+ADVICE = dict.fromkeys(PRODUCTS, WRITTEN_OUT)
 """What to do about a figure that is too low."""
 
 
 def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
     """A run for each trial. The request does not contain the right results. Trials are made one by one, because after a
-    failure no more are needed. The last run repeats what the first has recorded, if the third star takes that."""
+    failure no more are needed."""
     shown: Trial | None = None
-    repeats: list[RunRequest] = []
     for make in trials_of(puzzle):
         trial = make()
         if not isinstance(trial, Trial):
             name = getattr(make, "__name__", repr(make))
             raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
-        is_first, shown = shown is None, shown or trial
-        given = pack({**asked(trial), "recorded": is_first})
-        score = _scorer(puzzle, trial, make, repeats if is_first else [])
-        yield RunRequest(size_of(trial, shown), {"trial": given, "devices": trial.devices}, score, trial.hidden)
-    yield from repeats
+        shown = shown or trial
+        given = {"trial": pack(asked(trial)), "devices": trial.devices}
+        yield RunRequest(size_of(trial, shown), given, _scorer(puzzle, trial, make), trial.hidden)
 
 
 def _scorer(
-    puzzle: EnginePuzzle, trial: Trial, make: Callable[[], Trial], repeats: list[RunRequest]
-) -> Callable[[Row], Score | Failure]:
-    """The function that scores a trial's row. If the score takes a second run, it adds that to `repeats`."""
+    puzzle: EnginePuzzle, trial: Trial, make: Callable[[], Trial]
+) -> Callable[[Row], Score | Failure | FurtherRun]:
+    """The function that scores a trial's row. If the row has recordings, their repetition has the figures."""
 
-    def score(row: Row) -> Score | Failure:
-        try:
+    def score(row: Row) -> Score | Failure | FurtherRun:
+        def scored() -> Score | FurtherRun:
             performed = performed_of(row, trial)
-            found = score_trial(puzzle, trial, performed)
-            if found.stars == 3 and "recordings" in row:
-                reported = _undecided(puzzle, trial, performed)
-                taken = {name for name in reported if can_be_repeated(puzzle, name, make)}
-                if taken:
-                    first = {name: FIGURES[name].of(performed) for name in puzzle.targets}
-                    repeats.append(repeat_request(puzzle, make, row, first, partial(_measured, puzzle)))
-                if alone := [FIGURES[name].words for name in reported if name not in taken]:
-                    found = found._replace(notes=(*found.notes, ALONE.format(listed(alone))))
-        except WrongResultError as why:
-            return Failure("rule", sanitized(str(why)))
-        except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
-            return Failure(
-                "rule", sanitized(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
-            )
-        return found
+            if "recordings" not in row:
+                return score_trial(puzzle, trial, performed)
+            require_right(trial, performed)
+            _require_allowed(puzzle, performed)
+            return partial(repeat_request, make, row["recordings"], partial(_scored_again, puzzle, performed))
+
+        return _or_failure(scored)
 
     return score
 
 
-def _undecided(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> dict[str, int]:
-    """The self-reported figures, without those at the lower bound for any class."""
-    bounds = lower_bounds_of(puzzle, trial)
-    figures = {name: FIGURES[name].of(performed) for name in puzzle.targets if FIGURES[name].is_self_reported}
-    return {name: value for name, value in figures.items() if name not in bounds or value > bounds[name].value}
+def _scored_again(puzzle: EnginePuzzle, first: Performed, other: Trial, performed: Performed) -> Score | Failure:
+    """The score of a second run with right results: its figures, with the lines of code that the first run has."""
+    return _or_failure(lambda: score_figures(puzzle, other, performed, first))
+
+
+def _or_failure(scored: Callable[[], Scored]) -> Scored | Failure:
+    """A score, or the failure that it ends with."""
+    try:
+        return scored()
+    except WrongResultError as why:
+        return Failure("rule", sanitized(str(why)))
+    except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
+        return Failure(
+            "rule", sanitized(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
+        )
 
 
 def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
     """The figures of one trial, the targets that it misses, and its stars: three if no record is better in one figure
     and as good in all.
+
+    Raises:
+        WrongResultError: a result is wrong, a call is not allowed, or a figure is less than any class needs.
     """
+    require_right(trial, performed)
+    return score_figures(puzzle, trial, performed, performed)
+
+
+def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, lines: Performed) -> Score:
+    """The same for a run with right results. `lines` is the run that knows the lines of code at the peak."""
     targets = puzzle.targets if trial.targets is None else trial.targets
     measured = _measured(puzzle, trial, performed)
     _require_counted(puzzle, trial, measured, targets)
     missed = tuple(_missed(measured, targets))
     figures = {name: measured[name] for name in puzzle.targets}
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
-    why = tuple(_peak_lines(performed)) if "peak" in targets else ()
+    is_explained = "peak" in targets and FIGURES["peak"].of(lines) == measured["peak"]
+    why = tuple(_peak_lines(lines)) if is_explained else ()
     advice = _advice(measured, targets, performed) if missed else ""
     too_high = bool(why) and measured["peak"] > targets["peak"]
     return Score(figures, missed, stars, advice=advice, why=why, why_matters=too_high)
 
 
 def _measured(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> dict[str, int]:
-    """The figures of a run with right results and allowed calls."""
-    require_right(trial, performed)
+    """The figures of a run with right results, if its calls are allowed."""
     _require_allowed(puzzle, performed)
     _require_named_memories(puzzle, trial, performed)
     return {name: FIGURES[name].of(performed) for name in (*puzzle.targets, *(trial.targets or ()))}
@@ -134,24 +142,17 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 
 
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
-    """A known solution that is better in one figure and no worse in the others, if there is one. A self-reported figure
-    counts as the best that is known if it is lower: it alone makes no third star."""
+    """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
+    record count as the record's: some products are not noticed, and they make up for nothing."""
     known = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
-    lowest = {name: min((record[name] for record in known), default=0) for name in puzzle.targets}
-    believed = {n: max(value, lowest[n]) if FIGURES[n].is_self_reported else value for n, value in figures.items()}
+    lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
+    believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
     return next((record for record in known if _is_better(record, believed)), None)
 
 
 def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
     """What a verdict cannot vouch for."""
-    told = [FIGURES[name].words for name in puzzle.targets if FIGURES[name].is_self_reported]
-    if told:
-        yield (
-            f"{capitalized(listed(told))} are self-reported: the class's own processes count them. Where the third "
-            "star would rest on them, the judge repeats the operations on other values, in a process of its own, and "
-            "counts them there. A note says so where it cannot."
-        )
-    if {"flops", "clock", "elapsed"} & puzzle.targets.keys():
+    if PRODUCTS & puzzle.targets.keys():
         yield "Products by sums of logarithms or angles, and two products in one float64, are not counted in full."
     if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
         yield (

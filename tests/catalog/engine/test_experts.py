@@ -46,9 +46,8 @@ def test_a_switch_layer_sends_its_capacity_rounded_up_there_and_back(factor: flo
 
 def test_dropped_tokens_are_those_that_the_counts_leave_no_room_for() -> None:
     """Factor 1.0 drops 10 of the 32 tokens of the shown data, 1.25 drops 5."""
-    routed = reference_layers.token_counts(
-        reference_layers.expert_parameters(trials.SEED, 16, 64), reference_layers.token_groups(trials.SEED + 50, 8, 16)
-    )
+    params = reference_layers.expert_parameters(trials.SEED, 16, 64)
+    routed = reference_layers.token_counts(params, reference_layers.token_groups(trials.SEED + 50, 8, params))
     for factor, capacity, dropped in ((1.0, 2, 10), (1.25, 3, 5)):
         (results,) = perform(trials.switch_dispatch(factor), SwitchDispatch).results
         assert [len(result["dropped"]) for result in results] == np.maximum(routed - capacity, 0).sum(axis=1).tolist()
@@ -73,7 +72,8 @@ def test_the_catalogs_table_of_counts_is_that_of_the_shown_data() -> None:
 @examples(15)
 @given(SEEDS, st.integers(1, 9))
 def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(seed: int, tokens: int) -> None:
-    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    params = reference_layers.expert_parameters(seed, 8, 16)
+    xs = reference_layers.token_groups(seed + 50, tokens, params)
     with launch(ExactDispatch, N, model_dim=8, hidden_dim=16, tokens=tokens) as devices:
         devices.load_checkpoint(params)
         devices.forward(xs)
@@ -90,7 +90,8 @@ def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(see
 @examples(15)
 @given(SEEDS, st.integers(1, 9), st.sampled_from([0.25, 1.0, 1.25, 4.0]))
 def test_a_switch_layer_is_that_of_one_device(seed: int, tokens: int, factor: float) -> None:
-    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    params = reference_layers.expert_parameters(seed, 8, 16)
+    xs = reference_layers.token_groups(seed + 50, tokens, params)
     results = run(SwitchDispatch, params, xs, model_dim=8, hidden_dim=16, factor=factor)
     for x, result in zip(xs, results):
         wanted = reference_layers.switch_layer(params, x, math.ceil(tokens / 4 * factor))
@@ -102,7 +103,8 @@ def test_a_switch_layer_is_that_of_one_device(seed: int, tokens: int, factor: fl
 @examples(15)
 @given(SEEDS, st.integers(1, 9))
 def test_with_room_for_all_a_switch_layer_is_exact_dispatch(seed: int, tokens: int) -> None:
-    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    params = reference_layers.expert_parameters(seed, 8, 16)
+    xs = reference_layers.token_groups(seed + 50, tokens, params)
     exact = run(ExactDispatch, params, xs, model_dim=8, hidden_dim=16, tokens=tokens)
     roomy = run(SwitchDispatch, params, xs, model_dim=8, hidden_dim=16, factor=4.0)
     assert all(close(a, b["out"]) for a, b in zip(exact, roomy))
@@ -135,7 +137,8 @@ def algorithm_1(g: Any, rnd: Any, capacity: int) -> tuple[Any, float]:
 @examples(25)
 @given(SEEDS, st.integers(1, 10), st.integers(1, 6))
 def test_the_gate_is_algorithm_1_of_gshard(seed: int, tokens: int, capacity: int) -> None:
-    params, xs = reference_layers.expert_parameters(seed, 8, 16), reference_layers.token_groups(seed + 50, tokens, 8)
+    params = reference_layers.expert_parameters(seed, 8, 16)
+    xs = reference_layers.token_groups(seed + 50, tokens, params)
     rnds = np.random.default_rng(seed).random((N, tokens))
     given = [{"x": x, "rnd": rnd} for x, rnd in zip(xs, rnds)]
     results = run(GShardTop2, params, given, model_dim=8, hidden_dim=16, capacity=capacity)

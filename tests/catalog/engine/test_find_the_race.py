@@ -24,7 +24,8 @@ N = 4
 
 def run(cls: type, late: Any) -> tuple[list[Any], Any]:
     """Every device's outputs for five tokens each, and the meters."""
-    params, xs = reference_layers.expert_parameters(3, 8, 16), reference_layers.token_groups(53, 5, 8)
+    params = reference_layers.expert_parameters(3, 8, 16)
+    xs = reference_layers.token_groups(53, 5, params)
     with launch(cls, N, late_puts=late, model_dim=8, hidden_dim=16, tokens=5) as devices:
         devices.load_checkpoint(params)
         results = devices.forward(xs)

@@ -6,15 +6,17 @@ share a mistake. The router and the tokens are such that its logits are exact: e
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from puzzles.catalog.engine.transformer import softmax
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, integers, numbers
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, fixed_rng, integers, numbers
 
 Params = Mapping[str, Any]
+MakeRng = Callable[[int], np.random.Generator]
 
 
 def expert_parameters(seed: int, model_dim: int, hidden_dim: int) -> dict[str, Any]:
@@ -26,13 +28,73 @@ def expert_parameters(seed: int, model_dim: int, hidden_dim: int) -> dict[str, A
     return params
 
 
-def token_groups(seed: int, tokens: int, model_dim: int) -> list[Any]:
-    """Each device's tokens, (tokens, model_dim): multiples of 2^-14, which float16 does not have."""
+MARGIN = 1e-3
+"""Of what decides a route, in tokens that are drawn anew, so that no rounding decides."""
+
+
+def token_groups(seed: int, tokens: int, params: Params) -> list[Any]:
+    """Each device's tokens, (tokens, model_dim): multiples of 2^-14, which float16 does not have.
+
+    On other draws, each token chooses the same expert: a class branches on routes, and its recording repeats them.
+    """
     return [
-        integers(seed + device, tokens, model_dim, is_fixed=True)
-        + integers(seed + device + 7, tokens, model_dim, most=127, is_fixed=True) / np.float32(1 << 14)
-        for device in range(DEVICES)
+        _with_same_routes(_token_draws(seed + i, tokens, params), partial(_first_choice, params))
+        for i in range(DEVICES)
     ]
+
+
+def gated_groups(seed: int, rnd_seed: int, tokens: int, params: Params) -> list[Any]:
+    """Each device's tokens as in `token_groups`, and behind them a column of draws, (tokens, model_dim + 1): by each, a
+    token's second choice is used or not, which other draws keep, too."""
+
+    def draws(device: int, make: MakeRng) -> Iterator[Any]:
+        rnd = make(rnd_seed)
+        rnd.random((device, tokens), np.float32)  # of the devices before
+        for x in _token_draws(seed + device, tokens, params)(make):
+            yield np.column_stack([x, rnd.random(tokens, np.float32)])
+
+    return [_with_same_routes(partial(draws, device), partial(_both_choices, params)) for device in range(DEVICES)]
+
+
+def _token_draws(seed: int, tokens: int, params: Params) -> Callable[[MakeRng], Iterator[Any]]:
+    shape = tokens, len(params["router/weights"])
+
+    def draws(make: MakeRng) -> Iterator[Any]:
+        whole, parts = make(seed), make(seed + 7)
+        while True:
+            x = whole.integers(-2, 3, shape).astype(np.float32)
+            yield x + parts.integers(-127, 128, shape).astype(np.float32) / np.float32(1 << 14)
+
+    return draws
+
+
+def _with_same_routes(draws: Callable[[MakeRng], Iterator[Any]], route_of: Callable[[Any], tuple[Any, Any]]) -> Any:
+    """Rows whose routes are those of the fixed draws. Those that are not are drawn again. `route_of` gives the routes,
+    (rows, numbers), and each row's distance from another route."""
+    route, distance = route_of(next(draws(fixed_rng)))
+    others = draws(np.random.default_rng)
+    rows = next(others)
+    while True:
+        found, far = route_of(rows)
+        wrong = (found != route).any(axis=1) | (far < np.minimum(distance, MARGIN))
+        if not wrong.any():
+            return rows
+        rows[wrong] = next(others)[wrong]
+
+
+def _first_choice(params: Params, x: Any) -> tuple[Any, Any]:
+    p = np.sort(router_probabilities(params, x), axis=1)
+    return chosen_experts(params, x)[:, None], p[:, -1] - p[:, -2]
+
+
+def _both_choices(params: Params, rows: Any) -> tuple[Any, Any]:
+    x, rnd = rows[:, :-1], rows[:, -1]
+    p = router_probabilities(params, x)
+    best = np.argsort(-p, axis=1, kind="stable")
+    first, second, third = np.take_along_axis(p, best, axis=1)[:, :3].T
+    gate = 2 * second / (first + second)
+    far = np.min([first - second, second - third, np.abs(gate - rnd)], axis=0)
+    return np.column_stack([best[:, :2], gate > rnd]), far
 
 
 def router_probabilities(params: Params, x: Any) -> Any:

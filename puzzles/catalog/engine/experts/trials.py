@@ -11,7 +11,7 @@ import numpy as np
 
 from lib.engine.call import WORD
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, HIDDEN, MODEL, fixed_rng, integers
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, HIDDEN, MODEL, integers
 
 from .reference_layers import (
     Params,
@@ -19,6 +19,7 @@ from .reference_layers import (
     chosen_experts,
     dropless_layer,
     expert_parameters,
+    gated_groups,
     router_probabilities,
     switch_layer,
     token_counts,
@@ -60,7 +61,8 @@ def padded_targets(capacity: int, tokens: int, model_dim: int, hidden_dim: int, 
 def switch_dispatch(
     factor: float = 1.0, seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
 ) -> Trial:
-    params, xs = expert_parameters(seed, model, hidden), token_groups(seed + 50, tokens, model)
+    params = expert_parameters(seed, model, hidden)
+    xs = token_groups(seed + 50, tokens, params)
     exactly = tokens / DEVICES * factor
     capacity = ceil(exactly)
     mistakes = {
@@ -94,8 +96,9 @@ TOP2_MISTAKES = {
 def gshard_top2(
     capacity: int = 4, seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
 ) -> Trial:
-    params, xs = expert_parameters(seed, model, hidden), token_groups(seed + 50, tokens, model)
-    rnds = list(fixed_rng(seed).random((DEVICES, tokens), np.float32))
+    params = expert_parameters(seed, model, hidden)
+    gated = gated_groups(seed + 50, seed, tokens, params)
+    xs, rnds = [rows[:, :-1].copy() for rows in gated], [rows[:, -1].copy() for rows in gated]
 
     def made(mistake: str = "") -> list[Any]:
         return [top2_layer(params, x, rnd, capacity, mistake) for x, rnd in zip(xs, rnds)]
@@ -205,7 +208,7 @@ def exact_dispatch(
     if favourite is not None:
         params["router/weights"] *= 0
         params["router/weights"][0, favourite] = 1
-    batches = [token_groups(seed + 50 + 10 * i, tokens, model) for i in range(calls)]
+    batches = [token_groups(seed + 50 + 10 * i, tokens, params) for i in range(calls)]
     if favourite is not None:
         for x in batches[0]:
             x[:, 0] = 2
@@ -256,7 +259,8 @@ def find_the_race(
     late: Sequence[int], seed: int = SEED, tokens: int = TOKENS, model: int = MODEL, hidden: int = HIDDEN
 ) -> Trial:
     """A trial in which the rows of some devices land late."""
-    params, xs = expert_parameters(seed, model, hidden), token_groups(seed + 50, tokens, model)
+    params = expert_parameters(seed, model, hidden)
+    xs = token_groups(seed + 50, tokens, params)
     share = np.concatenate([router_probabilities(params, x) for x in xs]).mean(axis=0)
 
     def with_share(outs: Sequence[Any]) -> list[Any]:

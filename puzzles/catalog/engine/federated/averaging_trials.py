@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, fixed_rng, numbers
 
 from .server_result import DEVICES, Targets, server_result
 
@@ -17,6 +17,15 @@ COUNTS = (4, 2, 1, 1), (1, 1, 2, 4)
 
 CLOSED = 0.99
 """Required fraction of the way from the first loss to the minimum."""
+
+CLOSED_BY_OTHERS = 0.988
+"""The same on the values of a second run, which are as easy for one known class, but not for all: of 300 such draws,
+no class that passes the usual ones had less than 0.9888."""
+
+EASY = 0.9915
+"""Of the way that EPOCHS in ROUNDS close on the values of a trial."""
+
+EPOCHS, ROUNDS = 6, 9
 EXAMPLES = 128, 64, 32, 32
 
 
@@ -49,17 +58,19 @@ def fed_sgd(
 
 
 def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
-    examples = regressions(seed, dim)
-    x, y = (np.concatenate([e[name] for e in examples]).astype(np.float64) for name in ("x", "y"))
-    first, least = _loss(x, y, np.zeros(dim)), _loss(x, y, np.linalg.solve(x.T @ x, x.T @ y))
+    rng = np.random.default_rng(seed)
+    while (problem := Regression(regressions(rng, dim), dim)).closed(problem.averaged()) < EASY:
+        continue
+    examples, first, least = problem.examples, problem.loss(np.zeros(dim)), problem.loss(problem.best)
+    required = CLOSED if np.random.default_rng is fixed_rng else CLOSED_BY_OTHERS
 
     def check(performed: Performed) -> None:
         w = server_result(performed, (dim,))
-        closed = (first - _loss(x, y, w)) / (first - least)
-        if not closed >= CLOSED:
+        closed = problem.closed(w)
+        if not closed >= required:
             raise WrongResultError(
-                f"the server's weights have a loss of {_loss(x, y, w):.3f}: {closed:.1%} of the way from {first:.3f} "
-                f"to the minimum, {least:.3f}; it should be {CLOSED:.0%}. More rounds help, and fewer epochs, "
+                f"the server's weights have a loss of {problem.loss(w):.3f}: {closed:.1%} of the way from {first:.3f} "
+                f"to the minimum, {least:.3f}; it should be {required:.1%}. More rounds help, and fewer epochs, "
                 "because the clients' own optima pull them apart"
             )
 
@@ -72,9 +83,37 @@ def fed_avg(seed: int = 1, dim: int = 64) -> Trial:
     )
 
 
-def regressions(seed: int, dim: int) -> list[dict[str, Any]]:
+class Regression:
+    """Linear regression on the examples of all clients, in float64."""
+
+    def __init__(self, examples: list[dict[str, Any]], dim: int) -> None:
+        self.examples = examples
+        self.x, self.y = (np.concatenate([e[name] for e in examples]).astype(np.float64) for name in ("x", "y"))
+        self.start = np.zeros(dim)
+        self.best = np.linalg.solve(self.x.T @ self.x, self.x.T @ self.y)
+
+    def loss(self, w: Any) -> float:
+        return float(np.mean((self.x @ w - self.y) ** 2) / 2)
+
+    def closed(self, w: Any) -> float:
+        """The fraction of the way from the first loss to the minimum."""
+        first = self.loss(self.start)
+        return (first - self.loss(w)) / (first - self.loss(self.best))
+
+    def averaged(self) -> Any:
+        """The weights after ROUNDS of federated averaging, with EPOCHS of each client in a round."""
+        w, sizes = self.start, [len(e["y"]) for e in self.examples]
+        for _ in range(ROUNDS):
+            trained = [w.copy() for _ in self.examples]
+            for own, e, size in zip(trained, self.examples, sizes):
+                for _ in range(EPOCHS):
+                    own -= RATE / size * (e["x"].T @ (e["x"] @ own - e["y"]))
+            w = np.average(trained, axis=0, weights=sizes)
+        return w
+
+
+def regressions(rng: np.random.Generator, dim: int) -> list[dict[str, Any]]:
     """Four clients' examples. Each client's labels follow its own weights, which vary around common ones."""
-    rng = np.random.default_rng(seed)
     scale = np.geomspace(1, 0.5, dim)
     common = rng.normal(size=dim)
     found = []
@@ -84,7 +123,3 @@ def regressions(seed: int, dim: int) -> list[dict[str, Any]]:
         y = x @ own + 0.1 * rng.normal(size=rows)
         found.append({"x": x.astype(np.float32), "y": y.astype(np.float32)})
     return found
-
-
-def _loss(x: Any, y: Any, w: Any) -> float:
-    return float(np.mean((x @ w - y) ** 2) / 2)

@@ -35,16 +35,14 @@ MARGIN = 5e-6
 
 
 def rotate(size: int = 4096, seed: int = 92, targets: Targets = None) -> Trial:
-    (seeds,) = client_seeds()
-    updates = [
-        _clear_vector(seed, size, seeds[0]),
-        padded_vector(size, 1, -1),
-        padded_vector(size, 1),
-        _clear_vector(seed + 1, size, seeds[3]),
-    ]
-    rows = [_rotated(h, client_seed) for h, client_seed in zip(updates, seeds)]
+    padded = padded_vector(size, 1, -1), padded_vector(size, 1)
+    rng = np.random.default_rng(1)
+    while not all(map(_is_clear, padded, (seeds := client_seeds(rng))[0, 1:3])):
+        continue
+    updates = [_clear_vector(seed, size, seeds[0, 0]), *padded, _clear_vector(seed + 1, size, seeds[0, 3])]
+    rows = [_rotated(h, client_seed) for h, client_seed in zip(updates, seeds[0])]
     made = {words: [np.stack([row[words] for row in rows])] for words in rows[0]}
-    (call,) = calls_with(1, updates)
+    (call,) = calls_with(seeds, updates)
     call = replace(call, wanted=made.pop(RIGHT), mistakes=made)
     return Trial({"size": size}, {}, (call,), devices=DEVICES, tolerance=1e-5, targets=targets, packing=True)
 
@@ -53,10 +51,15 @@ def _clear_vector(seed: int, size: int, client_seed: int) -> Any:
     """A spiky vector; the first of several if a draw is too close in it."""
     for more in count(step=100):
         h = spiky_vector(seed + more, size)
-        signs, draws = _draws(client_seed, size)
-        if np.abs(draws - _scale(walsh_hadamard(signs * h)).fraction).min() > MARGIN:
+        if _is_clear(h, client_seed):
             return h
     raise AssertionError("count has no end")
+
+
+def _is_clear(h: Any, client_seed: int) -> bool:
+    """True if no draw is close to the probability with which it is compared."""
+    signs, draws = _draws(client_seed, h.size)
+    return bool(np.abs(draws - _scale(walsh_hadamard(signs * h)).fraction).min() > MARGIN)
 
 
 def _draws(client_seed: int, size: int) -> tuple[Any, Any]:

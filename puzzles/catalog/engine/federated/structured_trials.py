@@ -52,7 +52,7 @@ class LinearClients:
 
 def linear_clients(dim: int, seed: int) -> LinearClients:
     # Seeds are large, so that sending one takes four bytes.
-    seeds = fixed_rng(seed).integers(2**31, 2**32, CLIENTS)
+    seeds = np.random.default_rng(seed).integers(2**31, 2**32, CLIENTS)
     examples = [
         {
             "x": numbers(seed + n, ROWS, dim),

@@ -1,8 +1,9 @@
 """Trials of ring attention, without and with a causal mask: 8 tokens on each of 2, 4 or 8 devices.
 
 Queries are integers, keys multiples of 2^-13 and head_dim is 16, so scores are exact in 24 bits. The first
-two columns put the scores around 100, -100, -200 or -400, by blocks of 8 keys. So exp overflows or underflows unless
-the maximum is subtracted, and the maximum is unknown until all blocks have arrived.
+two columns put the scores around 100, -100, -200 or -400, by blocks of 8 keys, with draws of their own, so that they
+have to be sent. So exp overflows or underflows unless the maximum is subtracted, and the maximum is unknown until all
+blocks have arrived.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
     q, k = integers(seed, tokens, DIM, most=3), integers(seed + 1, tokens, DIM, most=3 << 13) / np.float32(1 << 13)
     v = numbers(seed + 2, tokens, DIM)
     place = np.arange(tokens)
-    q[:, 0], k[:, 0] = np.where(place % 2, -20, 20), np.where(place // LOCAL % 2, -20, 20)
-    q[:, 1], k[:, 1] = np.where(place % 4 == 3, -60, 0), 20
+    k[:, :2] /= 4
+    q[:, 0], k[:, 0] = np.where(place % 2, -20, 20), k[:, 0] + np.where(place // LOCAL % 2, -20, 20)
+    q[:, 1], k[:, 1] = np.where(place % 4 == 3, -60, 0), k[:, 1] + 20
 
     def parts(whole: Any) -> list[Any]:
         """Each device's part."""

@@ -29,7 +29,7 @@ class DeviceMeter(Meter):
 
     def __init__(self) -> None:
         super().__init__()
-        self.recorder: DeviceRecorder | None = None
+        self.recorder = DeviceRecorder()
         self.steps: list[tuple[str, int]] = []
         """Since the last message: flops computed, bytes of a transfer, or the number of a transfer to wait for."""
 
@@ -44,14 +44,12 @@ class DeviceMeter(Meter):
 
     def hold(self, nbytes: int) -> Life:
         life = super().hold(nbytes)
-        if self.recorder is not None:
-            self.recorder.hold(life)
+        self.recorder.hold(life)
         return life
 
     def release(self, life: Life) -> None:
         super().release(life)
-        if self.recorder is not None:
-            self.recorder.release(life)
+        self.recorder.release(life)
 
     def within_kernel(self) -> Meter:
         """Records, too, and counts as the second run does, which knows no kernels."""
@@ -135,8 +133,6 @@ class DevicePort:
 
     def _given(self, item: Any) -> Any:
         recorder = self._steps.recorder
-        if recorder is None:
-            return argument_for(item, False, self)
         recorder.reads()
         given = argument_for(item, False, self)
         recorder.given(given, False)

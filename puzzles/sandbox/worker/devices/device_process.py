@@ -102,10 +102,9 @@ class DeviceProcess:
 
     # --- Commands ---
 
-    def do_load(self, aloud: bool, byte_time: Mapping[str, int], is_recorded: bool) -> bool:
+    def do_load(self, aloud: bool, byte_time: Mapping[str, int]) -> bool:
         """Loads the file; False if it has no definition of that name."""
         self.meter.byte_time = byte_time
-        self.meter.recorder = DeviceRecorder() if is_recorded else None
         code, slug = self.given.code, self.given.slug
         module = sys.modules[MODULE_NAME] = ModuleType(MODULE_NAME)
         module.__file__ = code.name
@@ -137,13 +136,12 @@ class DeviceProcess:
         self.method = method
         with self._recorded() as recorder:
             box: list[Any] = [argument_for(argument[0], lent, self.port) if argument else NO_ARGUMENT]
-            if recorder is not None and argument:
+            if argument:
                 recorder.given(box[0].tree if lent else box[0], lent)
             with self._metered():
                 result = self.device.call(method, box)
-            if recorder is not None:
-                recorder.settle()
-                recorder.returned(self.device.held)
+            recorder.settle()
+            recorder.returned(self.device.held)
         require_few_numbers(self.device.player, self.given.device, self.before)
         return [result, asdict(self.meter.reading())]
 
@@ -157,7 +155,7 @@ class DeviceProcess:
     def do_recording(self) -> Any:
         """The steps of all commands so far; or the reason why there are none, as a text."""
         recorder = self.meter.recorder
-        return "nothing is recorded" if recorder is None else recorder.broken or recorder.segments
+        return recorder.broken or recorder.segments
 
     def do_end(self) -> str:
         """Python's remark on a coroutine that was never awaited, if there is one."""
@@ -179,10 +177,9 @@ class DeviceProcess:
         withhold(refusal_in_class)
 
     @contextmanager
-    def _recorded(self) -> Iterator[DeviceRecorder | None]:
+    def _recorded(self) -> Iterator[DeviceRecorder]:
         recorder = Recording.recorder = self.meter.recorder
-        if recorder is not None:
-            recorder.begin()
+        recorder.begin()
         try:
             yield recorder
         finally:

@@ -44,9 +44,9 @@ class JudgeExecutor(InProcessExecutor):
         self.scheduler.devices = self.remote
         self.kwargs, self.byte_time = kwargs, byte_time or {}
 
-    def load(self, is_recorded: bool) -> bool:
+    def load(self) -> bool:
         """Lets every device load the file, and the first one print; False if it has no such definition."""
-        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time), is_recorded)))
+        return all(self._on_all("load", lambda i: (i == 0, dict(self.byte_time))))
 
     def recordings(self) -> list[Any]:
         return self._on_all("recording")

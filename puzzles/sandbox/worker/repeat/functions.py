@@ -38,10 +38,16 @@ FUNCTIONS: dict[str, Any] = {
 NAME_OF = {id(function): name for name, function in FUNCTIONS.items()}
 
 METHODS = (
-    "__getitem__ __setitem__ all any argmax argmin argpartition argsort astype choose clip compress copy cumprod "
-    "cumsum diagonal dot fill flatten max mean min nonzero partition prod ptp put ravel repeat reshape round "
-    "searchsorted sort std sum take trace var"
+    "__getitem__ __int__ __setitem__ all any argmax argmin argpartition argsort astype choose clip compress copy "
+    "cumprod cumsum diagonal dot fill flatten item max mean min nonzero partition prod ptp put ravel repeat reshape "
+    "round searchsorted sort std sum take trace var"
 ).split()
+
+DRAWS = (
+    "bytes choice exponential integers normal permutation permuted random shuffle standard_exponential standard_normal "
+    "uniform"
+).split()
+"""Methods of numpy's generators, which draw by numbers and shapes, or choose from an array."""
 
 COMMUNICATION = ("send receive symmetric send_async barrier all_gather all_reduce reduce_scatter all_to_all").split()
 
@@ -76,6 +82,15 @@ def arrays_in(tree: Any) -> list[Any]:
     if isinstance(tree, dict):
         tree = list(tree.values())
     return [array for part in tree for array in arrays_in(part)] if isinstance(tree, list | tuple) else []
+
+
+def whole_numbers_in(tree: Any) -> list[int]:
+    """The whole numbers in nested dictionaries, lists and tuples, in order."""
+    if type(tree) is int:
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [number for part in tree for number in whole_numbers_in(part)] if isinstance(tree, list | tuple) else []
 
 
 def plain_number(given: Any) -> Any:

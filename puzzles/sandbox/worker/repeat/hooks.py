@@ -13,7 +13,7 @@ from lib.engine.metering import numpy_patch
 from lib.engine.metering.arrays import MeteredArray
 from lib.engine.metering.meter import current
 
-from .functions import COMMUNICATION, METHODS, NAME_OF, TIER
+from .functions import COMMUNICATION, DRAWS, METHODS, NAME_OF, TIER
 from .traced_numbers import Recording
 
 
@@ -31,6 +31,40 @@ def _wrapped(kind: str, name: str, function: Any, with_self: bool = False, if_kn
         return recorder.perform(kind or args[0].kind, name, function, args[:split], args[split:], kwargs)
 
     return call
+
+
+def _generator(seed: Any = None) -> Any:
+    """`np.random.default_rng`, recorded: its seed may be a number that the device was given."""
+    recorder = Recording.recorder
+    if recorder is None or current.meter is None:
+        return _default_rng(seed)
+    return recorder.perform("generator", "default_rng", _default_rng, (), (seed,), {})
+
+
+def _draw_of(generator: numpy_patch.MeteredGenerator, name: str) -> Any:
+    """A method of a generator; its draws are recorded if the generator is."""
+    method = _attribute_of(generator, name)
+    if name not in DRAWS:
+        return method
+
+    @wraps(method)
+    def draw(*args: Any, **kwargs: Any) -> Any:
+        recorder = Recording.recorder
+        if recorder is None or current.meter is None or not recorder.is_known(generator):
+            return method(*args, **kwargs)
+        return recorder.perform(
+            "draw", name, lambda _, *args, **kwargs: drawn(*args, **kwargs), (), (generator, *args), kwargs
+        )
+
+    def drawn(*args: Any, **kwargs: Any) -> Any:
+        number = method(*args, **kwargs)
+        return np.float64(number) if type(number) is float else number  # which a recorder can follow
+
+    return draw
+
+
+_, _default_rng = numpy_patch.RANDOM_STAND_INS["default_rng"]
+_attribute_of = numpy_patch.MeteredGenerator.__getattribute__
 
 
 def install() -> None:
@@ -75,6 +109,9 @@ def install() -> None:
     wait = _wrapped("wait", "wait", Fetch.wait)
     named = Fetch
     named.wait = named.result = wait
+    named = numpy_patch.MeteredGenerator
+    named.__getattribute__ = _draw_of
+    numpy_patch.RANDOM_STAND_INS["default_rng"] = (numpy_patch._RNG, _generator)
     for name, (function, stand_in) in list(numpy_patch.STAND_INS.items()):
         kind, called = ("ufunc", f"{name}.__call__") if isinstance(function, np.ufunc) else ("numpy", name)
         numpy_patch.STAND_INS[name] = (function, _wrapped(kind, called, stand_in, if_known=True))

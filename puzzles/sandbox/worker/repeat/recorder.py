@@ -1,12 +1,14 @@
 """Records what a device does with its arrays, as data that the judge can repeat on other values.
 
 A recording has one list of steps for each command. Blocks of memory and numbers have keys: a step names the part of a
-block that an operation reads or writes, so views need no steps. Whatever no step has made, such as zeros, draws or
-numbers that the player's code has computed outside of arrays, is recorded as a literal: it stays as it is when the
-other values come.
+block that an operation reads or writes, so views need no steps. Whatever no step has made, such as zeros or numbers
+that the player's code has computed outside of arrays, is recorded as a literal: it stays as it is when the other values
+come. A large whole number, such as a seed, is known by its value: Python's own numbers have no identity, and where a
+device makes an array of it, the literal says at which bytes it stands.
 """
 
 from collections.abc import Callable
+from struct import pack
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -22,11 +24,24 @@ from .functions import (
     memory_of,
     plain_number,
     root_of,
+    whole_numbers_in,
 )
 from .traced_numbers import traced
 
 MAX_STEPS = 20_000
 """Of one device."""
+
+LARGE = 1 << 16
+"""A whole number from here on that is equal to one that the device was given is that number."""
+
+NEAR = 1 << 12
+"""A seed that differs by less from a number that the device was given follows from that."""
+
+ENCODINGS = {"<u4": "<I", "<u8": "<Q", "<f8": "<d"}
+"""Types in which a large number is looked for in the bytes of an array that no step has made; and as `struct` does."""
+
+MAX_SEARCHED = 1 << 12
+"""Bytes of an array in which such numbers are looked for."""
 
 Step = list[Any]
 
@@ -46,7 +61,9 @@ class DeviceRecorder:
         self._filled: set[int] = set()
         """Keys of blocks whose content a step has stated."""
         self._numbers: dict[int, tuple[int, Any]] = {}
-        """Keys of numpy's numbers and of transfers, by their ids."""
+        """Keys of numpy's numbers, of transfers and of generators, by their ids."""
+        self._large: dict[int, int] = {}
+        """Keys of large whole numbers, by their values."""
 
     # --- What a device process tells ---
 
@@ -64,7 +81,7 @@ class DeviceRecorder:
         self._add(["release", key])
 
     def given(self, tree: Any, lent: bool) -> None:
-        """The arrays of an argument, in order."""
+        """The arrays of an argument and its large whole numbers, in order."""
         for array in arrays_in(tree):
             block = block_of(array)
             assert block is not None
@@ -72,6 +89,10 @@ class DeviceRecorder:
                 self._lent[block] = self._key()
             self._filled.add(key := self._key_of(block))
             self._add(["given", key])
+        for i, number in enumerate(whole_numbers_in(tree)):
+            if number >= LARGE:
+                self._large[number] = self._key()
+                self._add(["number", self._large[number], i])
 
     def returned(self, tree: Any, how: str = "return") -> None:
         """The result of a command; or what a loop writes."""
@@ -97,7 +118,8 @@ class DeviceRecorder:
             return function(*subject, *args, **kwargs)
         self._inside = True
         try:
-            written = self._try(lambda: [self._written(list(args)), self._written(dict(kwargs))])
+            read = self._seed if kind == "generator" else self._written
+            written = self._try(lambda: [read(list(args)), self._written(dict(kwargs))])
             start = len(self._steps)
             result = function(*subject, *args, **kwargs)
         finally:
@@ -139,7 +161,7 @@ class DeviceRecorder:
         made: list[int | None] = []
         self._collect(result, made)
         if step[1] not in ("communication", "host", "disk", "wait"):
-            if result is None or "out" in kwargs or any(key is not None for key in made):
+            if result is None or step[1] == "draw" or "out" in kwargs or any(key is not None for key in made):
                 self._add([*step, made])
         else:
             self._steps.insert(start, [*step, made])
@@ -152,12 +174,18 @@ class DeviceRecorder:
             made.append(None if key in self._filled else key)
             if key is not None:
                 self._filled.add(key)
-        elif isinstance(result, np.generic | Fetch):
+        elif isinstance(result, np.generic | Fetch | np.random.Generator):
             made.append(key := self._key())
             self._numbers[id(result)] = key, result
+            if isinstance(result, np.integer) and result >= LARGE:
+                self._large[int(result)] = key
             block = block_of(result._array) if isinstance(result, Fetch) else None
             if block is not None:
                 made.append(self._key_of(block))  # what is charged for the array until it has arrived
+        elif type(result) is int:
+            made.append(self._key() if result >= LARGE else None)
+            if result >= LARGE:
+                self._large[result] = self._keys
         elif isinstance(result, list | tuple):
             for part in result:
                 self._collect(part, made)
@@ -179,8 +207,12 @@ class DeviceRecorder:
         match one:
             case np.ndarray():
                 return self._view(one)
+            case np.integer() if int(one) in self._large:
+                return ("as", one.dtype.str, self._large[int(one)])
             case None | bool() | float() | str() | np.generic():
                 return one
+            case int() if one in self._large:
+                return ("known", self._large[one])
             case int():
                 return plain_number(one)
             case slice():
@@ -199,6 +231,17 @@ class DeviceRecorder:
             return ("dtype", np.dtype(one).str)
         raise UnrepeatableError(f"it passes {type(one).__name__} to numpy or the engine")
 
+    def _seed(self, one: Any) -> Any:
+        """The seed of a generator: a large whole number near one that the device was given is that one and a few."""
+        if isinstance(one, list | tuple):
+            parts = [self._seed(part) for part in one]
+            return parts if isinstance(one, list) else ("tuple", *parts)
+        if type(one) is int and one >= LARGE:
+            near = min(self._large, key=lambda number: abs(one - number), default=0)
+            if 0 < abs(one - near) < NEAR:
+                return ("plus", self._large[near], one - near)
+        return self._written(one)
+
     def _view(self, array: Any) -> Any:
         block = block_of(array)
         if block is None:
@@ -208,5 +251,17 @@ class DeviceRecorder:
             content = memory_of(root)
             self._filled.add(key)
             self._add(["literal", key, content.copy() if content.any() else content.nbytes])
+            if content.nbytes <= MAX_SEARCHED:
+                self._add_numbers_in(content.tobytes(), key)
         offset = address_of(array) - address_of(root) if array.size else 0
         return ("view", key, offset, list(array.shape), list(array.strides), array.dtype.str)
+
+    def _add_numbers_in(self, content: bytes, key: int) -> None:
+        """States where a literal consists of large numbers that the device was given."""
+        for number, known in self._large.items():
+            for kind, code in ENCODINGS.items():
+                if number >= 1 << (32 if kind == "<u4" else 53):
+                    continue
+                start, pattern = -1, pack(code, number)
+                while (start := content.find(pattern, start + 1)) >= 0:
+                    self._add(["inserted", key, start, kind, known])

@@ -4,6 +4,8 @@ All contents are in blocks that the recording holds, and their bytes are charged
 holds them. So a recording cannot use memory that is not counted.
 """
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from lib.engine.reader_writer import Reader, Writer
 
 from .functions import (
     COMMUNICATION,
+    DRAWS,
     FUNCTIONS,
     METHODS,
     TIER,
@@ -25,15 +28,20 @@ from .functions import (
     arrays_in,
     memory_of,
     root_of,
+    whole_numbers_in,
 )
+from .recorder import ENCODINGS, NEAR
 from .traced_numbers import count_numbers
 
 MAX_UNCHARGED = 1 << 13
 """Bytes of numbers that are charged to no device: those of numpy, and those within the steps."""
 
-
 NUMBER = 8
-"""Bytes that a number of Python counts as."""
+"""Bytes that a number of Python counts as, and of the one number that a device may use for free between two calls of
+the engine. All others are charged until their last use."""
+
+MAX_NUMBER = 32
+"""Bytes of numpy's longest number. Records and texts of any length, which are scalars, too, are no numbers."""
 
 
 class Repeated(ShardedEngine):
@@ -52,14 +60,23 @@ class Repeated(ShardedEngine):
         """By the block that is charged for an array: the transfer that brings it."""
         self._waiting: list[Any] = []
         """Arrays of an argument that are not in their blocks yet, the last one first."""
+        self._whole_numbers: list[int] = []
+        """Of an argument."""
         self._lent: set[int] = set()
         self._uncharged = 0
+        self._uses = Counter(key for steps in recordings[self.device_id] for key in _numbers_read(steps))
+        """By the key of a number: how often it is still read."""
+        self._numbers: dict[int, Life] = {}
+        """What is charged for the numbers that are still read."""
+        self._free: tuple[int, int] | None = None
+        """The number that is not charged yet: its key, and its bytes."""
         self._repeat()
 
     def _repeat(self, *argument: Any) -> Any:
         assert self._port.meter is not None
         self._meter = self._port.meter
         before, current.meter = current.meter, None
+        self._whole_numbers = whole_numbers_in(argument)
         given = [plain_view(array) for tree in argument for array in arrays_in(tree)]
         is_lent = bool(given) and not given[0].flags.writeable
         self._waiting = (given if is_lent else [array.copy() for array in given])[::-1]
@@ -83,6 +100,7 @@ class Repeated(ShardedEngine):
         current.meter = self._meter
         given = next(self._reader, None)
         current.meter = None
+        self._whole_numbers = whole_numbers_in(given)
         return [plain_view(array).copy() for array in arrays_in(given)][::-1]
 
     def __getattr__(self, name: str) -> Any:
@@ -109,7 +127,8 @@ class Repeated(ShardedEngine):
                     self._contents.pop(self._in_transfer.pop(key, 0), None)
                 case ["given", int(key)] if self._waiting and is_lent:
                     self._lent.add(key)
-                    self._contents[key] = memory_of(root_of(self._waiting.pop()))
+                    self._contents[key] = memory_of(root_of(self._waiting.pop())).copy()
+                    self._contents[key].flags.writeable = False
                 case ["given", int(key)] if self._waiting:
                     self._fill(key, memory_of(root_of(self._waiting.pop())))
                 case ["keep", int(key), int(lent)] if lent in self._lent:
@@ -119,6 +138,10 @@ class Repeated(ShardedEngine):
                     self._contents[key] = np.zeros(nbytes, np.uint8)
                 case ["literal", int(key), content]:
                     self._fill(key, content)
+                case ["inserted", int(key), int(start), str(kind), int(known)] if kind in ENCODINGS and start >= 0:
+                    self._insert(key, start, np.dtype(kind), self._number(known))
+                case ["number", int(key), int(i)] if 0 <= i < len(self._whole_numbers):
+                    self._keep(key, self._whole_numbers[i], False)
                 case ["do", str(kind), str(name), list(args), dict(kwargs), list(keys)]:
                     self._do(kind, name, args, kwargs, keys)
                 case ["read"]:
@@ -130,6 +153,7 @@ class Repeated(ShardedEngine):
                     result = self._read(tree)
                 case _:
                     raise UnrepeatableError("there is a step that does not exist")
+        self._charge_free_number()
         return result
 
     # --- Memory ---
@@ -151,9 +175,50 @@ class Repeated(ShardedEngine):
             else:
                 self._fill(key, content)
             return
-        if isinstance(result, np.generic):
-            self._use(result.nbytes)
         self._contents[key] = result
+        if isinstance(result, np.generic | int):
+            self._hold_number(key, getattr(result, "nbytes", NUMBER))
+
+    def _hold_number(self, key: int, nbytes: int) -> None:
+        if nbytes > MAX_NUMBER or isinstance(self._contents[key], np.flexible):
+            raise UnrepeatableError("it takes records or texts out of arrays")
+        self._use(nbytes)
+        self._let_go(key)
+        if not self._uses[key]:
+            return
+        if self._free is None and nbytes <= NUMBER:
+            self._free = key, nbytes
+        else:
+            self._numbers[key] = self._meter.hold(nbytes)
+
+    def _let_go(self, key: int) -> None:
+        if self._free is not None and self._free[0] == key:
+            self._free = None
+        elif key in self._numbers:
+            self._meter.release(self._numbers.pop(key))
+
+    def _charge_free_number(self) -> None:
+        """Called where the number is kept longer than one computation needs it."""
+        if self._free is not None:
+            key, nbytes = self._free
+            self._numbers[key], self._free = self._meter.hold(nbytes), None
+
+    def _number(self, key: int) -> Any:
+        """What was kept under a key. A number is let go after its last use."""
+        if key not in self._contents:
+            raise UnrepeatableError("it reads numbers that it does not have")
+        self._uses[key] -= 1
+        if self._uses[key] <= 0:
+            self._let_go(key)
+        return self._contents[key]
+
+    def _insert(self, key: int, start: int, kind: Any, number: Any) -> None:
+        content = self._contents.get(key)
+        if not isinstance(number, int | np.integer):
+            raise UnrepeatableError("it reads numbers that it does not have")
+        if not isinstance(content, np.ndarray) or start + kind.itemsize > content.nbytes or not 0 <= number < 1 << 53:
+            raise UnrepeatableError("it reads memory that it does not have")
+        content[start : start + kind.itemsize] = np.array([number], kind).view(np.uint8)
 
     def _use(self, uncharged: int) -> None:
         self._uncharged += uncharged
@@ -167,6 +232,8 @@ class Repeated(ShardedEngine):
         given = [self._index(one) if i == index else self._read(one) for i, one in enumerate(args)]
         named = self._read(kwargs)
         is_call = kind in ("communication", "host", "disk", "wait")
+        if is_call:
+            self._charge_free_number()
         results = (self._communicated if is_call else self._computed)(kind, name, given, named)
         in_transfer = bool(results) and isinstance(results[0], Fetch)
         if len(results) < len(keys) or (in_transfer and len(keys) < 2):
@@ -185,6 +252,8 @@ class Repeated(ShardedEngine):
             if kind == "ufunc":
                 ufunc, _, method = name.rpartition(".")
                 count_numbers(UFUNCS[ufunc], method, args, kwargs, result)
+            elif kind == "draw" and type(result) is float:
+                result = np.float64(result)  # as it was recorded
             return [plain_view(part) for part in _parts(result)]
         except (TypeError, ValueError, IndexError) as why:
             raise UnrepeatableError(f"{name} fails on other values ({why})") from None
@@ -200,6 +269,10 @@ class Repeated(ShardedEngine):
             return FUNCTIONS[name]
         if kind == "method" and name in METHODS and args and isinstance(args[0], np.ndarray):
             return getattr(MeteredArray, name)
+        if kind == "generator" and name == "default_rng":
+            return np.random.default_rng
+        if kind == "draw" and name in DRAWS and args and isinstance(args[0], np.random.Generator):
+            return getattr(np.random.Generator, name)
         raise UnrepeatableError(f"it calls {name}, which the judge does not repeat")
 
     def _communicated(self, kind: str, name: str, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
@@ -227,21 +300,9 @@ class Repeated(ShardedEngine):
 
     def _read(self, one: Any, is_data: bool = False) -> Any:
         """Recorded data as an argument. Numbers in its lists and tuples are data that no device is charged for."""
+        if isinstance(one, tuple):  # a pattern of a sequence matches a list, too, which is data
+            return self._read_marked(one)
         match one:
-            case ("view", int(key), int(offset), list(shape), list(strides), str(kind)):
-                return self._view(key, offset, shape, strides, np.dtype(kind))
-            case ("known", int(key)) if key in self._contents:
-                return self._contents[key]
-            case ("known", _):
-                raise UnrepeatableError("it reads numbers that it does not have")
-            case ("slice", start, stop, step):
-                return slice(self._read(start), self._read(stop), self._read(step))
-            case ("tuple", *parts):
-                return tuple([self._read(part, True) for part in parts])
-            case ("ellipsis",):
-                return Ellipsis
-            case ("dtype", str(kind)):
-                return np.dtype(kind)
             case list():
                 return [self._read(part, True) for part in one]
             case int() | float() if is_data:
@@ -251,6 +312,26 @@ class Repeated(ShardedEngine):
             case np.ndarray() | np.generic():
                 self._use(one.nbytes)
         return one
+
+    def _read_marked(self, one: tuple[Any, ...]) -> Any:
+        match one:
+            case ("view", int(key), int(offset), list(shape), list(strides), str(kind)):
+                return self._view(key, offset, shape, strides, np.dtype(kind))
+            case ("known", int(key)):
+                return self._number(key)
+            case ("as", str(kind), int(key)) if np.dtype(kind).kind in "iu":
+                return np.array([self._number(key)]).astype(kind)[0]
+            case ("plus", int(key), int(more)) if abs(more) < NEAR:
+                return int(self._number(key)) + more
+            case ("slice", start, stop, step):
+                return slice(self._read(start), self._read(stop), self._read(step))
+            case ("tuple", *parts):
+                return tuple([self._read(part, True) for part in parts])
+            case ("ellipsis",):
+                return Ellipsis
+            case ("dtype", str(kind)):
+                return np.dtype(kind)
+        raise UnrepeatableError("it reads something that does not exist")
 
     def _view(self, key: int, offset: int, shape: list[int], strides: list[int], dtype: Any) -> Any:
         if dtype.hasobject or key not in self._contents:
@@ -273,4 +354,18 @@ def _metered(one: Any) -> Any:
 def _parts(result: Any) -> list[Any]:
     if isinstance(result, list | tuple):
         return [found for part in result for found in _parts(part)]
-    return [result] if isinstance(result, np.ndarray | np.generic) else []
+    is_recorded = isinstance(result, np.ndarray | np.generic | np.random.Generator) or type(result) is int
+    return [result] if is_recorded else []
+
+
+def _numbers_read(one: Any) -> Iterator[int]:
+    """The keys of the numbers that recorded data refer to, as often as they do."""
+    match one:
+        case ("known", int(key)) | ("as", str(), int(key)) | ("plus", int(key), int()) | ["inserted", *_, int(key)]:
+            yield key
+        case list() | tuple():
+            for part in one:
+                yield from _numbers_read(part)
+        case dict():
+            for part in one.values():
+                yield from _numbers_read(part)

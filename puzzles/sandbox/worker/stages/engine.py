@@ -1,9 +1,9 @@
 """Engine puzzles in the worker: makes every call of a trial on all devices, and returns results and meter readings.
 
 Each device is a process of its own, forked before the trial is read, and the worker, which runs no code of the player,
-carries and counts what they send. Flops and memory are counted in the device's process: forging them is hard, not
-impossible, so the grader compares them with what any class needs. Results need no trust: the grader compares them too.
-Where nothing can be forked, and for `puzzles run`, all devices run in the worker, as `play` runs them.
+carries what they send. Results need no trust, because the grader compares them. What the devices' own meters read is
+not believed: each device records its operations, and a further run repeats and counts them. Where nothing can be
+forked, and for `puzzles run`, all devices run in the worker, as `play` runs them, and nothing is recorded.
 """
 
 import json
@@ -48,12 +48,10 @@ def run_on_devices(ends: Sequence[DeviceEnd], trial: Mapping[str, Any]) -> tuple
     no such class."""
     executor = JudgeExecutor(ends, trial["arguments"], **trial["options"])
     try:
-        is_recorded = bool(trial.get("recorded"))
-        if not executor.load(is_recorded):
+        if not executor.load():
             return None, ""
         data = packed(*run_trial(trial, lambda: Run(executor.made())))
-        recorded = {"recordings": _not_too_long(executor.recordings())} if is_recorded else {}
-        return StageResult({**data, **recorded}), executor.end()
+        return StageResult({**data, "recordings": _not_too_long(executor.recordings())}), executor.end()
     except FailedError as why:
         return StageResult(failure=why.failure), ""
 

@@ -46,7 +46,7 @@ WRONG = {
     ("AnnotatedMLP", "the axes the wrong way round"): (
         H,
         '        h = mesh_split(h, self.mesh, ("model", "data"))\n',
-        "over_target: correct, but bytes sent 8,192, and the target is 4,096",
+        "over_target: correct, but its figures are unknown",
     ),
     ("AnnotatedMLP", "an axis twice"): (
         H,

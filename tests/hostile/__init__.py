@@ -1,0 +1,1 @@
+"""Bodies of hostile submissions, as data for tests."""
