@@ -57,8 +57,7 @@ def test_products_count_however_they_are_written(name: str, here: IsolationTier)
 @in_every_tier(hiding.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.UNCOUNTED[name]), here)
-    assert found.stars <= 1, found
-    assert "flops" not in found.figures, "a recording of fewer products is refused, or there is none"
+    assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 @pytest.mark.sampled(1)
@@ -154,7 +153,7 @@ def test_a_class_computes_with_numpy_only(here: IsolationTier) -> None:
 
 
 @pytest.mark.parametrize(("claimed", "sent", "stars"), [(20_480, 12_288, 3), (20_000, 12_288, 3), (20_000, 12_292, 2)])
-def test_a_self_reported_figure_alone_makes_no_third_star(claimed: int, sent: int, stars: int) -> None:
+def test_flops_below_every_record_alone_make_no_third_star(claimed: int, sent: int, stars: int) -> None:
     """Fewer flops than any record count as the record's, so they do not make up for bytes."""
     puzzle = replace(ENGINE_PUZZLES["DataParallel"], records=({"sent": 12_288, "flops": 20_480},))
     assert (better_record(puzzle, {"sent": sent, "flops": claimed}) is None) == (stars == 3)

@@ -16,8 +16,7 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import Repeated
-
-from .forged_classes import FORGERIES
+from tests.hostile.forged_classes import FORGERIES
 
 
 def graded(slug: str, source: str, secret: str = "") -> Verdict:
