@@ -25,6 +25,7 @@ from puzzles.grading.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks import TRACKS
+from puzzles.tracks.engine import score as scoring
 from puzzles.tracks.engine.score import better_record
 from puzzles.tracks.engine.track import CALLS
 from tests.catalog.engine.tables import FIGURES, WRONG
@@ -156,6 +157,18 @@ def test_the_record_is_that_of_the_best_class(puzzle: EnginePuzzle) -> None:
     assert (score.stars, score.missed) == (3, ())
     assert RECORDS[slug] == ({name: score.figures[name] for name in puzzle.targets},)
     assert better_record(puzzle, FIGURES[slug]) == RECORDS[slug][0]
+
+
+def test_a_class_that_a_record_beats_has_two_stars(monkeypatch: pytest.MonkeyPatch) -> None:
+    slug = next(slug for slug in RECORDS if better_record(ENGINE_PUZZLES[slug], FIGURES[slug]))
+    puzzle, trial = ENGINE_PUZZLES[slug], trials_of(ENGINE_PUZZLES[slug])[0]()
+    over = {name: target + 1 for name, target in puzzle.targets.items()}
+    monkeypatch.setattr(scoring, "_require_counted", lambda *_: None)
+    monkeypatch.setattr(scoring, "_peak_lines", lambda *_: ())
+    monkeypatch.setattr(scoring, "_advice", lambda *_: "")
+    for figures, stars in ((RECORDS[slug][0], 3), (FIGURES[slug], 2), (over, 1)):
+        monkeypatch.setattr(scoring, "_measured", lambda *_, figures=figures: figures)
+        assert scoring.score_trial(puzzle, trial, None).stars == stars  # type: ignore[arg-type]
 
 
 def test_every_record_class_is_tried() -> None:

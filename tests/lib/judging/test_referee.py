@@ -237,6 +237,16 @@ def test_loading_the_same_weights_to_a_tier_twice_is_a_reload() -> None:
     assert "than at the start, so the request cannot be repeated" in missing.text
 
 
+def test_a_tiers_peak_that_several_ranks_share_is_the_first_ones() -> None:
+    async def each(model: Model) -> None:
+        weight = await model.fetch(model.load_weights(0, tier="host")[0])
+        model.set_output(model.forward(0, model.get_activation([model.rank]), weight))
+
+    report = referee(run(each, 1, 2, 2, setting=Setting(COSTS["streams"], task="infer")).trace)
+    assert report.error is None
+    assert (report.peaks["host"].rank, report.peaks["host"].memory > 0) == (0, True)
+
+
 def test_what_inference_loads_later_is_needed_for_the_next_batches() -> None:
     def late(model: Model) -> None:
         out = model.get_activation([0])
