@@ -30,7 +30,7 @@ from lib import (
     Weight,
     WeightGrad,
 )
-from lib.values.algebra import consecutive
+from lib.values.algebra import consecutive, counted
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0
@@ -288,7 +288,7 @@ def group_title(mapping: Mapping[Any, Any]) -> str:
     if not mapping:
         return f"{name}: empty"
     sizes = {id(value): value.memory() for value in mapping.values() if isinstance(value, Value)}
-    keys = f"{len(mapping):,} {'key' if len(mapping) == 1 else 'keys'}"
+    keys = counted(len(mapping), "key")
     return f"{name}: {keys}, {sum(sizes.values()):,} elements"
 
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 from drawing.number_text import tenths_text, time_text
 from lib import COLLECTIVES, DeadlockError, IncompleteError, Report, group_of, in_group, root_of
+from lib.values.algebra import counted
 
 from .glyphs import batches_text, glyph_of
 from .marks import Gap, Mark
@@ -108,13 +109,9 @@ def name_of(scene: Scene) -> str:
     """A title for a run without one: '1F1B: 4 ranks, 6 layers, 4 microbatches', or without a name that is long."""
     replicas, steps = scene.trace.setting.replicas, scene.steps
     known = f"{scene.known}: " if 0 < len(scene.known) <= MAX_KNOWN else ""
-    ranks = _count(len(scene.lanes), "rank") + (f" of each of {replicas:,} replicas" if replicas > 1 else "")
-    sizes = [ranks, _count(scene.layers, "layer"), _count(scene.trace.size.batches, "microbatch", "microbatches")]
+    ranks = counted(len(scene.lanes), "rank") + (f" of each of {replicas:,} replicas" if replicas > 1 else "")
+    sizes = [ranks, counted(scene.layers, "layer"), counted(scene.trace.size.batches, "microbatch")]
     return known + ", ".join([*sizes, *([f"{steps} steps"] if steps > 1 else [])])
-
-
-def _count(number: int, noun: str, plural: str = "") -> str:
-    return f"{number} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def summary(report: Report) -> str:
@@ -164,7 +161,7 @@ def describe_run(scene: Scene) -> str:
     """A run for screen readers: its figures, its errors, and what each rank does."""
     lanes = [describe_row(row, scene) for row in scene.rows.every[:MAX_ROWS]]
     more = sum(len(row.ranks) for row in scene.rows.every[MAX_ROWS:])
-    rest = f"And {more} more {'rank' if more == 1 else 'ranks'}." if more else ""
+    rest = f"And {counted(more, 'more rank')}." if more else ""
     return " ".join(filter(None, [f"{summary(scene.report)}.", error_text(scene.report), *lanes, rest]))
 
 

@@ -5,6 +5,7 @@ from textwrap import wrap
 
 from drawing.number_text import tenths_text
 from lib import COMPUTING, Goal, PuzzleError
+from lib.values.algebra import counted
 
 from .captions import SHARED, error_clauses, name_of, summary, titled
 from .colouring import Colouring
@@ -53,7 +54,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
         *(line for words in head_lines for line in wrap(words, width)),
         scene.time_unit.ljust(head) + axis(scene.end, step, columns),
         *(line for row in shown for line in row_lines(row, scene, head, step)),
-        *([f"and {more} more {'rank' if more == 1 else 'ranks'}"] if more else []),
+        *([f"and {counted(more, 'more rank')}"] if more else []),
         *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
         *(row.label.ljust(head) + memory_text(row.lane, most, step) for row in shown),
         *sent_lines(scene, shown, head, width),

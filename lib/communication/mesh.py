@@ -13,7 +13,7 @@ from lib.game.folding import Fold, stride_of
 from lib.game.setting import Game
 from lib.rules.collectives import Group, group_text
 from lib.values import algebra
-from lib.values.algebra import set_text
+from lib.values.algebra import counted, set_text
 
 Axes = tuple[tuple[str, int], ...]
 """The name and the length of each axis."""
@@ -33,8 +33,8 @@ def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> 
         product = prod(length for _, length in axes)
         lengths = " x ".join(str(length) for _, length in axes)
         raise RuleError(
-            f"the mesh has {f'{lengths} = ' if len(axes) > 1 else ''}{product} ranks, but there are {ranks}; "
-            "the lengths of its axes multiply to the number of ranks"
+            f"the mesh has {f'{lengths} = ' if len(axes) > 1 else ''}{counted(product, 'rank')}, and the game has "
+            f"{ranks}; the lengths of its axes multiply to the number of ranks"
         )
     return axes
 

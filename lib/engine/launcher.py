@@ -12,6 +12,7 @@ from lib.engine.metering.meter import Reading
 from lib.errors import RuleError
 from lib.extras import install_command
 from lib.masked_arrays import refuse_masked
+from lib.values.algebra import counted
 
 from .arguments import device_numbers, whole_number
 from .engine import ShardedEngine
@@ -89,8 +90,8 @@ class Run:
             return [x] * self.num_devices
         if len(x) != self.num_devices:
             raise RuleError(
-                f"there are {len(x)} inputs for {self.num_devices} devices; give a list with one per device, "
-                "or one array for all"
+                f"got {counted(len(x), 'input')} for {counted(self.num_devices, 'device')}; give a list with one per "
+                "device, or one array for all"
             )
         return list(x)
 

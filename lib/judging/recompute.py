@@ -18,7 +18,7 @@ from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of
 from lib.rules.rooted import refuse_broadcast
 from lib.trace.gc_pause import no_collection
 from lib.trace.ops import FORMS, FREE, NO_BATCHES, Op, Trace, place_text
-from lib.values.algebra import named
+from lib.values.algebra import counted, named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
@@ -93,7 +93,7 @@ class Recomputation(OverlappedCalls):
         if self._impossible is not None:
             raise self._impossible
         if len(self.ranks) != self.game.played_ranks:
-            raise TraceError(f"the trace is of {self.game.played_ranks} ranks and holds {len(self.ranks)}")
+            raise TraceError(f"the trace is of {counted(self.game.played_ranks, 'rank')} and holds {len(self.ranks)}")
         self.mesh = mesh_of(self.game)
         if stuck := self.walk():
             refuse_deadlock(stuck, self, bool(self.mesh.axes))

@@ -12,6 +12,7 @@ from lib.game.ring import elements_sent
 from lib.game.tiers import COPYING
 from lib.rules.collectives import COLLECTIVES
 from lib.trace.ops import UPDATES, Op, group_of, sent_values
+from lib.values.algebra import counted
 from lib.values.kinds import Parked, Weight, WeightGrad
 
 from .rank_state import RankState
@@ -153,16 +154,14 @@ def traffic_lines(sent: Traffic) -> Iterator[str]:
     who = "Each rank" if are_equal else f"Rank {sent.rank}, the busiest,"
     yield f"{who} sends {sent.busiest:,} elements, and all ranks {sent.total:,}:"
     shown, rest = sent.by_call[:MAX_ROWS], sent.by_call[MAX_ROWS:]
-    rows = [(one.elements, f"{one.operation}, {_calls(one.number)}{_line(one.line)}") for one in shown]
+    rows = [(one.elements, f"{one.operation}, {counted(one.number, 'call')}{_line(one.line)}") for one in shown]
     if rest:
-        rows.append((sum(one.elements for one in rest), f"{_calls(sum(one.number for one in rest))} on other lines"))
+        rows.append(
+            (sum(one.elements for one in rest), f"{counted(sum(one.number for one in rest), 'call')} on other lines")
+        )
     width = max(len(f"{elements:,}") for elements, _ in rows)
     for elements, words in rows:
         yield f"  {elements:>{width},}  {elements / sent.busiest:4.0%}  {words}"
-
-
-def _calls(count: int) -> str:
-    return "1 call" if count == 1 else f"{count:,} calls"
 
 
 def _line(line: int) -> str:

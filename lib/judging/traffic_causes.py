@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from lib.trace.ops import Op
+from lib.values.algebra import counted
 from lib.values.base import Value
 from lib.values.kinds import OptState, Weight, WeightGrad
 
@@ -153,7 +154,7 @@ def _is_a_copy(line: _Line) -> bool:
 
 def _count(values: Sequence[Value]) -> str:
     """'4 weight gradients'."""
-    return f"{len(values)} {_shortened(noun(values[0]))}{'s' if len(values) > 1 else ''}"
+    return counted(len(values), _shortened(noun(values[0])))
 
 
 def _shortened(text: str) -> str:

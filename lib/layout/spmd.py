@@ -17,6 +17,7 @@ from lib.layout.planning.completion import complete
 from lib.layout.planning.planned_device import run_operator
 from lib.layout.program.tracing import follow, mesh_split, replicate, split
 from lib.masked_arrays import refuse_masked
+from lib.values.algebra import counted
 
 
 class Spmd:
@@ -35,7 +36,8 @@ class Spmd:
     ) -> None:
         device_mesh = device_mesh or mesh(devices=int(device.num_devices))
         if device_mesh.size != device.num_devices:
-            raise LayoutError(f"the mesh {device_mesh} has {device_mesh.size} devices; there are {device.num_devices}")
+            devices = counted(device_mesh.size, "device")
+            raise LayoutError(f"the mesh {device_mesh} has {devices}; this run has {device.num_devices}")
         self.device = device
         with unmetered():
             self.program = follow(function, inputs, parameters, device_mesh)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from lib.errors import RuleError
+from lib.values.algebra import counted
 
 from .job import Job
 from .transformers import Transformer
@@ -110,9 +111,9 @@ class Split:
         layers, stages = job.model.layers, self.stages
         if self.layers:
             return self.layers
-        for counted in (layers, layers + 2):
-            if counted % stages == 0 and stages <= layers:
-                return (counted // stages,) * stages
+        for total in (layers, layers + 2):
+            if total % stages == 0 and stages <= layers:
+                return (total // stages,) * stages
         return balanced(job.model, stages)
 
 
@@ -149,7 +150,7 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         product = f"dp {split.dp} x pp {split.pp} x cp {split.cp} x tp {split.tp}"
         inner = used // split.dp
         fit = f"dp {job.gpus // inner} would" if job.gpus % inner == 0 else _fit("pp x cp x tp", job.gpus, inner)
-        yield f"{product} makes {used} GPUs, and there are {job.gpus}; {fit}"
+        yield f"{product} makes {counted(used, 'GPU')}, and there {'is' if job.gpus == 1 else 'are'} {job.gpus}; {fit}"
     for axis, count, of in (
         ("tp", model.kv_heads if split.tp <= model.kv_heads else model.heads, "heads"),
         ("cp", job.sequence, "tokens of a sequence"),
@@ -165,8 +166,8 @@ def problems(job: Job, split: Split) -> Iterator[str]:
     yield from _of_chunks(split)
     if model.layers + 2 < split.stages:
         yield (
-            f"{model.layers} layers, the embedding and the head cannot fill {split.stages} stages; pp x chunks may be "
-            f"at most {model.layers + 2}"
+            f"{counted(model.layers, 'layer')}, the embedding and the head cannot fill {split.stages} stages; pp x "
+            f"chunks may be at most {model.layers + 2}"
         )
     if split.layers != () and not _cut(split, model.layers):
         yield (
@@ -175,8 +176,8 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         )
     if job.batch % (split.dp * split.microbatch):
         yield (
-            f"{job.batch} sequences cannot be dealt to {split.dp} replicas in microbatches of {split.microbatch}; "
-            + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
+            f"{counted(job.batch, 'sequence')} cannot be dealt to {counted(split.dp, 'replica')} in microbatches of "
+            f"{split.microbatch}; " + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
         )
     yield from _of_batches(split, split.batches(job))
     yield from _of_choices(split)
@@ -227,7 +228,7 @@ def _of_batches(split: Split, m: int) -> Iterator[str]:
     if split.schedule == "interleaved" and m % split.pp:
         yield f"interleaved takes {split.pp} microbatches at a time, and a replica has {m}; " + _fit("pp", m, split.pp)
     elif split.schedule.startswith("zb") and (split.pp < 2 or m < split.pp):
-        yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; there are {split.pp} and {m}"
+        yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; got {split.pp} and {m}"
 
 
 def require_fit(job: Job, split: Split) -> None:

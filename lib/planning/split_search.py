@@ -10,6 +10,7 @@ from typing import Any
 
 from lib.errors import RuleError
 from lib.trace.gc_pause import no_collection
+from lib.values.algebra import counted
 
 from .all_splits import Bound, cells, lower_bound, size_of, splits
 from .changes import memory_advice
@@ -36,9 +37,9 @@ def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
         require_fit(job, Split(**{"dp": max(1, job.gpus // inner) if inner else 1, **schedule, **fixed}))
     chosen = ", ".join(f"{name} {value}" for name, value in fixed.items()) or "any split"
     near = [str(gpus) for gpus in nearest_gpus(job, fixed)]
-    work = f"; {' and '.join(near)} GPUs work" if near else ""
+    work = f"; {' and '.join(near)} {'GPU works' if near == ['1'] else 'GPUs work'}" if near else ""
     raise RuleError(
-        f"{job.batch} sequences on {job.gpus} GPUs cannot be split with {chosen}{work}; "
+        f"{counted(job.batch, 'sequence')} on {counted(job.gpus, 'GPU')} cannot be split with {chosen}{work}; "
         f"or choose a batch with more divisors, such as {job.gpus}, or leave something to the search"
     )
 
@@ -56,7 +57,8 @@ def nearest_gpus(job: Job, fixed: Mapping[str, Any]) -> Iterator[int]:
 def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str:
     """One sentence: the least memory that any split takes, what would save most, and on how many GPUs one fits."""
     split, peak = smallest(job, bounds)
-    least = f"no split of {job.model.name} on {job.gpus} GPUs fits the {job.gpu.usable / GIB:.1f} GiB of {job.gpu.name}"
+    room = f"the {job.gpu.usable / GIB:.1f} GiB of {job.gpu.name}"
+    least = f"no split of {job.model.name} on {counted(job.gpus, 'GPU')} fits {room}"
     more = f"the least found is {peak / GIB:.1f} GiB ({split}, recompute {split.recompute}, offload {split.offload})"
     advice = f"{memory_advice(job, split)}; " if fixed else ""
     for factor in (2, 4, 8, 16, 32):

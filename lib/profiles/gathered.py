@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from lib.errors import PuzzleError, RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import OPERATIONS
-from lib.values.algebra import consecutive
+from lib.values.algebra import consecutive, counted
 
 from .dumps import NAME as DUMP_NAME
 from .dumps import is_dump_config, read_dump
@@ -159,7 +159,7 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
         for why in refused[:MOST_REFUSED]
     ]
     if len(refused) > MOST_REFUSED:
-        notes.append(f"{len(refused) - MOST_REFUSED:,} more steps are left out for such reasons.")
+        notes.append(f"Left out for such reasons: {counted(len(refused) - MOST_REFUSED, 'more step')}.")
     notes += dict.fromkeys(f"{one.clocks.note}." for one in found if one.clocks.note)
     return Gathered(tuple(profiles), tuple(found), tuple(notes))
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from lib.errors import IncompleteError, RuleError
 from lib.game.setting import Game
 from lib.values import algebra
+from lib.values.algebra import counted
 from lib.values.arguments import refuse_kinds
 from lib.values.base import Value, require_kind, with_fields
 from lib.values.kinds import Activation, ActivationGrad, Delta, OptState, OuterState, Weight, WeightGrad
@@ -102,7 +103,7 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
     late = copy.step - agreed.step
     if late > game.setting.late:
         raise RuleError(
-            f"this average is {late} steps late, and this game allows {game.setting.late}; merge it earlier"
+            f"this average is {counted(late, 'step')} late, and this game allows {game.setting.late}; merge it earlier"
         )
     if late < 0:
         raise RuleError(f"the agreed weight is of step {agreed.step} and the copy of step {copy.step}; train it first")
@@ -127,7 +128,7 @@ def require_final(game: Game, weight: Weight) -> None:
     if weight.step <= game.steps - game.setting.outer:
         raise RuleError(
             f"this is the agreed weight of step {weight.step}; the last round ends after step "
-            f"{game.steps - game.setting.outer}, since a round has at most {game.setting.outer} steps"
+            f"{game.steps - game.setting.outer}, since a round has at most {counted(game.setting.outer, 'step')}"
         )
 
 

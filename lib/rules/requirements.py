@@ -4,6 +4,7 @@ from lib.errors import RuleError
 from lib.game.kinds import EMBEDDING, HEAD
 from lib.game.setting import Game
 from lib.values import algebra
+from lib.values.algebra import counted
 from lib.values.base import Value, require_kind
 from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
 from lib.values.label_text import batches_text, expert_text, parts_text, shards_text, tokens_text
@@ -58,7 +59,9 @@ def _require_version(game: Game, weight: Weight, inp: Activation) -> None:
         )
     if weight.step < inp.step - game.lag:
         age, least = inp.step - weight.step, inp.step - game.lag
-        raise RuleError(f"the weight is {age} steps old, and this game allows {game.lag}; use version {least} or newer")
+        raise RuleError(
+            f"the weight is {counted(age, 'step')} old, and this game allows {game.lag}; use version {least} or newer"
+        )
 
 
 def require_version_of(grad: ActivationGrad, weight: Weight) -> None:
@@ -170,11 +173,11 @@ def same_model(game: Game, *values: Value) -> None:
     """Refuses values of another model, which were made by hand or by another Dist."""
     for value in values:
         if value.layers != game.layers:
-            raise RuleError(f"the {value} belongs to a model with {value.layers} layers; this one has {game.layers}")
+            model = f"a model with {counted(value.layers, 'layer')}"
+            raise RuleError(f"the {value} belongs to {model}; this one has {game.layers}")
         if type(value) in OF_A_STEP and value.total_batches != game.batches and not _of_all(game, value):  # type: ignore[attr-defined]
-            raise RuleError(
-                f"the {value} belongs to a step with {value.total_batches} batches; this one has {game.batches}"  # type: ignore[attr-defined]
-            )
+            step = f"a step with {counted(value.total_batches, 'batch')}"  # type: ignore[attr-defined]
+            raise RuleError(f"the {value} belongs to {step}; this one has {game.batches}")
 
 
 def _of_all(game: Game, value: Value) -> bool:

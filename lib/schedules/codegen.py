@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 from lib import CLASSIC_SETTING, RuleError, Setting, Size
+from lib.values.algebra import counted
 
 from .cells import by_stream, untagged
 from .timetable import Timetable
@@ -135,8 +136,8 @@ def code_of(table: Timetable, name: str, size: Size, setting: Setting = CLASSIC_
     batches = size.batches / axes.dp
     if (table.ranks, table.batches) != (axes.pp, batches) or size.layers % table.stages:
         raise RuleError(
-            f"this timetable has {table.ranks} ranks, {table.batches} microbatches and {table.stages} stages; the game "
-            f"has {axes.pp}, {batches:g} and {size.layers} layers"
+            f"this timetable has {counted(table.ranks, 'rank')}, {counted(table.batches, 'microbatch')} and "
+            f"{counted(table.stages, 'stage')}; the game has {axes.pp}, {batches:g} and {counted(size.layers, 'layer')}"
         )
     if any(len(slot) > 1 for row in table.rows for slot in row):
         raise RuleError("cells that start together cannot be written as code; put one after the other")

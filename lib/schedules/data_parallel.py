@@ -4,6 +4,7 @@ block."""
 from typing import Any
 
 from lib import Model, RuleError, Weight, WeightGrad
+from lib.values.algebra import counted
 
 
 async def ddp(model: Model) -> None:
@@ -58,7 +59,7 @@ class _Replica:
         model = self.model
         if model.BATCHES % model.RANKS:
             raise RuleError(
-                f"{model.BATCHES} microbatches cannot be dealt to {model.RANKS} ranks; take a multiple of it"
+                f"{counted(model.BATCHES, 'microbatch')} cannot be dealt to {model.RANKS} ranks; take a multiple of it"
             )
         layers = range(model.LAYERS)
         for layer in layers:

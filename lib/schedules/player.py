@@ -5,6 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad
+from lib.values.algebra import counted
 from lib.values.base import object_text
 
 from .cells import Cell, untagged
@@ -135,7 +136,9 @@ def pipeline(
         ranks, replicas, _ = axes_of(setting, model.RANKS)
         batches, left = divmod(model.BATCHES, replicas)
         if left:
-            raise RuleError(f"{model.BATCHES} microbatches cannot be dealt to {replicas} replicas; take a multiple")
+            raise RuleError(
+                f"{counted(model.BATCHES, 'microbatch')} cannot be dealt to {replicas} replicas; take a multiple"
+            )
         in_order = batches if flush else batches * setting.steps
         table = order if isinstance(order, Timetable) else _made(order, ranks, in_order, **sizes)
         shares = table.batches // in_order if setting.layer == "attention" else 1
@@ -162,10 +165,11 @@ def _made(order: Order, ranks: int, batches: int, **sizes: int) -> Timetable:
 def _require_fit(table: Timetable, layers: int, ranks: int, batches: int) -> None:
     if (table.ranks, table.batches) != (ranks, batches):
         raise RuleError(
-            f"this timetable is for {table.ranks} ranks and {table.batches} microbatches; the game has {ranks} and "
-            f"{batches}"
+            f"this timetable is for {counted(table.ranks, 'rank')} and {counted(table.batches, 'microbatch')}; the "
+            f"game has {ranks} and {batches}"
         )
     if layers % table.stages:
         raise RuleError(
-            f"{layers} layers cannot be cut into {table.stages} equal stages; take a multiple of {table.stages} layers"
+            f"{counted(layers, 'layer')} cannot be cut into {table.stages} equal stages; take a multiple of "
+            f"{table.stages} layers"
         )

@@ -9,6 +9,7 @@ from typing import Self
 from lib import DeadlockError, Op, RuleError, Trace, halves
 from lib.communication.mesh import Mesh
 from lib.game.costs import PAIR
+from lib.values.algebra import counted
 
 from .cells import Cell, Dependencies, DryRun, Message, Slot, Tagging, by_message, by_stream, require_complete, untagged
 
@@ -134,7 +135,7 @@ def timetable_of(trace: Trace, stages: int) -> Timetable:
     """
     depth, left = divmod(trace.size.layers, stages)
     if left:
-        raise RuleError(f"{trace.size.layers} layers cannot be cut into {stages} equal stages")
+        raise RuleError(f"{counted(trace.size.layers, 'layer')} cannot be cut into {stages} equal stages")
     all_rows = [list(_cells(rank, ops, depth)) for rank, ops in enumerate(trace.ranks)]
     axes = [axis for axis in trace.setting.mesh if axis[0] != trace.setting.fold] or [("pp", len(all_rows))]
     mesh = Mesh(tuple(axes), len(all_rows))

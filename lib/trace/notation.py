@@ -8,6 +8,7 @@ from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.setting import Game, Setting, Size
 from lib.game.setting_notation import setting_from_json, setting_to_json
 from lib.rules.collectives import COLLECTIVES
+from lib.values.algebra import counted
 from lib.values.base import Value
 from lib.values.kinds import KINDS
 
@@ -89,7 +90,7 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
     if not isinstance(ranks, list) or len(ranks) != _played(size, setting):
         found = len(ranks) if isinstance(ranks, list) else "none"
         raise TraceError(
-            f"a trace of {_played(size, setting)} ranks holds a list of operations for each; found {found}"
+            f"a trace of {counted(_played(size, setting), 'rank')} holds a list of operations for each; found {found}"
         )
     read = []
     for rank, rows in enumerate(ranks):

@@ -141,7 +141,12 @@ def _of(owner: str) -> str:
 
 
 def plural(thing: str) -> str:
-    return f"{thing}es" if thing.endswith("ch") else f"{thing}s"
+    return f"{thing}es" if thing.endswith(("ch", "ss")) else f"{thing}s"
+
+
+def counted(number: int, thing: str) -> str:
+    """'1 rank', '4 microbatches', '2,048 devices'."""
+    return f"{number:,} {thing if number == 1 else plural(thing)}"
 
 
 def missing_text(thing: str, held: Collection[int], total: int, shown: int = 8) -> str:

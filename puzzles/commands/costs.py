@@ -7,6 +7,7 @@ import click
 from lib import Costs
 from lib.game.named_costs import MEANINGS, costs_named
 from lib.game.setting_notation import record_to_json
+from lib.values.algebra import counted
 from puzzles.catalog.tables import print_table
 from puzzles.reports.screen import print_wrapped
 
@@ -82,5 +83,5 @@ def facts(record: Costs) -> list[str]:
         *tiers,
         *([f"An optimizer state: {record.moments} times its weight."] if record.moments > 1 else []),
         *(["Communication overlaps with computation."] if record.overlap else []),
-        *([f"A machine has {record.islands} ranks."] if record.islands else []),
+        *([f"A machine has {counted(record.islands, 'rank')}."] if record.islands else []),
     ]

@@ -9,6 +9,7 @@ from shutil import get_terminal_size
 import click
 
 from lib.extras import install_command
+from lib.values.algebra import counted
 from puzzles.catalog.text_lines import wrapped
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier, select_tier
@@ -32,7 +33,8 @@ def findings() -> Iterator[tuple[str, str]]:
 
     from puzzles.grading.batch import cores
 
-    yield "system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}, {cores()} cores"
+    python = f"Python {platform.python_version()}"
+    yield "system", f"{platform.system()} {platform.release()}, {python}, {counted(cores(), 'core')}"
     tier = select_tier()
     here = protection(tier)
     yield "bubblewrap", "works" if tier.is_sandbox else f"not used: {tier.no_bubblewrap_because}"

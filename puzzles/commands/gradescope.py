@@ -7,7 +7,9 @@ from typing import Any
 
 import click
 
+from lib.values.algebra import counted
 from puzzles.custom import folders
+from puzzles.tracks.outcomes import amount
 
 from .shared.course_options import points_options
 from .shared.game_options import puzzle_slugs
@@ -77,5 +79,5 @@ def gradescope(
     except OSError as why:
         raise click.ClickException(f"cannot write {output}: {why.strerror or why}") from None
     total = sum(by_slug[slug] for slug in slugs)
-    click.echo(f"Wrote {output}, with {len(slugs)} {'puzzle' if len(slugs) == 1 else 'puzzles'} and {total:g} points.")
+    click.echo(f"Wrote {output}, with {counted(len(slugs), 'puzzle')} and {amount(total, 'points')}.")
     click.echo("Upload it as the autograder of a programming assignment.")

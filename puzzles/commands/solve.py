@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import Trace
+from lib.values.algebra import counted
 from puzzles.reports.screen import print_wrapped
 
 from .shared.files import require_endings, write_run
@@ -101,7 +102,7 @@ def solve(outputs: tuple[str, ...], colour: str | None, **given: Any) -> None:
 
 def title(found: Solution) -> str:
     problem = found.problem
-    return f"{problem.ranks} ranks, {problem.microbatches} microbatches, {problem.placement}"
+    return f"{counted(problem.ranks, 'rank')}, {counted(problem.microbatches, 'microbatch')}, {problem.placement}"
 
 
 def lines(found: Solution) -> list[str]:

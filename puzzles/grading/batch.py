@@ -17,6 +17,7 @@ from typing import Any
 
 import click
 
+from lib.values.algebra import counted
 from puzzles.search_path import START
 from puzzles.tracks import default_slugs, track_of
 
@@ -68,7 +69,7 @@ def grade_all(
     lost = sum(graded.is_lost for graded in done.values())
     if lost:
         click.echo(
-            f"The sandbox was lost while {lost} of {len(found)} files were graded; grade them again with --resume.",
+            f"The sandbox was lost while it graded {lost} of {counted(len(found), 'file')}; repeat that with --resume.",
             err=True,
         )
     return [done[path] for path in found]

@@ -13,6 +13,7 @@ from typing import IO, NamedTuple
 
 import click
 
+from lib.values.algebra import counted
 from puzzles.custom import add_folder, folders
 from puzzles.failure import sanitized
 from puzzles.sandbox.client import Client
@@ -182,7 +183,7 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 unreadable += number < len(lines)
         if unreadable:
-            which = f"{unreadable} of {len(lines)} lines in {sanitized(str(self.path))}"
+            which = f"{unreadable} of {counted(len(lines), 'line')} in {sanitized(str(self.path))}"
             self.warnings.append(f"{which} cannot be read; those files are graded again")
 
 

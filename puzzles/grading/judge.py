@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import NamedTuple
 
+from lib.values.algebra import counted
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import fault_in
 from puzzles.failure import Failure, sanitized
@@ -153,7 +154,7 @@ def _scored(request: RunRequest, secret: str) -> Generator[RunRequest, RunOutcom
 def first_lines(printed: str) -> tuple[str, ...]:
     """The first lines of a run's output, safe to show."""
     lines = [sanitized(line)[:MAX_LINE] for line in printed.splitlines()]
-    more = [f"... and {len(lines) - MAX_LINES} more lines"] if len(lines) > MAX_LINES else []
+    more = [f"... and {counted(len(lines) - MAX_LINES, 'more line')}"] if len(lines) > MAX_LINES else []
     return (*lines[:MAX_LINES], *more)
 
 

@@ -9,12 +9,12 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from lib.values.algebra import counted
 from puzzles.course.points import Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
-from puzzles.tracks.outcomes import counted
 
 from .gradescope import gradescope
 from .html import report_page

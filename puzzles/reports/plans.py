@@ -12,6 +12,7 @@ from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
 from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
+from lib.values.algebra import counted
 from puzzles.catalog.tables import print_table
 
 from .screen import print_wrapped
@@ -43,9 +44,9 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
         print_wrapped(console, tie)
     print_wrapped(
         console,
-        f"{found.considered:,} splits divide the job, and {found.fitting:,} of them may fit the "
-        f"{job.gpu.usable / GIB:.1f} GiB of a GPU. {found.estimated:,} were estimated, and the {len(shown)} above were "
-        f"played. {first} * marks the front: what is faster needs more memory. "
+        f"Splits that divide the job: {found.considered:,}. Splits that may fit the {job.gpu.usable / GIB:.1f} GiB of "
+        f"a GPU: {found.fitting:,}. Estimated: {found.estimated:,}. Played: {len(shown)}, shown above. {first} * marks "
+        "the front: what is faster needs more memory. "
         "Memory is a range, from fused code (low) to eager code with holes in the allocator's memory (high); depends: "
         "only the low end fits."
         + (" The optimizer's states are on the host." if shown[0].split.offload == "states" else ""),
@@ -55,7 +56,7 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
 def job_text(job: Job) -> str:
     return (
         f"{job.model.name} ({job.model.weights / 10**9:.1f}B parameters) on {job.gpus:,} {job.gpu.name}: "
-        f"{job.batch:,} sequences of {job.sequence:,} tokens a step, {job.flops:.3g} flops."
+        f"{counted(job.batch, 'sequence')} of {counted(job.sequence, 'token')} a step, {job.flops:.3g} flops."
     )
 
 
@@ -111,9 +112,9 @@ def report_largest(console: Console, plan: Plan, what: str) -> None:
     for larger, code in zip(largest(plan.job, plan.split, what), ("eager", "fused")):
         job = larger.job
         size = {
-            "batch": f"{job.batch:,} sequences, microbatch {larger.split.microbatch}",
-            "sequence": f"{job.sequence:,} tokens",
-            "model": f"{job.model.layers:,} layers, {job.model.weights / 10**9:.1f}B parameters",
+            "batch": f"{counted(job.batch, 'sequence')}, microbatch {larger.split.microbatch}",
+            "sequence": counted(job.sequence, "token"),
+            "model": f"{counted(job.model.layers, 'layer')}, {job.model.weights / 10**9:.1f}B parameters",
         }[what]
         sizes = f"{larger.low / GIB:.1f} to {larger.high / GIB:.1f} GiB"
         print_wrapped(console, f"The largest {what} that fits in {code} code with split 1: {size} ({sizes}).")

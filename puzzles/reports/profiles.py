@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from lib.profiles import Shares, Study
 from lib.profiles.gathered import numbers_text
 from lib.profiles.sources import RankProfile
+from lib.values.algebra import counted
 from puzzles.catalog.schedule_papers import with_papers
 
 SHOWN = 0.0005
@@ -30,8 +31,8 @@ def _of_pipeline(found: Study, paths: str) -> Iterator[str]:
     yield from found.gathered.notes
     if "GPU" in found.gathered.profiles[0].kind:
         yield GPU_NOTE
-    size = f"{step.table.stages} stages on {step.table.ranks} ranks, {step.table.batches} microbatches"
-    yield f"Schedule: {with_papers(found.name)}; {size}."
+    size = f"{counted(step.table.stages, 'stage')} on {counted(step.table.ranks, 'rank')}"
+    yield f"Schedule: {with_papers(found.name)}; {size}, {counted(step.table.batches, 'microbatch')}."
     if len(found.steps) > 1:
         for one in found.steps[:MOST_ROWS]:
             mark = "  (in full below)" if one is chosen else ""
@@ -58,8 +59,8 @@ def _of_pipeline(found: Study, paths: str) -> Iterator[str]:
 
 
 def _read(profiles: Sequence[RankProfile]) -> str:
-    plural = "s" if len(profiles) > 1 else ""
-    return f"Read {len(profiles)} {profiles[0].kind}{plural}, of rank {numbers_text([one.rank for one in profiles])}"
+    read = counted(len(profiles), profiles[0].kind)
+    return f"Read {read}, of rank {numbers_text([one.rank for one in profiles])}"
 
 
 def _steps(found: Study) -> str:
@@ -101,7 +102,7 @@ def _stage_table(found: Study) -> Iterator[str]:
         rows.append([str(row.stage), str(row.rank), *cells, str(row.held)])
     yield from _table(rows)
     if len(found.stages) > MOST_ROWS:
-        yield f"and {len(found.stages) - MOST_ROWS} more stages"
+        yield f"and {counted(len(found.stages) - MOST_ROWS, 'more stage')}"
 
 
 def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
@@ -145,7 +146,7 @@ def prospect_text(found: Study) -> Iterator[str]:
     yield (
         f"Better order: {with_papers(found.better_name)}. With each stage's own times it takes {better.ms:.1f} ms"
         f"{spread}, {better.shorter:.1%} less than this order, replayed in the same way. A rank holds at most "
-        f"{better.held:g} microbatches."
+        f"{better.held:g} {'microbatch' if better.held == 1 else 'microbatches'}."
     )
     if better.assumed:
         yield (
@@ -160,7 +161,7 @@ def _in_ms(reason: str) -> str:
 
 
 def _of_shares(found: Shares) -> Iterator[str]:
-    calls = f"; {found.calls} collectives, and no cells of a pipeline" if found.calls else ""
+    calls = f"; {counted(found.calls, 'collective')}, and no cells of a pipeline" if found.calls else ""
     yield f"{_read(found.profiles)}; step {found.step}{calls}."
     yield from found.notes
     is_single = any(one.idle for one in found.ranks)
@@ -174,7 +175,7 @@ def _of_shares(found: Shares) -> Iterator[str]:
     yield ""
     yield from _table(rows)
     if len(found.ranks) > MOST_ROWS:
-        yield f"and {len(found.ranks) - MOST_ROWS} more ranks"
+        yield f"and {counted(len(found.ranks) - MOST_ROWS, 'more rank')}"
     yield ""
     waited = found.waited_for
     if waited:

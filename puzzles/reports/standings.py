@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
+from lib.values.algebra import counted
 from puzzles.catalog.tables import fitted, least_width
 from puzzles.course.handed_in import shared_folder
 from puzzles.course.points import NOTHING_STATED, Scoring
@@ -158,8 +159,8 @@ def points_text(graded: Graded, scoring: Scoring) -> str:
     """'7.5 of 15 points, 2 days late'."""
     most = sum(scoring.most(v.puzzle) for v in graded.verdicts)
     days = scoring.days_late(graded)
-    late = f", {outcomes.counted(days, 'day')} late" if days else ""
-    return f"{scoring.total(graded):g} of {most:g} points{late}"
+    late = f", {counted(days, 'day')} late" if days else ""
+    return f"{scoring.total(graded):g} of {most:g} {'point' if most == 1 else 'points'}{late}"
 
 
 def name_in(graded: Graded, shared: str) -> str:

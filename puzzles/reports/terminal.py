@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lib.values.algebra import counted
 from puzzles.catalog.tables import print_table
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
 from puzzles.course.points import NOTHING_STATED, Scoring
@@ -23,7 +24,6 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, Track, track_of
-from puzzles.tracks.outcomes import counted
 
 from .screen import ScreenPart, next_command, print_wrapped
 from .standings import (

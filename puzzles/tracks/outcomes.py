@@ -145,11 +145,6 @@ def amount(value: float, words: str) -> str:
     return f"{number_text(value)} {unit.removesuffix('s') if value == 1 and len(unit) > 2 else unit}{blank}{more}"
 
 
-def counted(number: int, noun: str) -> str:
-    """'1 file', '3 files'."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def listed(words: Sequence[str]) -> str:
     """'a', 'a and b', 'a, b and c'."""
     return " and ".join(filter(None, [", ".join(words[:-1]), words[-1]]))

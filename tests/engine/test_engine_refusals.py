@@ -40,7 +40,7 @@ def test_launch_refuses_what_it_cannot_start() -> None:
         launch(Script, 0)
     with pytest.raises(RuleError, match="there is no transport 'udp'; there are inprocess, mpi"):
         launch(Script, 2, None, on="udp")
-    refused = pytest.raises(RuleError, match="there are 3 inputs for 2 devices; give a list with one per device")
+    refused = pytest.raises(RuleError, match="got 3 inputs for 2 devices; give a list with one per device")
     with launch(Script, 2, lambda me, x: x) as run, refused:
         run.forward([1, 2, 3])
 

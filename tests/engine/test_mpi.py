@@ -176,7 +176,7 @@ def test_a_program_may_finalize_mpi_itself(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:
     ended = under_mpiexec(script(tmp_path, "return x"), n=2)
-    assert "there are 2 processes for 4 devices; start the program with 'mpiexec -n 4 python ...'" in ended.stderr
+    assert "got 2 processes for 4 devices; start the program with 'mpiexec -n 4 python ...'" in ended.stderr
 
 
 @pytest.mark.parametrize(

@@ -279,4 +279,4 @@ def test_torchrun(tmp_path: Path) -> None:
     assert ended.stdout.count("[2, 2]") == 2, ended.stderr
     assert ended.stderr.count("MismatchError: device 0 calls all_reduce(int64 (1,), op='sum'), but device 1") == 1
     ended = under_torchrun(str(program), 1)
-    assert "there are 1 processes for 2 devices; start the program with 'torchrun --nproc-per-node 2" in ended.stderr
+    assert "got 1 process for 2 devices; start the program with 'torchrun --nproc-per-node 2" in ended.stderr

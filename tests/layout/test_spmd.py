@@ -177,7 +177,7 @@ def test_moving_on_purpose_is_no_conflict_and_a_plan_can_be_read() -> None:
 
 
 def test_a_mesh_of_another_size_is_refused() -> None:
-    with pytest.raises(LayoutError, match="the mesh 2x2 has 4 devices; there are 2"):
+    with pytest.raises(LayoutError, match="the mesh 2x2 has 4 devices; this run has 2"):
         launch(Annotated, 2, {"x": [("data", None)]})
 
 

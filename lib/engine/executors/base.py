@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from lib.engine.metering.meter import Reading
 from lib.engine.transports.base import Port
 from lib.masked_arrays import refuse_masked
+from lib.values.algebra import counted
 
 from .copies import NO_ARGUMENT, LentParameters, copies_out
 from .streams import InputStream, OutputStream
@@ -56,7 +57,7 @@ class Executor(Protocol):
 def unread_text(unread: Sequence[tuple[int, int, int]]) -> str:
     """The message about unreceived messages, given as (from, to, how many)."""
     pairs = [f"{n} from device {source} to device {to}" for source, to, n in unread[:MAX_NAMED]]
-    pairs += [f"and between {len(unread) - MAX_NAMED} other pairs"] if len(unread) > MAX_NAMED else []
+    pairs += [f"and between {counted(len(unread) - MAX_NAMED, 'other pair')}"] if len(unread) > MAX_NAMED else []
     return f"messages were sent and never received: {', '.join(pairs)}; receive them, or do not send them"
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from lib.engine.transports.base import Port, call_place
 from lib.errors import RuleError
 from lib.masked_arrays import refuse_masked
+from lib.values.algebra import counted
 
 from .copies import argument_for, copies_out
 
@@ -59,8 +60,8 @@ class InputStream:
     def _item_of(self, port: Port, items: Sequence[Any], number: int) -> Any:
         if len(items) != port.size:
             raise RuleError(
-                f"input {number - 1} of the stream has {len(items)} items for {port.size} devices; give a list with "
-                "one per device, or one array for all"
+                f"input {number - 1} of the stream has {counted(len(items), 'item')} for "
+                f"{counted(port.size, 'device')}; give a list with one per device, or one array for all"
             )
         return items[port.device]
 

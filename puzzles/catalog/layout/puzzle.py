@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from lib.layout import Graph
 from lib.layout.program.graph import Strategy
+from lib.values.algebra import counted
 from puzzles.catalog.puzzle import Puzzle
 
 CREDIT = "After 'Sharding Propagation' in the documentation of MindSpore 2.1, whose names and rule these puzzles keep"
@@ -50,7 +51,7 @@ class LayoutPuzzle(Puzzle):
     @property
     def limits(self) -> str:
         """Both limits and the number of operators, in words."""
-        operators = "1 operator" if self.annotations == 1 else f"{self.annotations} operators"
+        operators = counted(self.annotations, "operator")
         third = f", {self.best:,} for three stars" if self.best < self.target else ""
         return (
             f"configure at most {operators}; move at most {self.target:,} bytes{third}; "

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting
 from lib.game.tiers import COPYING, ON_TIER
+from lib.values.algebra import counted
 
 LAYER_WORDS = {
     "dense": "one matrix",
@@ -47,7 +48,7 @@ def setting_text(setting: Setting) -> str:
         words.append(f"layer {setting.layer}")
     if setting.task != "train":
         words.append(f"task {setting.task}")
-    words += [f"rounds of {setting.outer} steps, averages up to {setting.late} late"] * bool(setting.outer)
+    words += [f"rounds of {counted(setting.outer, 'step')}, averages up to {setting.late} late"] * bool(setting.outer)
     words += ["gradients clipped"] * setting.clip
     words += [f"{setting.shares} shares of tokens"] * (setting.shares > 1)
     words += [f"kinds {_runs(setting.kinds)}"] * bool(setting.kinds)
@@ -130,22 +131,22 @@ def _sizes(costs: Costs) -> Iterator[Difference]:
     grad, classic_grad = f"{costs.activation_grad:,} elements", f"{CLASSIC.activation_grad:,} elements"
     yield Difference("an activation gradient", grad, classic_grad)
     yield Difference("communication", "overlaps with computation" if costs.overlap else "blocks", "blocks")
-    yield Difference("machines", f"{costs.islands} ranks each" if costs.islands else "one", "one")
+    yield Difference("machines", f"{counted(costs.islands, 'rank')} each" if costs.islands else "one", "one")
 
 
 def _kinds(setting: Setting) -> Iterator[Difference]:
     mesh = ", ".join(f"{axis} {length}" for axis, length in setting.mesh)
     yield Difference("mesh", mesh or "none", "none")
     yield Difference("training steps", str(setting.steps), str(CLASSIC_SETTING.steps))
-    lag = f"up to {setting.lag} {'step' if setting.lag == 1 else 'steps'} older than the data"
+    lag = f"up to {counted(setting.lag, 'step')} older than the data"
     yield Difference("weights that compute", lag if setting.lag else "of the data's step", "of the data's step")
     clip = "scaled by the norm of the gradients of all layers"
     yield Difference("the gradient of an update", clip if setting.clip else "not scaled", "not scaled")
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
     if setting.task == "outer":
-        yield Difference("a round", f"at most {setting.outer} steps", "none")
-        yield Difference("an average", f"at most {setting.late} steps late", "none")
+        yield Difference("a round", f"at most {counted(setting.outer, 'step')}", "none")
+        yield Difference("an average", f"at most {counted(setting.late, 'step')} late", "none")
         yield Difference("a merged copy", f"{setting.mix} its own weight, the rest the agreed weight", "none")
     if setting.layer == "attention":
         shares = f"{setting.shares} equal shares" if setting.shares > 1 else "one share"

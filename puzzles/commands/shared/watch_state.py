@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lib.values.algebra import counted
 from puzzles.catalog.path import CORE
 from puzzles.catalog.text_lines import GLUE
 from puzzles.failure import UnreadableError, sanitized
@@ -18,7 +19,7 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.screen import ScreenPart, next_command, print_wrapped, show_fitted
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, chapter_of, track_of
-from puzzles.tracks.outcomes import capitalized, counted
+from puzzles.tracks.outcomes import capitalized
 
 if TYPE_CHECKING:
     from rich.console import Console

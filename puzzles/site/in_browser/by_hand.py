@@ -12,6 +12,7 @@ from lib.schedules.codegen import code_of
 from lib.schedules.draft import BegunTable, Draft, begun
 from lib.schedules.timetable import timetable_of
 from lib.schedules.timetable_rank import Axes, axes_of
+from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.tracks.schedule.score import figures_of
 
@@ -128,7 +129,7 @@ def read(puzzle: SchedulePuzzle, text: str) -> list[list[str]]:
     while len(lines) > ranks and not lines[-1].strip():
         lines.pop()
     if len(lines) != ranks:
-        raise RuleError(f"there are {len(lines)} lines; write one for each of {ranks} ranks")
+        raise RuleError(f"got {counted(len(lines), 'line')}; write one for each of {counted(ranks, 'rank')}")
     rows = [re.findall(r"[^\s,]+", line) for line in lines]
     draft_of(puzzle, rows).starts(dict.fromkeys(OPERATIONS, 1))
     return rows

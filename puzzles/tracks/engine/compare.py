@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.values.algebra import counted
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.sandbox.plain_data import Foreign
 
@@ -23,7 +24,7 @@ def require_right(trial: Trial, performed: Performed) -> None:
         got = performed.outputs
         if len(got) != len(outputs):
             raise WrongResultError(
-                f"there are {len(got)} outputs for {len(inputs)} inputs; one device writes one for each"
+                f"got {counted(len(got), 'output')} for {counted(len(inputs), 'input')}; one device writes one for each"
             )
         for i, (result, right) in enumerate(zip(got, outputs)):
             compare(result, right, f"output {i}", trial.tolerance)

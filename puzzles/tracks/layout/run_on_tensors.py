@@ -13,6 +13,7 @@ from rich.text import Text
 from lib import PuzzleError
 from lib.layout import Graph, GraphPlan, propagate
 from lib.layout.program.notation import graph_from_data, graph_to_data
+from lib.values.algebra import counted
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.tables import print_table
 from puzzles.failure import Failure
@@ -108,7 +109,9 @@ def whole_values(graph: Graph) -> dict[str, Any]:
 def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun) -> None:
     """Shows the verdict, the edges that were predicted to pay, and each device's bytes and peak."""
     devices = len(result.sent)
-    console.print(Text(f"{slug} on {devices} devices, {result.on}, small tensors of whole numbers", style="bold"))
+    console.print(
+        Text(f"{slug} on {counted(devices, 'device')}, {result.on}, small tensors of whole numbers", style="bold")
+    )
     console.print(_tensors(result))
     for _, text in plan.paying():
         console.print(Text(text), soft_wrap=True)

@@ -83,6 +83,8 @@ def _way_to_keep_less(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> s
     before = (op for op in trace.ranks[report.peak.rank] if op.end <= report.contents.tick)
     left = batches.intersection(op.batches for op in before if op.name == "backward_input")
     if 2 * len(left) > len(batches):
+        if len(left) == 1:
+            return "One weight half is left to compute. Do it earlier: it frees an activation."
         return f"{len(left)} weight halves are left to compute. Do some of them earlier: each frees an activation."
     if len(batches) > 1:
         several = f"These are activations of {len(batches)} microbatches"

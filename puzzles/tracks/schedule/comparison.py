@@ -11,6 +11,7 @@ from lib.game.goal import figures_text
 from lib.judging.family import PIPELINES
 from lib.recognition import Recognition, recognize
 from lib.trace.ops import TIMED
+from lib.values.algebra import counted
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks.later import as_svg
@@ -153,7 +154,7 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     reference, report = known
     theirs, mine = _counts(reference), _counts(trace)
     differing = [
-        f"{name} {theirs[name]} times (you: {mine[name]})"
+        f"{name} {counted(theirs[name], 'time')} (you: {mine[name]})"
         for name in sorted(mine | theirs)
         if mine[name] != theirs[name]
     ]

@@ -16,6 +16,7 @@ from lib.engine.replay.pipelining import MeasuredRun, run_pipelining
 from lib.engine.replay.replay import Replay, replay, replay_from_json
 from lib.recognition import recognize
 from lib.torch_csv import Pipeline, event_times
+from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.catalog.tables import print_table
@@ -77,7 +78,8 @@ def lines_of(pipeline: Pipeline, ran: MeasuredRun) -> list[str]:
     how = "equal one process's" if ran.same else "DIFFER from one process's"
     busy = [sum(end - start for start, end in cells.values()) / ran.seconds for cells in ran.cells]
     return [
-        f"PyTorch ran {table.stages} stages, {table.batches} microbatches, on {table.ranks} processes (gloo, float64).",
+        f"PyTorch ran {counted(table.stages, 'stage')}, {counted(table.batches, 'microbatch')}, on "
+        f"{counted(table.ranks, 'process')} (gloo, float64).",
         f"The gradients {how}: they differ by {ran.error:.1g} of the largest.",
         f"It took {1e3 * ran.seconds:.3g} ms; busy: "
         + ", ".join(f"rank {rank} {share:.0%}" for rank, share in enumerate(busy))
@@ -107,8 +109,9 @@ def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more
 def captions(result: Replay) -> list[str]:
     same = sum(rank.same for rank in result.ranks)
     return [
-        f"On {len(result.ranks)} devices, {result.on}, {_tensors(result)}.",
-        f"{_weights(result)} Memory, messages and bytes as predicted on {same} of {len(result.ranks)} ranks.",
+        f"On {counted(len(result.ranks), 'device')}, {result.on}, {_tensors(result)}.",
+        f"{_weights(result)} Memory, messages and bytes as predicted on {same} of "
+        f"{counted(len(result.ranks), 'rank')}.",
     ]
 
 
@@ -121,7 +124,9 @@ def show_replay(console: Console, slug: str, trace: Trace, result: Replay) -> No
     """The verdict, each rank's figures, and two pictures of the time."""
     from drawing.runs.predicted_vs_measured import replay_text
 
-    console.print(Text(f"{slug} on {len(result.ranks)} devices, {result.on}, {_tensors(result)}", style="bold"))
+    console.print(
+        Text(f"{slug} on {counted(len(result.ranks), 'device')}, {result.on}, {_tensors(result)}", style="bold")
+    )
     console.print(_weights(result))
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     tiers = ["bytes on tiers"] if any(r.parked or r.predicted_parked for r in result.ranks) else []

@@ -12,6 +12,7 @@ from lib.game.setting_notation import setting_to_json
 from lib.judging.family import ONE_RANK
 from lib.judging.traffic import traffic_lines
 from lib.trace.gc_pause import no_collection
+from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, sanitized
@@ -151,7 +152,8 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
     if not report.meets_host:
         yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host_text}"
     if not report.meets_drift:
-        yield f"a layer is updated {report.drift} times on a rank without an average; at most {goal.drift} are allowed"
+        times = counted(report.drift, "time")
+        yield f"a layer is updated {times} on a rank without an average; the limit is {goal.drift}"
     if goal.decides != "pass":
         return
     if not report.meets_traffic:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lib import Goal, PuzzleError, Report, Trace, referee, run_async, trace_to_json
+from lib.values.algebra import counted
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
@@ -141,7 +142,7 @@ class Schedules(Track[SchedulePuzzle]):
         words += [f"{goal.host_text} on the host"] if goal.host_text else []
         if goal.traffic_text:
             words.append(f"{goal.traffic_text} sent" + (" for the third star" if goal.decides == "star" else ""))
-        words += [] if goal.drift is None else [f"at most {goal.drift} updates between two averages"]
+        words += [] if goal.drift is None else [f"at most {counted(goal.drift, 'update')} between two averages"]
         return f"{size_text(goal.size)}; targets: {', '.join(words)}"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:

@@ -29,6 +29,7 @@ from lib.engine.metering.meter import unmetered
 from lib.engine.transports.processes.carrier import TAGS_OF_A_RUN
 from lib.engine.transports.processes.control import PeerFailedError
 from lib.errors import RuleError
+from lib.values.algebra import counted
 
 from .sockets import SocketCommunicator
 
@@ -60,7 +61,7 @@ class TorchCarrier:
         found = int(os.environ.get("WORLD_SIZE", "1"))
         if size != found:
             raise RuleError(
-                f"there are {found} processes for {size} devices; start the program with "
+                f"got {counted(found, 'process')} for {counted(size, 'device')}; start the program with "
                 f"'torchrun --nproc-per-node {size} ...'"
             )
         require_device(device)

@@ -20,6 +20,7 @@ from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.transports.processes.carrier import TAGS_OF_A_RUN
 from lib.errors import RuleError
 from lib.extras import install_command
+from lib.values.algebra import counted
 
 try:
     from mpi4py import MPI
@@ -115,7 +116,7 @@ class MpiCarrier:
     def __init__(self, size: int) -> None:
         if size != MPI.COMM_WORLD.size:
             raise RuleError(
-                f"there are {MPI.COMM_WORLD.size} processes for {size} devices; start the program with "
+                f"got {counted(MPI.COMM_WORLD.size, 'process')} for {counted(size, 'device')}; start the program with "
                 f"'mpiexec -n {size} python ...'"
             )
         runs = int(MPI.COMM_WORLD.Get_attr(MPI.TAG_UB) or MIN_LARGEST_TAG) // TAGS_OF_A_RUN

@@ -67,7 +67,7 @@ WRONG = {
     ("PipelineInference", "nothing for the end"): (
         "        if self.device_id == self.num_devices - 1:\n            return y\n",
         "        if self.device_id == self.num_devices - 1:\n            return None\n",
-        "failed: there are 0 outputs for 12 inputs",
+        "failed: got 0 outputs for 12 inputs",
     ),
     ("PipelineInference", "sent twice"): (
         "        self.send(self.device_id + 1, y)\n",
