@@ -57,7 +57,7 @@ def test_products_count_however_they_are_written(name: str, here: IsolationTier)
 @in_every_tier(hiding.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str, here: IsolationTier) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.UNCOUNTED[name]), here)
-    require_refused(found, "flops", "something was not counted", "12,416", "np.einsum")
+    assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 @pytest.mark.sampled(1)

@@ -35,6 +35,8 @@ def _readable(path):
 """
 
 UNCOUNTED = {
+    "arrays_of_copied_bytes": "np.frombuffer(np.asarray(a, np.float32).tobytes(), np.float32).reshape(a.shape).view(np.ndarray)"
+    ".__array__() @ np.asarray(b).view(np.ndarray)",
     "python_numbers": "np.array([[sum(u * v for u, v in zip(r, c)) for c in b.T.tolist()] for r in a.tolist()], np.float32)",
     "arrays_of_bytes": "np.ndarray(a.shape, a.dtype, a.tobytes()) @ np.ndarray(b.shape, b.dtype, b.tobytes())",
 }
@@ -57,8 +59,6 @@ COUNTED = {
     "correlate": "np.stack([np.concatenate([np.correlate(r, c) for c in b.T]) for r in a])",
     "cumsum": "np.cumsum(a[:, :, None] * b[None, :, :], axis=1)[:, -1]",
     "add_reduce": "np.add.reduce(np.multiply(a[:, :, None], b[None, :, :]), axis=1)",
-    "memory": "np.frombuffer(np.asarray(a, np.float32).tobytes(), np.float32).reshape(a.shape).view(np.ndarray)"
-    ".__array__() @ np.asarray(b).view(np.ndarray)",
     "averages": "np.average(a[:, :, None] * b[None, :, :], axis=1) * a.shape[1]",
     "a_thread": "in_a_thread(lambda: a @ b)",
 }

@@ -148,7 +148,7 @@ def solve(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
 
 def factorize_all(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     """A factorization of all elements as one square matrix; and a product with a right-hand side, if there is one."""
-    right = int(np.size(args[1])) if len(args) > 1 else 0
+    right = sum(x.size for x in args[1:2] if isinstance(x, np.ndarray))
     return 2 * (int(np.size(args[0])) + right) * isqrt(int(np.size(args[0])))
 
 

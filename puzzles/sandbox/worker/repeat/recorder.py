@@ -50,10 +50,10 @@ class DeviceRecorder:
     """The recording of one device. `broken` says why there is none, if the run cannot be repeated."""
 
     def __init__(self) -> None:
+        self._steps: list[Step] = []
         self.segments: list[list[Step]] = []
         self.broken = ""
         self._inside = False
-        self._steps: list[Step] = []
         self._keys = 0
         self._lives: dict[int, int] = {}
         """Keys of the blocks that are charged, by the id of their lives."""
@@ -68,7 +68,9 @@ class DeviceRecorder:
     # --- What a device process tells ---
 
     def begin(self) -> None:
-        self._steps = []
+        """A command begins. Arrays that the module has made when it was loaded are of the first."""
+        if self.segments:
+            self._steps = []
         self.segments.append(self._steps)
 
     def hold(self, life: Life) -> None:
