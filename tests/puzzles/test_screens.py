@@ -244,6 +244,7 @@ def test_an_interrupt_ends_watch_and_leaves_the_terminal_as_it_was(environment: 
 def test_an_interrupt_at_a_question_is_no_answer(environment: Mapping[str, str]) -> None:
     with PseudoTerminal(["reset"], 80, 24, environment) as terminal:
         terminal.until(lambda text: "[y/N]" in text)
+        terminal.until_it_waits()
         terminal.press("\x03")
         assert (terminal.until_end()[1:], terminal.status) == (["Interrupted."], 130)
     with PseudoTerminal(["reset"], 80, 24, environment) as terminal:

@@ -49,7 +49,7 @@ def test_no_device_reads_why_the_run_ends(name: str, here: IsolationTier) -> Non
 def test_no_device_is_told_a_clock(here: IsolationTier) -> None:
     found = verdict(wire.CLOCK, here)
     assert "Told" not in found.message, found
-    assert found.figures["flops"] == 20_480, "what a device adds to its own meter is not read"
+    assert found.figures["flops"] == 20_480, "what its operations need"
 
 
 @pytest.mark.sampled(1)

@@ -11,6 +11,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -74,6 +75,17 @@ class PseudoTerminal:
         while not condition(self.text):
             assert self._read(end - time.monotonic()), f"the program has ended, or shows only:\n{self.text}"
         return self.lines
+
+    def until_it_waits(self) -> None:
+        """Reads until the program sleeps: Python loses a signal that comes just before it begins to read a line."""
+        end = time.monotonic() + PATIENCE
+        while self._process_state() != "S":
+            assert time.monotonic() < end, "the program is never idle"
+            self._read(0.01)
+
+    def _process_state(self) -> str:
+        stat = Path(f"/proc/{self._process.pid}/stat")
+        return stat.read_text().rpartition(") ")[2][:1] if stat.exists() else "S"
 
     def until_end(self) -> list[str]:
         """Reads to the end of the program, keeps its exit code, and returns what is on the screen then."""

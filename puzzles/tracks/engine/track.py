@@ -59,9 +59,9 @@ JUDGED = (
     ),
     (
         "Figures",
-        "Each device is a process. The judge counts what it sends; the process itself counts flops and memory. A "
-        "figure below what any class needs is refused. For the third star, the judge repeats the operations on other "
-        "values and counts them itself: compute with numpy on arrays.",
+        "Each device is a process, and records its operations. The judge repeats them on other values, and counts what "
+        "they send, compute and hold. If the results are then wrong, the figures are unknown, and the class has one "
+        "star: compute with numpy on arrays, and draw with np.random.default_rng(seed).",
     ),
     ("self.host, self.disk", "Slower memories. You may use them only where a target names them or they take time."),
 )
