@@ -33,8 +33,8 @@ def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> 
         product = prod(length for _, length in axes)
         lengths = " x ".join(str(length) for _, length in axes)
         raise RuleError(
-            f"the mesh has {f'{lengths} = ' if len(axes) > 1 else ''}{counted(product, 'rank')}, and the game has "
-            f"{ranks}; the lengths of its axes multiply to the number of ranks"
+            f"the mesh has {f'{lengths} = ' if len(axes) > 1 else ''}{counted(product, 'rank')}, but there "
+            f"{'is' if ranks == 1 else 'are'} {ranks}; the lengths of its axes multiply to the number of ranks"
         )
     return axes
 

@@ -254,7 +254,8 @@ def job_of(
         raise click.UsageError("--batch and --tokens both say how much a step trains; give one")
     if tokens is not None and (not isinstance(tokens, int) or tokens % length):
         near = max(1, round(tokens / length)) * length
-        raise click.UsageError(f"--tokens {tokens:,} is not a whole number of sequences of {length:,}; take {near:,}")
+        thing = "token" if tokens == 1 else "tokens"
+        raise click.UsageError(f"{tokens:,} {thing} cannot be cut into sequences of {length:,}; take {near:,}")
     if batch is None and tokens is None:
         each = gpus if isinstance(gpus, int) and gpus > 0 else 1
         batch = each * max(1, round(USUAL_TOKENS / length / each))

@@ -153,7 +153,8 @@ def _missed(report: Report, puzzle: SchedulePuzzle) -> Iterator[str]:
         yield f"it parks {report.peaks['host'].memory:,} elements on the host and the target is {goal.host_text}"
     if not report.meets_drift:
         times = counted(report.drift, "time")
-        yield f"a layer is updated {times} on a rank without an average; the limit is {goal.drift}"
+        allowed = f"{goal.drift} {'is' if goal.drift == 1 else 'are'} allowed"
+        yield f"a layer is updated {times} on a rank without an average; at most {allowed}"
     if goal.decides != "pass":
         return
     if not report.meets_traffic:
