@@ -30,7 +30,7 @@ from .functions import (
     root_of,
     whole_numbers_in,
 )
-from .recorder import ENCODINGS, NEAR
+from .recorder import NEAR, WORD
 from .traced_numbers import count_numbers
 
 MAX_UNCHARGED = 1 << 13
@@ -138,8 +138,8 @@ class Repeated(ShardedEngine):
                     self._contents[key] = np.zeros(nbytes, np.uint8)
                 case ["literal", int(key), content]:
                     self._fill(key, content)
-                case ["inserted", int(key), int(start), str(kind), int(known)] if kind in ENCODINGS and start >= 0:
-                    self._insert(key, start, np.dtype(kind), self._number(known))
+                case ["inserted", int(key), int(start), int(known)] if start >= 0:
+                    self._insert(key, start, self._number(known))
                 case ["number", int(key), int(i)] if 0 <= i < len(self._whole_numbers):
                     self._keep(key, self._whole_numbers[i], False)
                 case ["do", str(kind), str(name), list(args), dict(kwargs), list(keys)]:
@@ -212,11 +212,11 @@ class Repeated(ShardedEngine):
             self._let_go(key)
         return self._contents[key]
 
-    def _insert(self, key: int, start: int, kind: Any, number: Any) -> None:
+    def _insert(self, key: int, start: int, number: Any) -> None:
         content = self._contents.get(key)
-        if not isinstance(content, np.ndarray) or start + kind.itemsize > content.nbytes or not 0 <= number < 1 << 53:
+        if not isinstance(content, np.ndarray) or start + WORD > content.nbytes or not 0 <= number < 1 << 8 * WORD:
             raise UnrepeatableError("it reads memory that it does not have")
-        content[start : start + kind.itemsize] = np.array([number], kind).view(np.uint8)
+        content[start : start + WORD] = np.array([number], np.uint32).view(np.uint8)
 
     def _use(self, uncharged: int) -> None:
         self._uncharged += uncharged
