@@ -7,7 +7,6 @@ devices' own meters are not read.
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -40,7 +39,7 @@ class RepeatRequest(RunRequest):
 
 
 def repeat_request(
-    make: Callable[[], Trial], recordings: Any, score_right: Callable[[Trial, Performed], Score | Failure], secret: str
+    make: Callable[[], Trial], recordings: str, score_right: Callable[[Trial, Performed], Score | Failure], secret: str
 ) -> RunRequest:
     """The second run of a trial. `score_right` scores it if its results are right."""
     other = with_other_values(make, recordings, secret)
@@ -56,7 +55,7 @@ def repeat_request(
             return unknown_figures(f"with {OTHER_VALUES}, {wrong}")
         return score_right(other, performed)
 
-    return RepeatRequest(OTHER_VALUES, {"trial": pack(asked(other)), "recordings": recordings}, score)
+    return RepeatRequest(OTHER_VALUES, {"trial": pack(asked(other)), "recordings": recordings}, score, is_timed=False)
 
 
 def unknown_figures(why: str) -> Score:
@@ -64,10 +63,10 @@ def unknown_figures(why: str) -> Score:
     return Score({}, (f"its figures are unknown: {sanitized(why)[:300]}; {ADVICE}",), stars=1)
 
 
-def with_other_values(make: Callable[[], Trial], recordings: Any, secret: str) -> Trial:
+def with_other_values(make: Callable[[], Trial], recordings: str, secret: str) -> Trial:
     """A trial whose random numbers follow from its own seeds, the recordings and the secret. What it draws by
     `fixed_rng` stays the same."""
-    digest = hashlib.sha256(f"{secret} {json.dumps(recordings)}".encode()).digest()
+    digest = hashlib.sha256(f"{secret} {recordings}".encode()).digest()
     with _seeded(np.frombuffer(digest, np.uint32).tolist()):
         return make()
 

@@ -285,7 +285,7 @@ def test_two_values_after_rotation_are_exact(h: Any, plain: int) -> None:
 def test_no_draw_is_so_close_that_rounding_decides(number: int) -> None:
     """Single or double precision, and any order of sums, lead to the same bits; also on the values of a second run."""
     made = trials_of(ENGINE_PUZZLES["Rotate"])
-    trial = made[number]() if number < len(made) else with_other_values(made[0], number, "a secret")
+    trial = made[number]() if number < len(made) else with_other_values(made[0], str(number), "of this test")
     for e in trial.calls[0].arguments[1:]:
         rng = np.random.default_rng(e["seed"])
         r = walsh_hadamard((2 * rng.integers(0, 2, trial.arguments["size"]) - 1) * e["update"])

@@ -8,7 +8,6 @@ device makes an array of it, the literal says at which bytes it stands.
 """
 
 from collections.abc import Callable
-from struct import pack
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -37,8 +36,8 @@ LARGE = 1 << 16
 NEAR = 1 << 12
 """A seed that differs by less from a number that the device was given follows from that."""
 
-ENCODINGS = {"<u4": "<I", "<u8": "<Q", "<f8": "<d"}
-"""Types in which a large number is looked for in the bytes of an array that no step has made; and as `struct` does."""
+WORD = 4
+"""Bytes of a large number in an array that no step has made, where it is looked for."""
 
 MAX_SEARCHED = 1 << 12
 """Bytes of an array in which such numbers are looked for."""
@@ -238,7 +237,7 @@ class DeviceRecorder:
         if isinstance(one, list | tuple):
             parts = [self._seed(part) for part in one]
             return parts if isinstance(one, list) else ("tuple", *parts)
-        if type(one) is int and one >= LARGE:
+        if type(one) is int and one >= LARGE and one not in self._large:
             near = min(self._large, key=lambda number: abs(one - number), default=0)
             if 0 < abs(one - near) < NEAR:
                 return ("plus", self._large[near], one - near)
@@ -253,17 +252,14 @@ class DeviceRecorder:
             content = memory_of(root)
             self._filled.add(key)
             self._add(["literal", key, content.copy() if content.any() else content.nbytes])
-            if content.nbytes <= MAX_SEARCHED:
+            if self._large and content.nbytes <= MAX_SEARCHED:
                 self._add_numbers_in(content.tobytes(), key)
         offset = address_of(array) - address_of(root) if array.size else 0
         return ("view", key, offset, list(array.shape), list(array.strides), array.dtype.str)
 
     def _add_numbers_in(self, content: bytes, key: int) -> None:
         """States where a literal consists of large numbers that the device was given."""
-        for number, known in self._large.items():
-            for kind, code in ENCODINGS.items():
-                if number >= 1 << (32 if kind == "<u4" else 53):
-                    continue
-                start, pattern = -1, pack(code, number)
-                while (start := content.find(pattern, start + 1)) >= 0:
-                    self._add(["inserted", key, start, kind, known])
+        words = memoryview(content[: len(content) // WORD * WORD]).cast("I")
+        for i, word in enumerate(words):
+            if word in self._large:
+                self._add(["inserted", key, WORD * i, self._large[word]])

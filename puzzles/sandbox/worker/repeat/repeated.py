@@ -4,8 +4,6 @@ All contents are in blocks that the recording holds, and their bytes are charged
 holds them. So a recording cannot use memory that is not counted.
 """
 
-from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -30,24 +28,20 @@ from .functions import (
     root_of,
     whole_numbers_in,
 )
-from .recorder import ENCODINGS, NEAR
+from .held_numbers import NUMBER, HeldNumbers
+from .recorder import NEAR, WORD
 from .traced_numbers import count_numbers
 
 MAX_UNCHARGED = 1 << 13
 """Bytes of numbers that are charged to no device: those of numpy, and those within the steps."""
-
-NUMBER = 8
-"""Bytes that a number of Python counts as, and of the one number that a device may use for free between two calls of
-the engine. All others are charged until their last use."""
-
-MAX_NUMBER = 32
-"""Bytes of numpy's longest number. Records and texts of any length, which are scalars, too, are no numbers."""
 
 
 class Repeated(ShardedEngine):
     """An engine whose methods are the commands of a recording."""
 
     def __init__(self, recordings: Any) -> None:
+        assert self._port.meter is not None
+        self._meter = self._port.meter
         self._segments = iter(recordings[self.device_id])
         self._scratch = Meter()
         """Counts the flops of one operation after the other."""
@@ -64,17 +58,10 @@ class Repeated(ShardedEngine):
         """Of an argument."""
         self._lent: set[int] = set()
         self._uncharged = 0
-        self._uses = Counter(key for steps in recordings[self.device_id] for key in _numbers_read(steps))
-        """By the key of a number: how often it is still read."""
-        self._numbers: dict[int, Life] = {}
-        """What is charged for the numbers that are still read."""
-        self._free: tuple[int, int] | None = None
-        """The number that is not charged yet: its key, and its bytes."""
+        self._numbers = HeldNumbers(self._meter, recordings[self.device_id])
         self._repeat()
 
     def _repeat(self, *argument: Any) -> Any:
-        assert self._port.meter is not None
-        self._meter = self._port.meter
         before, current.meter = current.meter, None
         self._whole_numbers = whole_numbers_in(argument)
         given = [plain_view(array) for tree in argument for array in arrays_in(tree)]
@@ -138,8 +125,8 @@ class Repeated(ShardedEngine):
                     self._contents[key] = np.zeros(nbytes, np.uint8)
                 case ["literal", int(key), content]:
                     self._fill(key, content)
-                case ["inserted", int(key), int(start), str(kind), int(known)] if kind in ENCODINGS and start >= 0:
-                    self._insert(key, start, np.dtype(kind), self._number(known))
+                case ["inserted", int(key), int(start), int(known)] if start >= 0:
+                    self._insert(key, start, self._number(known))
                 case ["number", int(key), int(i)] if 0 <= i < len(self._whole_numbers):
                     self._keep(key, self._whole_numbers[i], False)
                 case ["do", str(kind), str(name), list(args), dict(kwargs), list(keys)]:
@@ -153,7 +140,7 @@ class Repeated(ShardedEngine):
                     result = self._read(tree)
                 case _:
                     raise UnrepeatableError("there is a step that does not exist")
-        self._charge_free_number()
+        self._numbers.charge()
         return result
 
     # --- Memory ---
@@ -177,48 +164,22 @@ class Repeated(ShardedEngine):
             return
         self._contents[key] = result
         if isinstance(result, np.generic | int):
-            self._hold_number(key, getattr(result, "nbytes", NUMBER))
-
-    def _hold_number(self, key: int, nbytes: int) -> None:
-        if nbytes > MAX_NUMBER or isinstance(self._contents[key], np.flexible):
-            raise UnrepeatableError("it takes records or texts out of arrays")
-        self._use(nbytes)
-        self._let_go(key)
-        if not self._uses[key]:
-            return
-        if self._free is None and nbytes <= NUMBER:
-            self._free = key, nbytes
-        else:
-            self._numbers[key] = self._meter.hold(nbytes)
-
-    def _let_go(self, key: int) -> None:
-        if self._free is not None and self._free[0] == key:
-            self._free = None
-        elif key in self._numbers:
-            self._meter.release(self._numbers.pop(key))
-
-    def _charge_free_number(self) -> None:
-        """Called where the number is kept longer than one computation needs it."""
-        if self._free is not None:
-            key, nbytes = self._free
-            self._numbers[key], self._free = self._meter.hold(nbytes), None
+            self._use(self._numbers.hold(key, result))
 
     def _number(self, key: int) -> Any:
         """What was kept under a key. A number is let go after its last use."""
         if key not in self._contents:
             raise UnrepeatableError("it reads numbers that it does not have")
-        self._uses[key] -= 1
-        if self._uses[key] <= 0:
-            self._let_go(key)
+        self._numbers.read(key)
         return self._contents[key]
 
-    def _insert(self, key: int, start: int, kind: Any, number: Any) -> None:
+    def _insert(self, key: int, start: int, number: Any) -> None:
         content = self._contents.get(key)
         if not isinstance(number, int | np.integer):
             raise UnrepeatableError("it reads numbers that it does not have")
-        if not isinstance(content, np.ndarray) or start + kind.itemsize > content.nbytes or not 0 <= number < 1 << 53:
+        if not isinstance(content, np.ndarray) or start + WORD > content.nbytes or not 0 <= number < 1 << 8 * WORD:
             raise UnrepeatableError("it reads memory that it does not have")
-        content[start : start + kind.itemsize] = np.array([number], kind).view(np.uint8)
+        content[start : start + WORD] = np.array([number], np.uint32).view(np.uint8)
 
     def _use(self, uncharged: int) -> None:
         self._uncharged += uncharged
@@ -233,7 +194,7 @@ class Repeated(ShardedEngine):
         named = self._read(kwargs)
         is_call = kind in ("communication", "host", "disk", "wait")
         if is_call:
-            self._charge_free_number()
+            self._numbers.charge()
         results = (self._communicated if is_call else self._computed)(kind, name, given, named)
         in_transfer = bool(results) and isinstance(results[0], Fetch)
         if len(results) < len(keys) or (in_transfer and len(keys) < 2):
@@ -356,16 +317,3 @@ def _parts(result: Any) -> list[Any]:
         return [found for part in result for found in _parts(part)]
     is_recorded = isinstance(result, np.ndarray | np.generic | np.random.Generator) or type(result) is int
     return [result] if is_recorded else []
-
-
-def _numbers_read(one: Any) -> Iterator[int]:
-    """The keys of the numbers that recorded data refer to, as often as they do."""
-    match one:
-        case ("known", int(key)) | ("as", str(), int(key)) | ("plus", int(key), int()) | ["inserted", *_, int(key)]:
-            yield key
-        case list() | tuple():
-            for part in one:
-                yield from _numbers_read(part)
-        case dict():
-            for part in one.values():
-                yield from _numbers_read(part)
