@@ -68,12 +68,13 @@ check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list the papers, measure docs/truth.md and, with jax, docs/xla.md
+docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list the papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/generate/papers.py
 	PYTHONPATH=. $(BIN)/python docs/generate/field.py
 	PYTHONPATH=. $(BIN)/python docs/generate/truth.py
 	PYTHONPATH=. $(BIN)/python docs/generate/xla.py
+	PYTHONPATH=. $(BIN)/python docs/generate/mindspore_page.py
 
 docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; warnings are errors
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml

@@ -33,7 +33,9 @@ class StepTexts:
         self.known = ""
         reached = decision.reached
         if reached is not None:
-            self.found = sorted(compared(plan.graph, decision.operator, reached), key=lambda each: each.cost)
+            self.found = sorted(
+                compared(plan.graph, decision.operator, reached, decision.full), key=lambda each: each.cost
+            )
             if reached.place is None:
                 what = f"takes {reached.tensor} as"
             else:

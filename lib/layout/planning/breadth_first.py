@@ -16,13 +16,16 @@ from .decisions import CONFIGURED, OF_WEIGHT, Decision, Reached, decide
 from .plan import GraphPlan
 
 
-def propagate(graph: Graph) -> GraphPlan:
+def propagate(graph: Graph, full: bool | None = None) -> GraphPlan:
     """The plan in which every operator is settled from a neighbor that was settled before it.
 
     For each operator, the strategy whose redistribution on that edge moves the fewest bytes is chosen. Ties are broken
     by less computation, then less memory for the operator, then order. Partial sums are all-reduced. Sources are stored
     in the layout that their first consumer needs. Where parts of the graph share only a source, the rule goes on
     through it: from the layout of an operator that takes it to the next operator that does.
+
+    With `full` the rule ranks strategies as MindSpore 2.10 does (`mindspore.rank`): with True candidates use all
+    devices or one, as with its `fully_use_devices=True`, the default of 2.1; with False any number, as in 2.10.
 
     In a training step, a weight whose `w.new` is configured is stored like that. If its `w.state.new` or `w.update` is
     configured, its optimizer follows that; otherwise it is where the weight is.
@@ -40,14 +43,16 @@ def propagate(graph: Graph) -> GraphPlan:
     for name in queue:
         settled[name] = candidates(graph, graph.operators[name], scatter=False)[0]
         decisions[name] = Decision(name, CONFIGURED)
-    while queue or _pass_source(graph, settled, decisions, queue):
+    while queue or _pass_source(graph, settled, decisions, queue, full):
         here = graph.operators[queue.popleft()]
         producers = [(name, here, place) for place, name in enumerate(here.inputs) if name in graph.operators]
         consumers = [(op.name, op, place) for op, place in graph.consumers(here.name)]
+        if full is not None:
+            consumers.reverse()  # MindSpore goes to the last consumer first
         for name, consumer, place in producers + consumers:
             if name not in settled and name not in optimizer:
                 reached = _from_operator(settled[here.name], name, consumer, place)
-                settled[name], decisions[name] = decide(graph, name, reached)
+                settled[name], decisions[name] = decide(graph, name, reached, full)
                 queue.append(name)
     for name in graph.operators:
         if name not in settled and name not in optimizer:
@@ -96,7 +101,11 @@ def _as_configured(
 
 
 def _pass_source(
-    graph: Graph, settled: dict[str, DistributedOperator], decisions: dict[str, Decision], queue: deque[str]
+    graph: Graph,
+    settled: dict[str, DistributedOperator],
+    decisions: dict[str, Decision],
+    queue: deque[str],
+    full: bool | None,
 ) -> bool:
     """Settles and queues one operator that shares a source with a settled one; False if there is none."""
     for source in graph.sources:
@@ -105,7 +114,7 @@ def _pass_source(
         for op, place in takers if given else ():
             if op.name not in settled:
                 reached = Reached(source, source, given[0], place)
-                settled[op.name], decisions[op.name] = decide(graph, op.name, reached)
+                settled[op.name], decisions[op.name] = decide(graph, op.name, reached, full)
                 queue.append(op.name)
                 return True
     return False

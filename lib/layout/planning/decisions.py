@@ -9,6 +9,8 @@ from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
 from lib.layout.redistribution.redistribution import least_bytes
 
+from .mindspore import Rank, rank, ways
+
 CONFIGURED = "configured"
 OF_WEIGHT = "where its weight is stored"
 
@@ -23,11 +25,13 @@ class Candidate(NamedTuple):
     """Computation of each device."""
     held: int
     """Elements that a device needs: its pieces of inputs and output."""
+    rank: Rank | None = None
+    """What MindSpore compares instead."""
 
     @property
-    def cost(self) -> tuple[int, int, int]:
+    def cost(self) -> tuple[int, int, int] | Rank:
         """The smaller, the better."""
-        return self.bytes, self.flops, self.held
+        return self.rank or (self.bytes, self.flops, self.held)
 
 
 class Reached(NamedTuple):
@@ -52,25 +56,38 @@ class Decision:
     operator: str
     reason: str
     reached: Reached | None = None
+    full: bool | None = None
+    """Whether MindSpore's candidates used all devices; None for the rule of the puzzles."""
 
     def __str__(self) -> str:
         return f"{self.reason}, reached from {self.reached.neighbor}" if self.reached else self.reason
 
 
-def compared(graph: Graph, name: str, reached: Reached) -> list[Candidate]:
+def compared(graph: Graph, name: str, reached: Reached, full: bool | None = None) -> list[Candidate]:
     """The ways to distribute an operator, with what each costs on that edge; partial sums are all-reduced."""
+    operator = graph.operators[name]
+    if full is None:
+        choices = candidates(graph, operator, scatter=False)
+    else:
+        choices = ways(graph, operator, reached.known, reached.place, full)
     found = []
-    for choice in candidates(graph, graph.operators[name], scatter=False):
+    for choice in choices:
         given = choice.output if reached.place is None else reached.known
         needed = reached.known if reached.place is None else choice.inputs[reached.place]
         moved = least_bytes(given, needed, graph.itemsize)
-        found.append(Candidate(choice, moved, choice.flops, choice.held))
+        ranked = None if full is None else rank(choice, given, needed)
+        found.append(Candidate(choice, moved, choice.flops, choice.held, ranked))
     return found
 
 
-def decide(graph: Graph, name: str, reached: Reached) -> tuple[DistributedOperator, Decision]:
+def decide(graph: Graph, name: str, reached: Reached, full: bool | None = None) -> tuple[DistributedOperator, Decision]:
     """The cheapest candidate, the first of several, and what made it win."""
-    found = compared(graph, name, reached)
+    found = compared(graph, name, reached, full)
+    if full is not None:
+        best = min(found, key=lambda each: each.cost)
+        return best.choice, Decision(
+            name, f"the first of {len(found)} candidates as MindSpore ranks them", reached, full
+        )
     best = min(found, key=lambda each: each.cost)
     few, little, least = (sum(each.cost[:n] == best.cost[:n] for each in found) for n in (1, 2, 3))
     if len(found) == 1:

@@ -1,6 +1,6 @@
 """The possible Sharding Strategies of an operator, in a fixed order."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import permutations, product
@@ -16,11 +16,13 @@ from .operators import Operator, fills
 from .pins import left_in
 
 
-def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[DistributedOperator]:
+def candidates(
+    graph: Graph, operator: Operator, scatter: bool = True, used: Container[int] = ()
+) -> list[DistributedOperator]:
     """The ways to distribute an operator of a graph.
 
-    For a number of devices: every strategy that uses all of them, on the matrix that it implies; if the tensors are too
-    small for that, the strategies that use the most. On a mesh: every assignment of mesh axes to letters, or to none.
+    For a number of devices: every strategy that uses so many of them as `used` has, on the matrix that it implies; by
+    default as many as the tensors' sizes allow. On a mesh: every assignment of mesh axes to letters, or to none.
     With `scatter`, summands may also be reduce-scattered. A configured operator has only its strategy,
     and with an out-strategy only the cheapest way to that. If the graph is `uneven`, dimensions may be split into parts
     with padding, as long as none is padding only. If the output is pinned, each way ends in that layout.
@@ -31,7 +33,7 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
         if configured is not None:
             bases = [distribute(operator, configured, graph.devices)]
         else:
-            each = strategies(operator, graph.devices, uneven)
+            each = strategies(operator, graph.devices, uneven, used)
             bases = [distribute(operator, strategy, graph.devices) for strategy in each]
         found = [way for base in bases for way in _ways(base, scatter, out, uneven)]
     else:
@@ -55,17 +57,19 @@ def candidates(graph: Graph, operator: Operator, scatter: bool = True) -> list[D
     return found
 
 
-def strategies(operator: Operator, devices: int, uneven: bool = False) -> list[tuple[tuple[int, ...], ...]]:
-    """Every strategy that uses as many of the devices as possible."""
+def strategies(
+    operator: Operator, devices: int, uneven: bool = False, used: Container[int] = ()
+) -> list[tuple[tuple[int, ...], ...]]:
+    """Every strategy that uses so many devices as `used` has; by default as many as possible."""
     divisors = [n for n in range(1, devices + 1) if devices % n == 0]
     letters = operator.input_letters_once  # a strategy is a split of the inputs
     choices = [[n for n in divisors if operator.divides(letter, n, uneven)] for letter in letters]
     chosen = [dict(zip(letters, one)) for one in product(*choices) if devices % prod(one) == 0]
-    most = max(prod(parts.values()) for parts in chosen)
+    used = used or (max(prod(parts.values()) for parts in chosen),)
     return [
         tuple(tuple(parts.get(letter, 1) for letter in letters) for letters in operator.input_letters)
         for parts in chosen
-        if prod(parts.values()) == most
+        if prod(parts.values()) in used
     ]
 
 
