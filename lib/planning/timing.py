@@ -1,9 +1,9 @@
-"""Step time and peak memory of a split without playing it, to rank thousands: the ledger's rules over whole numbers.
+"""Step time and peak memory of a split: the ledger's rules over whole numbers, fast enough to rank thousands.
 
-It counts the actions that `schedule` plays: what a rank waits for, and what it holds when each action starts. Actions
+It counts the actions of each rank: what a rank waits for, and what it holds when each action starts. Actions
 between two calls or messages are counted together. The tests compare it with runs of all ranks for every kind of
 split: ticks are equal, and so are the bytes of the first replica. If the replicas do not divide the parameters of a
-unit, some other replicas hold one element more in each shard. Printed figures always come from a run.
+unit, some other replicas hold one element more in each shard.
 
 All microbatches are counted. An earlier version counted a few, and continued them at the rate of the last period. This
 is wrong where a rank's slack is used up slowly: `zb_v` on two stages has equal periods, and then longer ones. It saved
@@ -15,11 +15,10 @@ from collections.abc import Generator
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .actions import Program, actions
+from .actions import Program, actions, program_of
 from .cost_model import Prices, prices
 from .job import Job
 from .memory_model import with_holes
-from .plans import program_of
 from .split import Split
 
 
@@ -30,15 +29,31 @@ class Estimate(NamedTuple):
     peak: int
 
 
+class Walked(NamedTuple):
+    """A rank at the end of its step: the `ticks` until then, its `peak` in bytes, the ticks in which it computes, and
+    those in which it waits for replicas (`dp`) and for the host (`host`)."""
+
+    ticks: int
+    peak: int
+    busy: int
+    waits: dict[str, int]
+
+
 def estimate(job: Job, split: Split, eager: bool = False) -> Estimate:
-    """What a run of a split would take, with bytes of fused or of eager code."""
+    """What a step of a split takes, with bytes of fused or of eager code."""
+    ranks = walked(job, split, eager)
+    return Estimate(max(rank.ticks for rank in ranks), max(rank.peak for rank in ranks))
+
+
+def walked(job: Job, split: Split, eager: bool = False) -> list[Walked]:
+    """Each rank of the pipeline at the end of a step, with bytes of fused or of eager code."""
     priced, program = prices(job, split, eager), program_of(job, split)
     counts, ready = _Counts(priced, program), dict[int, int]()
-    done: list[Estimate] = []
-    waiting = [_rank(place, priced, program, counts, ready, done) for place in range(program.table.ranks)]
+    ended: dict[int, Walked] = {}
+    waiting = [_rank(place, priced, program, counts, ready, ended) for place in range(program.table.ranks)]
     while waiting:
         waiting = [rank for rank in waiting if next(rank, False)]
-    return Estimate(*map(max, zip(*done)))
+    return [ended[place] for place in range(program.table.ranks)]
 
 
 # --- Steps: the actions of a rank, those between two calls or messages joined ---
@@ -159,12 +174,13 @@ class _Counts:
 
 
 def _rank(
-    place: int, priced: Prices, program: Program, counts: _Counts, ready: dict[int, int], done: list[Estimate]
+    place: int, priced: Prices, program: Program, counts: _Counts, ready: dict[int, int], ended: dict[int, Walked]
 ) -> Generator[bool, None, None]:
     """Counts the steps of a rank; yields when it needs a message that has not been sent. `ready` maps messages to their
     times of arrival. Memory is sampled when a computation or a call starts."""
     sums, results, received = counts.sums, counts.results, counts.received
-    clock = memory = peak = 0
+    clock = memory = peak = busy = 0
+    waits = {"dp": 0, "host": 0}
     lanes = dict.fromkeys(("dp", "from host", "to host"), 0)
     messages = 0
     """The end of the last message on its lane."""
@@ -175,10 +191,13 @@ def _rank(
             if memory + most > peak:
                 peak = memory + most
             clock += ticks
+            busy += ticks
             memory += change
         elif kind == "wait":
             end = ends[what].popleft()
             if end > clock:
+                if what != "send":
+                    waits["dp" if what in ("gather", "reduce") else "host"] += end - clock
                 clock = end
             memory += results[what]
         elif kind == "receive":
@@ -205,7 +224,7 @@ def _rank(
     stages = program.table.stages_of(place)
     fixed = priced.workspace + (priced.first if 0 in stages else 0)
     fixed += priced.last if program.table.stages - 1 in stages else 0
-    done.append(Estimate(clock, peak + fixed))
+    ended[place] = Walked(clock, peak + fixed, busy, waits)
 
 
 def memory_range(job: Job, split: Split) -> tuple[int, int]:

@@ -42,8 +42,8 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
     print_wrapped(
         console,
         f"{found.considered:,} splits divide the job, and {found.fitting:,} of them may fit the "
-        f"{job.gpu.usable / GIB:.1f} GiB of a GPU. {found.estimated:,} were estimated, and the {len(shown)} above were "
-        f"played. The first {len(found.best)} are the fastest. * marks the front: what is faster needs more memory. "
+        f"{job.gpu.usable / GIB:.1f} GiB of a GPU. {found.estimated:,} were estimated. "
+        f"The first {len(found.best)} are the fastest. * marks the front: what is faster needs more memory. "
         "Memory is a range, from fused code (low) to eager code with holes in the allocator's memory (high); depends: "
         "only the low end fits."
         + (" The optimizer's states are on the host." if shown[0].split.offload == "states" else ""),
