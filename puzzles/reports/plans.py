@@ -9,9 +9,9 @@ from rich.table import Table
 from lib.planning import Plan, Search, Split
 from lib.planning.changes import largest, memory_advice
 from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
-from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
+from lib.planning.values import KINDS
 
 from .screen import print_wrapped
 

@@ -20,10 +20,11 @@ from lib.planning.gpus import call_seconds
 from lib.planning.job import KERNELS
 from lib.planning.layer_cost import TICKS as LAYER_TICKS
 from lib.planning.layer_cost import activation_bytes, compute_seconds, exact, layer_times
-from lib.planning.memory import FIXED, KINDS, figures
+from lib.planning.memory import FIXED, figures
 from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.timing import estimate
+from lib.planning.values import KINDS
 from tests.support.planned_runs import run_of_all_ranks
 from tests.support.truth import MODELS
 
