@@ -292,7 +292,7 @@ def test_sizes_that_another_model_does_not_have_are_named() -> None:
         ("--expert-tensor-parallel-size 1 --cp-comm-type p2p --optimizer adam", {}, {}),
         ("--pipeline-model-parallel-size 3 --account-for-embedding-in-pipeline-split "
          "--account-for-loss-in-pipeline-split", {"pp": 3}, {}),
-        ("--nproc_per_node 8 --nnodes=2 pretrain_gpt.py --lr 1e-4 --min-lr 1e-5 --train-iters 10 --data-path a b c --seed 3", {}, {}),
+        ("--nproc_per_node 8 --nnodes=2 pretrain_gpt.py --lr 1e-4 --train-iters 10 --data-path a b c --seed 3", {}, {}),
     ],
 )  # fmt: skip
 def test_a_flag_that_changes_time_or_memory_is_read(flag: str, split: dict[str, Any], how: dict[str, Any]) -> None:
