@@ -11,6 +11,7 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
@@ -167,19 +168,14 @@ def _within_steps(events: Events) -> Iterator[tuple[int, float, float, Events]]:
     steps overlap, an event belongs to the later one, so that no event is read more than once."""
     starts = {name: [event.start for event in some] for name, some in events.items()}
     steps = _steps(events)
-    in_time = sorted(start for _, start, _ in steps)
+    following = {one[0]: after[1] for one, after in pairwise(sorted(steps, key=lambda step: step[1]))}
     for number, start, end in steps:
-        following = bisect_right(in_time, start)
-        until = min(end, in_time[following]) if following < len(in_time) else end
-        yield (
-            number,
-            start,
-            end,
-            {
-                name: some[bisect_left(starts[name], start) : bisect_left(starts[name], until)]
-                for name, some in events.items()
-            },
-        )
+        until = min(end, following.get(number, end))
+        within = {
+            name: some[bisect_left(starts[name], start) : bisect_left(starts[name], until)]
+            for name, some in events.items()
+        }
+        yield number, start, end, within
 
 
 def _cells(events: Events, rules: Sequence[NameRule], kernels: _Kernels, file: str) -> list[Span]:
@@ -252,7 +248,7 @@ def _on_gpu(named: Sequence[Annotated], events: Events, ran: _Kernels, file: str
     kernels = [
         (launch.start, launch.process, event)
         for number, launch in by_number.items()
-        for event in ran.by_number.get(number, ())
+        for event in ran.by_number.pop(number, ())  # a number is launched once
     ]
     kernels.sort(key=lambda kernel: kernel[0])
     at = [start for start, _, _ in kernels]
