@@ -25,7 +25,7 @@ other_pythons() {
     local version python
     for version in 3.14 3.13 3.12; do
         for python in "$(command -v "python$version")" "${HOME:-}"/.pyenv/versions/"$version".*/bin/python; do
-            if [ -x "$python" ] && "$python" -c "import sys; sys.exit(sys.version_info[:2] != (${version/./, }))"; then
+            if [ -x "$python" ] && "$python" -c "import sys; sys.exit(sys.version_info[:2] != (${version/./, }))" 2>/dev/null; then
                 echo "$python"
                 break
             fi
