@@ -113,14 +113,11 @@ lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; ex
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
 	$(BIN)/jupyter lab my_notebooks
 
-# In the browser: all tests, or with TENTH=yes what the gate runs.
-BROWSER = $(BIN)/python -m pytest -rs $(if $(TENTH),$(GATE))
-
 browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
-	$(BROWSER) tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
+	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
-	$(BROWSER) tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
+	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
 		tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
