@@ -38,8 +38,9 @@ test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
 # Another commit has another tenth of the slow tests.
 GATE := --ran=$(VENV)/.ran --gate=$(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
 
+# The site's tests have a target of their own, since each file's tests build on what the browser keeps.
 gate: $(VENV)/.test  ## run what `make test` skipped, and a tenth of the slow tests; SEED=name chooses another
-	$(PYTEST) --hypothesis-profile=half --durations=20 $(GATE)
+	$(PYTEST) --hypothesis-profile=half --durations=20 --ignore=tests/browser $(GATE)
 
 test-all: $(VENV)/.test  ## run every test, with many more examples
 	$(PYTEST) --hypothesis-profile=full --durations=40
@@ -113,14 +114,11 @@ lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; ex
 	@test -e my_notebooks || $(BIN)/puzzles notebook my_notebooks
 	$(BIN)/jupyter lab my_notebooks
 
-# In the browser: all tests, or with TENTH=yes what the gate runs.
-BROWSER = $(BIN)/python -m pytest -rs $(if $(TENTH),$(GATE))
-
 browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
-	$(BROWSER) tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
+	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
-	$(BROWSER) tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
+	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
 		tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches

@@ -7,11 +7,11 @@ longer lets a reader compare down a column.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
     from rich.measure import Measurement
     from rich.table import Column, Table
 
@@ -28,24 +28,24 @@ def print_table(console: Console, table: Table) -> None:
 def fitted(console: Console, table: Table, repeated: int = 0) -> Iterator[Table]:
     """The table, or parts of it that fit the console, each of which begins with the column of the number `repeated`.
     Where even two columns do not fit, they are folded at any letter."""
-    columns = list(table.columns)
-    whole = _part(console, table, columns)
-    if _fits(console, whole):
+    whole = _unshrinkable(console, table)
+    if _measured(console, whole).minimum <= console.width:
         yield whole
         return
+    columns = list(whole.columns)
     first = columns.pop(repeated)
     shown = [first]
     for column in columns:
-        if len(shown) > 1 and not _fits(console, _part(console, table, [*shown, column])):
-            yield _folded(console, _part(console, table, shown))
+        if len(shown) > 1 and _measured(console, _part(whole, [*shown, column])).minimum > console.width:
+            yield _folded(console, _part(whole, shown))
             shown = [first]
         shown.append(column)
-    yield _folded(console, _part(console, table, shown))
+    yield _folded(console, _part(whole, shown))
 
 
 def least_width(console: Console, table: Table) -> int:
     """The characters of a line below which something would be folded within a word or cropped."""
-    return _measured(console, _part(console, table, list(table.columns))).minimum
+    return _measured(console, _unshrinkable(console, table)).minimum
 
 
 def full_width(console: Console, table: Table) -> int:
@@ -53,25 +53,32 @@ def full_width(console: Console, table: Table) -> int:
     return _measured(console, table).maximum
 
 
-def _measured(console: Console, table: Table) -> Measurement:
-    return console.measure(table, options=console.options.update(max_width=UNLIMITED_WIDTH))
-
-
-def _fits(console: Console, part: Table) -> bool:
-    return _measured(console, part).minimum <= console.width
+def _measured(console: Console, content: RenderableType) -> Measurement:
+    return console.measure(content, options=console.options.update(max_width=UNLIMITED_WIDTH))
 
 
 def _folded(console: Console, part: Table) -> Table:
     """A part, whose words may be folded at any letter if it does not fit otherwise."""
-    if not _fits(console, part):
+    if _measured(console, part).minimum > console.width:
         for column in part.columns:
             column.no_wrap, column.overflow, column.min_width = False, "fold", None
     return part
 
 
-def _part(console: Console, table: Table, columns: list[Column]) -> Table:
-    """The table with these of its columns, which are never narrower than a word or, where cells do not wrap, than a
-    cell; rich itself forgets `no_wrap` when it measures."""
+def _unshrinkable(console: Console, table: Table) -> Table:
+    """The table with columns that are never narrower than a word or, where cells do not wrap, than a cell; rich itself
+    forgets `no_wrap` when it measures."""
+    whole = _part(table, table.columns)
+    for column in whole.columns:
+        contents = [column.header, *column.cells] if table.show_header else [*column.cells]
+        sizes = [_measured(console, content) for content in contents]
+        least = max((size.maximum if column.no_wrap else size.minimum for size in sizes), default=0)
+        column.min_width = max(least, column.min_width or 0)
+    return whole
+
+
+def _part(table: Table, columns: Sequence[Column]) -> Table:
+    """The table with these of its columns."""
     from rich.table import Table
 
     part = Table(
@@ -80,13 +87,9 @@ def _part(console: Console, table: Table, columns: list[Column]) -> Table:
         title=table.title, title_justify=table.title_justify,
     )  # fmt: skip
     for column in columns:
-        contents = [column.header, *column.cells] if table.show_header else [*column.cells]
-        options = console.options.update(max_width=UNLIMITED_WIDTH)
-        sizes = [console.measure(content, options=options) for content in contents]
-        least = max((size.maximum if column.no_wrap else size.minimum for size in sizes), default=0)
         part.add_column(
             column.header, justify=column.justify, style=column.style, no_wrap=column.no_wrap, overflow=column.overflow,
-            min_width=max(least, column.min_width or 0), ratio=column.ratio,
+            min_width=column.min_width, ratio=column.ratio,
         )  # fmt: skip
     for cells in zip(*(column.cells for column in columns)):
         part.add_row(*cells)
