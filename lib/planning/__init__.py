@@ -1,4 +1,4 @@
-"""Plans training on clusters: how to split a model over GPUs, each split played in the ledger.
+"""Plans training on clusters: how to split a model over GPUs, each split counted by the ledger's rules.
 
 from lib.planning import Job, Split, gpu, plan, search, transformer
 
@@ -6,7 +6,8 @@ job = Job(transformer("llama-3-70b"), gpu("h100"), gpus=512, batch=512)
 found = search(job)                       # the fastest splits that fit, and the front of time and memory
 mine = plan(job, Split(dp=16, pp=4, tp=8))
 
-Times are seconds, sizes bytes, flops and tokens. The costs are the ledger's: what a plan states is a run.
+Times are seconds, sizes bytes, flops and tokens. The costs and rules are the ledger's: what a plan states is what a run
+of its schedule takes.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ __all__ = ["Gpu", "Job", "Plan", "Prediction", "Search", "Split", "Transformer",
 
 
 def __getattr__(name: str) -> Any:
-    """Loads what plays schedules on demand: a plan puzzle is graded without it."""
+    """Loads the planner on demand: a plan puzzle is graded without it."""
     if name in ("Plan", "plan"):
         from .plans import Plan, plan  # noqa: F401  # it is returned by its name
     elif name in ("Search", "search"):

@@ -1,16 +1,24 @@
 """The actions of each rank in a planned step: a pipeline of units, with replicas that share gradients, states or
 weights (ZeRO).
 
-`schedule` plays these actions on the Model, and `timing` counts their ticks and bytes; neither decides what comes next.
+`timing` counts the ticks and bytes of these actions, `memory` what each rank holds and sends, and `schedule` plays them
+on the Model; none of them decides what comes next.
 Each message has its own tag, and a rank awaits a message before it sends the next one, so that it computes while a
 message is pending. Gradients of a unit are reduced after its last microbatch.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
+from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
 from lib.schedules.timetable import Timetable
+
+from .cost_model import units_of
+from .job import Job
+from .split import CHUNKED, SCHEDULES, Split
 
 Action = tuple[str, Any]
 """An operation, and what it is done with:
@@ -57,6 +65,37 @@ class Program:
                 if cell.op != "W":
                     layers = of_stage[cell.stage]
                     yield from layers if cell.op == "F" else reversed(layers)
+
+
+ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
+    dict(zip(SCHEDULES, (one_f_one_b, gpipe, interleaved, breadth_first, zb_h1, zb_v), strict=True))
+)
+"""The generator of each schedule's order."""
+
+
+def program_of(job: Job, split: Split) -> Program:
+    """The program of a split's ranks."""
+    units, replicas = units_of(job, split)[0], split.sharing
+    again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
+    order = split.schedule, split.pp, split.batches(job), split.chunks, split.warmup
+    zero = split.zero if replicas > 1 else 0
+    return _program(order, units, replicas > 1, zero, zero == 2 and split.by_run, job.overlap, again, on_host)
+
+
+@lru_cache(maxsize=128)
+def _program(order: tuple[str, int, int, int, int], *how: Any) -> Program:
+    """One object for all splits whose ranks do the same, so that its results are cached."""
+    return Program(_timetable(*order), *how)
+
+
+@lru_cache(maxsize=64)
+def _timetable(schedule: str, ranks: int, batches: int, chunks: int, warmup: int) -> Timetable:
+    sizes = {"v": chunks} if schedule in CHUNKED else {}
+    return ORDERS[schedule](ranks, batches, **sizes, **({"warmup": warmup} if warmup else {}))
+
+
+OpIndex = tuple[int, int]
+"""A layer and a microbatch."""
 
 
 def actions(program: Program, place: int) -> Iterator[Action]:

@@ -1,28 +1,19 @@
-"""A plan: one split of a job, played in the ledger, with its step time, memory and traffic; and plans that tie."""
+"""A plan: one split of a job, with its step time, memory and traffic; and plans that tie."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import NamedTuple
 
 from lib import Trace
-from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
-from lib.schedules.timetable import Timetable
 
-from .actions import Program
-from .cost_model import TICKS, Prices, between_groups, members_of_replicas, prices, sent_between, setting_of, units_of
+from .actions import program_of
+from .cost_model import TICKS, between_groups, members_of_replicas, prices, sent_between, setting_of
 from .gpus import LINKS
 from .job import Job
 from .layer_cost import copied_bytes, layer_times, link_of, shared
-from .memory import Measured, RankMemory, measured
-from .schedule import planned
-from .split import CHUNKED, SCHEDULES, Split, require_fit
-
-ORDERS: Mapping[str, Callable[..., Timetable]] = MappingProxyType(
-    dict(zip(SCHEDULES, (one_f_one_b, gpipe, interleaved, breadth_first, zb_h1, zb_v), strict=True))
-)
-"""The generator of each schedule's order."""
+from .memory import Figures, RankMemory, figures
+from .split import Split, require_fit
 
 VERDICTS = ("fits", "depends on the code", "does not fit")
 """The whole range of memory fits, only its lower end fits, or none of it."""
@@ -34,9 +25,9 @@ def verdict_of(low: int, high: int, usable: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a run of the ledger says about a split: the `seconds` of a step; the memory of each rank of the pipeline;
-    `sent`, the bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, groups of HSDP, host); `links`, the link
-    of each axis; `bubble`, the share of the time in which the ranks of a pipeline do not compute."""
+    """What a step of a split takes, by the ledger's rules: the `seconds` of a step; the memory of each rank of
+    the pipeline; `sent`, the bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, groups of HSDP, host);
+    `links`, the link of each axis; `bubble`, the share of the time in which the ranks of a pipeline do not compute."""
 
     job: Job
     split: Split
@@ -45,7 +36,20 @@ class Plan:
     ranks: tuple[RankMemory, ...]
     sent: Mapping[str, int]
     links: Mapping[str, str]
-    trace: Trace
+    waits: Mapping[str, float]
+    """Seconds in which a rank of the pipeline waits on average: `dp` for replicas, `host` for the host."""
+
+    @cached_property
+    def trace(self) -> Trace:
+        """A run of the split's schedule, for pictures. It takes several times as long as the figures."""
+        from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
+
+        from .schedule import planned
+
+        priced, program = prices(self.job, self.split), program_of(self.job, self.split)
+        batches = self.split.batches(self.job) * priced.replicas
+        size = (sum(priced.units), batches, self.split.pp * priced.replicas)
+        return played(planned(program), size, setting_of(self.job, self.split)).trace
 
     @property
     def tokens_per_second(self) -> float:
@@ -92,60 +96,33 @@ class Plan:
 
 
 def plan(job: Job, split: Split) -> Plan:
-    """Plays one replica of a split for all.
+    """The figures of a split.
 
     Raises:
         RuleError: the job cannot be split like this; the text says what would fit.
     """
-    from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
-
     require_fit(job, split)
-    priced, program = prices(job, split), program_of(job, split)
-    batches = split.batches(job) * priced.replicas
-    size = (sum(priced.units), batches, split.pp * priced.replicas)
-    outcome = played(planned(program), size, setting_of(job, split))
-    found = measured(outcome, job, split, program)
-    sent, seconds = sent_in_step(job, split, priced, found), found.ticks / TICKS
-    return Plan(job, split, seconds, found.bubble, found.memory, sent, links(job, split), outcome.trace)
+    found = figures(job, split)
+    sent = sent_in_step(job, split, found)
+    waits = {axis: ticks / TICKS for axis, ticks in found.waits.items()}
+    return Plan(job, split, found.ticks / TICKS, found.bubble, found.memory, sent, links(job, split), waits)
 
 
-def program_of(job: Job, split: Split) -> Program:
-    """The program of a split's ranks."""
-    units, replicas = units_of(job, split)[0], split.sharing
-    again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
-    order = split.schedule, split.pp, split.batches(job), split.chunks, split.warmup
-    zero = split.zero if replicas > 1 else 0
-    return _program(order, units, replicas > 1, zero, zero == 2 and split.by_run, job.overlap, again, on_host)
-
-
-@lru_cache(maxsize=128)
-def _program(order: tuple[str, int, int, int, int], *how: Any) -> Program:
-    """One object for all splits whose ranks do the same, so that its results are cached."""
-    return Program(_timetable(*order), *how)
-
-
-@lru_cache(maxsize=64)
-def _timetable(schedule: str, ranks: int, batches: int, chunks: int, warmup: int) -> Timetable:
-    sizes = {"v": chunks} if schedule in CHUNKED else {}
-    return ORDERS[schedule](ranks, batches, **sizes, **({"warmup": warmup} if warmup else {}))
-
-
-def sent_in_step(job: Job, split: Split, priced: Prices, found: Measured) -> Mapping[str, int]:
-    """Bytes that a GPU sends, by axis, in the run of the pipeline and in the calls of each layer and microbatch."""
-    times = layer_times(job, shared(split))
+def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
+    """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
+    priced, times = prices(job, split), layer_times(job, shared(split))
     program = program_of(job, split)
     units = max(len(program.layers_of(place)) for place in range(split.pp))
     layers = split.batches(job) * units * priced.layers
     again = 1 / split.every if split.recompute == "full" else 0
     within = {axis: round(layers * (times.sent[axis] + again * times.sent_forward[axis])) for axis in times.sent}
-    of_run = found.sent
     copied = round(2 * layers * copied_bytes(job, split))
     return {
         **within,
-        "pp": of_run["messages"],
-        "dp": of_run["gradients"] + of_run["weights"],
-        "groups": round(of_run["gradients"] * sent_between(split)),
-        "host": of_run["host"] + copied,
+        "pp": found.sent["messages"],
+        "dp": found.sent["gradients"] + found.sent["weights"],
+        "groups": round(found.sent["gradients"] * sent_between(split)),
+        "host": found.sent["host"] + copied,
     }
 
 

@@ -1,4 +1,4 @@
-"""The coroutine of a planned step: plays the actions of each rank on the Model."""
+"""The coroutine of a planned step: plays the actions of each rank on the Model, for pictures and tests."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -6,10 +6,7 @@ from typing import Any
 from lib import Model, Weight
 from lib.schedules.cells import Message, by_message
 
-from .actions import Action, Program, actions
-
-OpIndex = tuple[int, int]
-"""A layer and a microbatch."""
+from .actions import Action, OpIndex, Program, actions
 
 
 def planned(program: Program) -> Callable[[Model], Coroutine[Any, Any, None]]:

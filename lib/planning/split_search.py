@@ -1,4 +1,4 @@
-"""Finds the best splits of a job: all that divide, ranked by estimates, and the best of them played in the ledger.
+"""Finds the best splits of a job: all that divide, ranked by estimates.
 
 A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost.
 """

@@ -57,18 +57,6 @@ def time_parts(plan: Plan) -> Mapping[str, float]:
         **{axis: layers * times.added.get(axis, 0.0) for axis in ("tp", "cp", "ep")},
         "contention": units * played / TICKS - layers * (sum(times[:3]) + again - with_ops),
         "update": sum(priced.units) / split.pp * priced.update / TICKS,
-        **waits(plan),
+        **plan.waits,
     }
     return {**parts, "bubble": plan.seconds - sum(parts.values())}
-
-
-def waits(plan: Plan) -> Mapping[str, float]:
-    """Seconds in which a rank of the pipeline waits for calls, by axis: `dp` for collectives of replicas, `host`."""
-    found = dict.fromkeys(("dp", "host"), 0)
-    of_call = {"fetch": "host", "offload": "host", **dict.fromkeys(("allreduce", "scatterreduce", "allgather"), "dp")}
-    pipeline = plan.trace.ranks
-    for ops in pipeline:
-        for op in ops:
-            if op.name == "await" and (axis := of_call.get(ops[op.args[0]].name)):
-                found[axis] += op.end - op.start
-    return {axis: ticks / len(pipeline) / TICKS for axis, ticks in found.items()}

@@ -14,7 +14,7 @@ from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.tracks import OptionError, track_for, track_of
 from puzzles.tracks.workbench import DrawOptions
 
-from .shared.game_options import chosen, fold_option, game_options
+from .shared.game_options import chosen, game_options
 from .shared.params import PUZZLE, SLUG_TEXT, SolutionPath, colour_option, seconds_text, usage_errors
 
 
@@ -22,7 +22,6 @@ from .shared.params import PUZZLE, SLUG_TEXT, SolutionPath, colour_option, secon
 @click.argument("path", metavar="PATH", type=click.Path(exists=True))
 @click.argument("name", metavar="SLUG", type=SLUG_TEXT)
 @game_options
-@fold_option
 @click.option(
     "-o", "output", metavar="FILE", help="Write to .svg, .png, .pdf, .html, .json or .txt  [default: SLUG.svg]"
 )

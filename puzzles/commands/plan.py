@@ -137,7 +137,7 @@ def plan(
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
 
-    Ranks every way to split the model over the GPUs, and plays the fastest plans that fit; one replica stands for all.
+    Ranks every way to split the model over the GPUs, and shows the fastest plans that fit.
     Options such as --tp or --zero fix a part of the split.
 
     Times are in seconds. Traffic is what each GPU sends in a step, in GB. Memory is of the fullest GPU, in GiB.

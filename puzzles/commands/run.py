@@ -12,7 +12,7 @@ from puzzles.tracks import track_for
 from puzzles.tracks.workbench import TensorOptions
 
 from .export import imported
-from .shared.game_options import FIELDS, chosen, fold_option, game_options
+from .shared.game_options import FIELDS, chosen, game_options
 from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, usage_errors
 
 PATIENCE = 300.0
@@ -23,7 +23,6 @@ PATIENCE = 300.0
 @click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
 @click.argument("name", metavar="[SLUG]", required=False, type=SLUG_TEXT)
 @game_options
-@fold_option
 @click.option(
     "--on",
     type=click.Choice(["inprocess", "mpi", "torch"]),
@@ -45,9 +44,7 @@ PATIENCE = 300.0
 )  # fmt: skip
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: as in the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
-@click.option(
-    "-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time, or a folded run."
-)
+@click.option("-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time.")
 @colour_option
 @click.option(
     "--tensors/--no-tensors", default=None, help="Run on tensors, or only judge  [default: tensors for a puzzle]"
@@ -67,8 +64,7 @@ def run(
     single device. The exit code is 0 if all agree. PATH may be a pipeline's .csv from PyTorch, without SLUG.
 
     With --size or --costs, plays any function in the file, at any size and without targets. The run's figures are
-    shown, and the exit code is 0 if it is correct; --tensors, --on, --small and -o run it on tensors too. With --fold,
-    -o draws the run.
+    shown, and the exit code is 0 if it is correct; --tensors, --on, --small and -o run it on tensors too.
     """
     from .shared.workbench import CommandWorkbench
 
@@ -76,15 +72,12 @@ def run(
         raise click.UsageError("--device, --through and --profile are for --on torch")
     if communication and not through:
         raise click.UsageError("--communication is for --through pipelining")
-    if through and (game["fold"] or small or device != "cpu"):
-        raise click.UsageError("--through pipelining takes no --fold, --device or --small")
+    if through and (small or device != "cpu"):
+        raise click.UsageError("--through pipelining takes no --device or --small")
     require_picture(colour, output)
-    folded = bool(game["fold"])
-    on_tensors = on != "inprocess" or small or (bool(output) and not folded)
+    on_tensors = on != "inprocess" or small or bool(output)
     if tensors is False and on_tensors:
         raise click.UsageError("--on, --small and -o are for a run on tensors; leave out --no-tensors")
-    if folded and (tensors or on_tensors):
-        raise click.UsageError("tensors need every rank, and --fold plays one replica; leave out --fold")
     options = TensorOptions(
         on, ranks, small, output, tensors if tensors is not None else on_tensors or None, colour or "layer", device,
         bool(through), communication, str(folder.resolve()) if folder else "", time_limit or PATIENCE,

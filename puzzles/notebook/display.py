@@ -119,7 +119,7 @@ class FreeResult(Shown):
     def lines(self) -> Sequence[str]:
         """What a correct run took, in sentences."""
         found = summary(self.trace, self.report) if self.trace and self.report else ()
-        return [*found, *filter(None, [self.game.stand_for, self.game.note])]
+        return [*found, *filter(None, [self.game.note])]
 
     def __repr__(self) -> str:
         if self.report is None:

@@ -63,7 +63,6 @@ def play(
     steps: int | None = None,
     layer: str | None = None,
     task: str | None = None,
-    fold: str | None = None,
 ) -> Any:
     """Plays a function or class as a solution of `puzzle` (its slug, or the number of a schedule) and shows the result.
 
@@ -84,7 +83,7 @@ def play(
         ValueError: `seconds` is not a positive number.
     """
     _add_installed()
-    fields = {"size": size, "costs": costs, "mesh": mesh, "steps": steps, "layer": layer, "task": task, "fold": fold}
+    fields = {"size": size, "costs": costs, "mesh": mesh, "steps": steps, "layer": layer, "task": task}
     given = {name: field for name, field in fields.items() if field is not None}
     found, definition = _game(puzzle, function, given) if given else _which(puzzle, function)
     require_colour(found, colour)

@@ -9,9 +9,9 @@ from rich.table import Table
 from lib.planning import Plan, Search, Split
 from lib.planning.changes import largest, memory_advice
 from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
-from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
+from lib.planning.values import KINDS
 from lib.values.algebra import counted
 from puzzles.catalog.tables import print_table
 
@@ -45,8 +45,8 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
     print_wrapped(
         console,
         f"Splits that divide the job: {found.considered:,}. Splits that may fit the {job.gpu.usable / GIB:.1f} GiB of "
-        f"a GPU: {found.fitting:,}. Estimated: {found.estimated:,}. Played: {len(shown)}, shown above. {first} * marks "
-        "the front: what is faster needs more memory. "
+        f"a GPU: {found.fitting:,}. Estimated: {found.estimated:,}. {first} * marks the front: what is faster needs "
+        "more memory. "
         "Memory is a range, from fused code (low) to eager code with holes in the allocator's memory (high); depends: "
         "only the low end fits."
         + (" The optimizer's states are on the host." if shown[0].split.offload == "states" else ""),

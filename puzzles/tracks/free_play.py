@@ -39,9 +39,9 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
         able = TRACKS["schedule"].title.lower()
         raise PuzzleError(f"{slug} is a puzzle of the track '{track_of(slug).name}'; {min(given)} is for {able}")
     setting = replace(own, **{field: value for field, value in given.items() if field != "size"})
-    size = require_size(given.get("size", own_size), setting.replicas)
+    size = require_size(given.get("size", own_size))
     setting = replace(setting, mesh=axes_of(setting.mesh, size.ranks))
-    Game.of(size, setting)  # refuses what cannot be folded
+    Game.of(size, setting)  # refuses a setting that does not fit the size
     if puzzle is not None and (size, setting) == (own_size, own):
         return puzzle
     return FreeGame.of(slug, size, setting)

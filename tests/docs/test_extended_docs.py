@@ -98,21 +98,3 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     assert "Correct: GPipe " in shown[0]
     assert "over at 18" in shown[0]
     assert "my_schedule: 4 layers, 4 batches, 4 ranks, costs parts" in shown[1]
-
-
-@pytest.mark.slow
-def test_the_folding_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    (stages,) = (code for code in CODE if "def stages" in code)
-    Path("mine.py").write_text(f"from lib import Model\n{stages.partition('report =')[0]}")
-    _, block = COMMANDS
-    shown = []
-    for line in block.splitlines():
-        result = CliRunner().invoke(main, line.split()[1:])
-        assert result.exit_code == 0, result.output
-        shown.append(" ".join(result.output.split()))
-    assert "5.1 timesteps" in shown[0]
-    assert "2,619,392" in shown[0]
-    assert "stands for all 1,024" in shown[0]
-    assert "rank 1: forward layer 1 b0" in Path("stages.svg").read_text()
-    assert "rank 1" in shown[1]

@@ -299,7 +299,7 @@ def test_run_on_torch_replays_any_schedule_and_draws_what_was_measured_first(tmp
         ),
         (
             ["zb_h1.py", "zb_h1", "--on", "torch", "--through", "pipelining", "--small"],
-            "takes no --fold, --device or --small",
+            "takes no --device or --small",
         ),
         (["zb_h1.py", "zb_h1", "--on", "torch", "--communication"], "--communication is for --through pipelining"),
         (["zb_h1.py"], "name the puzzle after the file, as in 'puzzles run mine.py zb_h1'"),

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from drawing.palette import OPERATIONS, batch_colour
-from lib import COSTS, Model, PuzzleError, Report, Trace, referee, run
+from lib import COSTS, Model, PuzzleError, Report, referee, run
 from lib.game.setting import Setting
 from puzzles import play
 from puzzles.notebook.display import FreeResult
@@ -63,16 +63,6 @@ def test_a_puzzles_own_size_is_that_puzzle() -> None:
     result = play(ddp, size=(2, 4, 4), costs=COSTS["classic"])
     assert isinstance(result, Result)
     assert result.stars == 2
-
-
-@pytest.mark.parametrize("replicas", [8, pytest.param(512, marks=pytest.mark.slow)])
-def test_a_folded_run_says_what_it_stands_for(replicas: int) -> None:
-    ranks = 4 * replicas
-    result = free(hybrid_shard, size=(2, ranks, ranks), mesh={"replica": replicas, "shard": 4}, fold="replica")
-    assert isinstance(result.trace, Trace)
-    assert len(result.trace.ranks) == 4
-    assert f"Ranks 0 to 3 are of one replica, which stands for all {replicas}" in result.text()
-    assert "<svg" in result.page()
 
 
 def test_why_explains_the_peak() -> None:
@@ -166,9 +156,6 @@ def hers(model: Model) -> None: ...
         ({"size": (2, 2, 2), "mesh": 3}, ("mesh", "got 3")),
         ({"size": (2, 2, 2), "steps": 0}, ("steps", "got 0")),
         ({"size": (2, 2, 2), "layer": "conv"}, ("layer", "'conv'")),
-        ({"size": (2, 4, 4), "mesh": {"dp": 2, "tp": 2}, "fold": "tp"}, ("'tp'", "first axis", "'dp'")),
-        ({"size": (2, 3, 4), "mesh": {"dp": 4}, "fold": "dp"}, ("3 batches", "4 replicas")),
-        ({"size": (2, 9000, 4), "mesh": {"dp": 4}, "fold": "dp"}, ("up to 4,096 for 4 folded replicas",)),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(options: dict[str, Any], facts: tuple[str, ...]) -> None:

@@ -1,69 +1,120 @@
-"""Runs of all ranks of a planned step, in which no replica stands for another: their ticks and bytes.
+"""Runs of all ranks of a planned step, in which no replica stands for another: what the figures of a plan must equal.
 
-What a value takes is written anew here, from the table of values in `Prices`.
+The ledger plays the schedule, and the referee's walk gives values and lifetimes. What a value takes is written anew
+here, by the class of the value.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
+from typing import NamedTuple
 
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Recomputation
-from lib.planning.actions import Program
+from lib.judging.traffic import sent_by
+from lib.planning.actions import Program, program_of
 from lib.planning.cost_model import Prices, prices, setting_of
 from lib.planning.job import Job
 from lib.planning.memory_model import Widths, widths
-from lib.planning.plans import program_of
 from lib.planning.schedule import planned
 from lib.planning.split import Split
 from lib.runtime.nested import played
 from lib.values.base import Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
 
+COMPUTING = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")
+SENDING = {
+    "pass_to": "messages", "allgather": "weights", "allreduce": "gradients", "scatterreduce": "gradients",
+    "offload": "host", "fetch": "host",
+}  # fmt: skip
+WAITING = {**dict.fromkeys(("allreduce", "scatterreduce", "allgather"), "dp"), "fetch": "host", "offload": "host"}
 
-def run_of_all_ranks(job: Job, split: Split) -> tuple[int, list[list[int]]]:
-    """The ticks of the step, and by replica the peak bytes of each rank of its pipeline, in fused code."""
+
+class RankRun(NamedTuple):
+    """A rank in a run: its peak in bytes without what has no values (the embedding, the head, a workspace), the
+    operation that starts then, the number and bytes of what lives then, the ticks that it computes, the bytes that it
+    sends and the ticks that it waits."""
+
+    peak: int
+    operation: str
+    held: dict[str, tuple[int, int]]
+    busy: int
+    sent: dict[str, int]
+    waits: dict[str, int]
+
+
+class RunOfAllRanks(NamedTuple):
+    """The ticks of a step, and by replica the ranks of its pipeline."""
+
+    ticks: int
+    replicas: list[list[RankRun]]
+
+
+def run_of_all_ranks(job: Job, split: Split) -> RunOfAllRanks:
     priced, program, setting = prices(job, split), program_of(job, split), replace(setting_of(job, split), fold="")
     size = sum(priced.units), split.batches(job) * priced.replicas, split.pp * priced.replicas
-    outcome = played(planned(program), size, setting)
-    recomputation = Recomputation(outcome.trace)
+    recomputation = Recomputation(played(planned(program), size, setting).trace)
     recomputation.run()
     ends = [op.end for rank in recomputation.ranks for op in rank.done]
-    peaks = [_peak(rank, priced, program, widths(job, split)) for rank in recomputation.ranks]
-    return max(ends), [peaks[start : start + split.pp] for start in range(0, len(peaks), split.pp)]
+    ranks = [_rank(recomputation, rank, job, split, program) for rank in recomputation.ranks]
+    return RunOfAllRanks(max(ends), [ranks[start : start + split.pp] for start in range(0, len(ranks), split.pp)])
 
 
-def _peak(rank: RankState, priced: Prices, program: Program, wide: Widths) -> int:
-    """The most bytes at the start of an operation. An all-reduce is in place, as with NCCL: its input counts until the
-    call, and its result from then on."""
-    place = rank.rank % program.table.ranks
-    inputs = frozenset(program.layers_of(place))
-    sizes = [_bytes(rank.values[number], inputs, priced, program, wide) for number in range(len(rank.values))]
+def _rank(recomputation: Recomputation, rank: RankState, job: Job, split: Split, program: Program) -> RankRun:
+    """An all-reduce is in place, as with NCCL: its input counts until the call, and its result from then on."""
+    priced, wide = prices(job, split), widths(job, split)
+    inputs = frozenset(program.layers_of(rank.rank % split.pp))
+    named = [_named(rank.values[number], inputs, priced, program, wide) for number in range(len(rank.values))]
     reduced = {op.inputs[0]: at for at, op in enumerate(rank.done) if op.name == "allreduce"}
     lives = rank.liveness.lifetimes()
     spans = [(number, after, min(until, reduced.get(number, until))) for number, after, until in lives.held]
-    stages = program.table.stages_of(place)
-    fixed = priced.workspace + (priced.first if 0 in stages else 0)
-    fixed += priced.last if program.table.stages - 1 in stages else 0
-    return max(lives.sampled(spans, sizes)) + fixed
+    totals = lives.sampled(spans, [size for _, size in named])
+    at = lives.events[totals.index(max(totals))]
+    living = [named[number] for number, after, until in spans if after < at <= until and named[number][1]]
+    held = {what: (number, 0) for what, number in Counter(what for what, _ in living).items()}
+    held = {what: (number, sum(size for name, size in living if name == what)) for what, (number, _) in held.items()}
+    sent = dict.fromkeys(("messages", "gradients", "weights", "host"), Fraction())
+    width = {"messages": 2, "weights": wide.gathered, "gradients": job.gradient, "host": wide.state * priced.shard}
+    for one in sent_by(recomputation, rank):
+        kind = SENDING[one.operation]
+        sent[kind] += one.elements * width[kind]
+    waits = {"dp": 0, "host": 0}
+    for op in rank.done:
+        if op.name == "await" and (axis := WAITING.get(rank.done[op.args[0]].name)):
+            waits[axis] += op.end - op.start
+    busy = sum(op.end - op.start for op in rank.done if op.name in COMPUTING)
+    return RankRun(
+        max(totals), rank.done[at].name, held, busy, {kind: round(n) for kind, n in sent.items()}, waits
+    )  # fmt: skip
 
 
-def _bytes(value: Value, inputs: frozenset[int], priced: Prices, program: Program, wide: Widths) -> int:
+def _named(
+    value: Value, inputs: frozenset[int], priced: Prices, program: Program, wide: Widths
+) -> tuple[str, int]:  # fmt: skip
+    """What a value is, in the words of a plan, and its bytes on the device."""
     match value:
+        case Activation() if value.layer in inputs:
+            return "activations kept for backward", priced.kept
         case Activation():
-            return priced.kept if value.layer in inputs else priced.border
+            return "outputs of a stage", priced.border
         case ActivationGrad():
-            return priced.border
+            return "gradients of activations", priced.border
         case Parked():
-            return 0
+            return "", 0
     assert isinstance(value, Sharded)
-    if value.total > 1:
+    width, what = {
+        Weight: (wide.weight, "weights"),
+        WeightGrad: (wide.gradient, "gradients of weights"),
+        OptState: (wide.state, "states of the optimizer"),
+    }[type(value)]
+    if len(value.shards) < value.total:
         (i,), n = value.shards, value.total
         elements = (i + 1) * priced.parameters // n - i * priced.parameters // n
-        width = {Weight: wide.weight, WeightGrad: wide.gradient, OptState: wide.state}[type(value)]
-        return round(elements * width * priced.shard)
-    if isinstance(value, Weight):
-        return priced.gathered if program.zero == 3 else priced.weight
-    if isinstance(value, WeightGrad):
-        return priced.reduced if program.zero > 1 else priced.gradient
-    return priced.state
+        return f"shards of {what}", round(elements * width * priced.shard)
+    if program.zero == 3 and isinstance(value, Weight):
+        return "gathered weights", priced.gathered
+    if program.zero > 1 and isinstance(value, WeightGrad):
+        return "gradients that are being reduced", priced.reduced
+    return what, priced.parameters * width

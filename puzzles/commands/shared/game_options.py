@@ -25,10 +25,10 @@ from .params import Parsed, several, usage_errors
 if TYPE_CHECKING:
     from puzzles.tracks.free_play import FreeGame
 
-FIELDS = ("size", "costs", "mesh", "steps", "layer", "task", "fold")
+FIELDS = ("size", "costs", "mesh", "steps", "layer", "task")
 """Names of the options."""
 
-MORE = tuple(name for name in SETTING_FIELDS if name not in FIELDS)
+MORE = tuple(name for name in SETTING_FIELDS if name not in (*FIELDS, "fold"))
 """Fields of a setting that have no option of their own."""
 
 AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*")
@@ -109,14 +109,6 @@ game_options = several(
         help=f"Another field of the setting, such as outer=4; may be repeated: {', '.join(MORE)}.",
     ),
 )  # fmt: skip
-
-
-fold_option = click.option(
-    "--fold",
-    metavar="AXIS",
-    help="Play one replica to stand for all along this axis, the first in --mesh; for planning.",
-)
-"""For a command that shows a run without judging it against targets."""
 
 
 def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:

@@ -10,8 +10,8 @@ import lib
 from lib import PuzzleError
 
 WITHHELD = "lib.schedules"
-PLANNERS = ("lib.planning.plans", "lib.planning.split_search", "lib.planning.timing")
-"""What plays and searches splits; graded plans are played by the judge."""
+PLANNERS = ("lib.planning.memory", "lib.planning.plans", "lib.planning.split_search", "lib.planning.timing")
+"""What measures and searches splits; graded plans are measured by the judge."""
 PLANNING = {*"plan search".split()}
 """Its functions in `lib.planning`."""
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from lib.planning import Plan, Prediction
 from lib.planning.changes import Faster
 from lib.planning.job import GIB
-from lib.planning.memory import KINDS
 from lib.planning.plans import VERDICTS
 from lib.planning.prediction import DOMINATES
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
+from lib.planning.values import KINDS
 from puzzles.tracks.outcomes import listed
 
 WORDS_OF_KINDS = dict(

@@ -11,7 +11,6 @@ from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
 from lib.game.named_costs import pricing
 from lib.game.setting_notation import setting_to_json
 from lib.recognition import recognize
-from lib.trace.notation import MAX_COUNT
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text
 from puzzles.catalog.schedule.size_text import size_text
@@ -23,7 +22,7 @@ from .comparison import above_possible
 from .score import parse_trace, trace_in
 
 MAX_SIZE = 1024
-"""Layers, batches and ranks; of a folded game, of one replica, and no more than a trace may have."""
+"""Layers, batches and ranks."""
 
 MAX_RESULT = 16 << 20
 """Bytes that a run may send back: a trace of some 100,000 operations."""
@@ -63,16 +62,6 @@ class FreeGame:
     def described(self) -> str:
         return f"{size_text(self.size)}, {setting_text(self.setting)}"
 
-    @property
-    def stand_for(self) -> str:
-        """Which ranks a folded run is of; empty if all are played."""
-        replicas = self.setting.replicas
-        if replicas == 1:
-            return ""
-        played = self.size.ranks // replicas
-        ranks = "Rank 0 is" if played == 1 else f"Ranks 0 to {played - 1} are"
-        return f"{ranks} of one replica, which stands for all {replicas:,}; a folded run is for planning."
-
     def request(self) -> RunRequest:
         data = {"size": list(self.size), "setting": setting_to_json(self.setting), "longest": MAX_RESULT}
         return RunRequest(size_text(self.size), data, lambda row: Score({}))
@@ -102,7 +91,7 @@ def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report
         trace = parse_trace(saved.decode("utf-8-sig"))
     except (RecursionError, MemoryError, ValueError, TypeError) as why:
         raise PuzzleError(str(why)) from None
-    game = FreeGame(name, require_size(trace.size, trace.setting.replicas), trace.setting)
+    game = FreeGame(name, require_size(trace.size), trace.setting)
     return game, game._report_on(trace)
 
 
@@ -164,15 +153,12 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
     return [*lines, *possible, *(f"Note: {sanitized(note.text)}" for note in report.notes)]
 
 
-def require_size(size: object, replicas: int = 1) -> Size:
-    """A size that a free game may have, of which one of `replicas` is played."""
+def require_size(size: object) -> Size:
+    """A size that a free game may have."""
     given = size if isinstance(size, Sequence) and not isinstance(size, str) else [size]
-    folded = min(MAX_SIZE * replicas, MAX_COUNT)
-    most = (MAX_SIZE, folded, folded)
-    if len(given) == 3 and all(type(n) is int and 1 <= n <= limit for n, limit in zip(given, most)):
+    if len(given) == 3 and all(type(n) is int and 1 <= n <= MAX_SIZE for n in given):
         return Size(*given)
-    each = f", and batches and ranks up to {folded:,} for {replicas:,} folded replicas" if replicas > 1 else ""
     raise PuzzleError(
-        f"a size is layers, batches and ranks, each a whole number from 1 to {MAX_SIZE:,}{each}, as 4,8,4; "
+        f"a size is layers, batches and ranks, each a whole number from 1 to {MAX_SIZE:,}, as 4,8,4; "
         f"got {','.join(map(str, given))}"
     )

@@ -194,7 +194,5 @@ def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) 
         ranks = list(alike)
         table.add_row(str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}", *cells)
     print_table(console, table)
-    if game.stand_for:
-        console.print(Text(game.stand_for))
     if game.note:
         console.print(Text(game.note))
