@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -55,7 +58,7 @@ FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'Quot
 
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("storage", [OFF, FULL])
-def test_without_room_code_stays_in_memory_and_is_exported(game: Game, storage: str, tmp_path: Path) -> None:
+def test_without_room_code_stays_in_memory_and_is_saved_in_a_file(game: Game, storage: str, tmp_path: Path) -> None:
     with before_the_page(game, storage):
         game.visit("basic")
         game.until_status("not_attempted")
@@ -65,15 +68,135 @@ def test_without_room_code_stays_in_memory_and_is_exported(game: Game, storage: 
         game.type("async def ddp(model):\n    'mine'\n")
         game.open("basic", "passed")
         assert game.code() == solution("basic")
-        behavior = {"behavior": "allow", "downloadPath": str(tmp_path)}
-        game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
-        game.menu_item("Export all as a .py file")
-        file = tmp_path / "my_solutions.py"
-        game.until(file.is_file)
-        assert "def basic(" in file.read_text()
-        assert "'mine'" in file.read_text()
+        saved = json.loads(everything(game, tmp_path))
+        assert saved["codes"] == {"basic": solution("basic"), "ddp": "async def ddp(model):\n    'mine'\n"}
     game.visit()
     assert game.kept().get("codes", {}) == {}
+
+
+def stored(game: Game) -> bytes:
+    """What is stored, as JavaScript writes it."""
+    text = "JSON.stringify(JSON.parse(localStorage.getItem('training-puzzles')))"
+    return bytes(game.script(f"return [...new TextEncoder().encode({text})]"))
+
+
+def everything(game: Game, folder: Path) -> bytes:
+    """The file with everything, as the menu saves it."""
+    file = game.saved("Save everything in a file", folder / "training-puzzles.json")
+    try:
+        return file.read_bytes()
+    finally:
+        file.unlink()
+
+
+LETTERS = [
+    "a",
+    "def ",
+    "\n",
+    "\r",
+    "\r\n",
+    "\f",
+    "\0",
+    '"',
+    "\\",
+    "<b>",
+    "é",
+    "\u2028",
+    "\ufeff",
+    "\ud83e\uddea",
+    "\ud800",
+    " ",
+]
+
+
+def random_store(draw: random.Random) -> dict[str, Any]:
+    """What the site may have stored: also for puzzles that are gone, with texts that are not Python."""
+
+    def text() -> str:
+        return "".join(draw.choices(LETTERS, k=draw.randrange(40)))
+
+    def some(value: Callable[[], object]) -> dict[str, object]:
+        slugs = ["basic", "gpipe", "zb_h1", "FSDP", "gone", "__proto__", "constructor", text()]
+        return {slug: value() for slug in draw.sample(slugs, draw.randrange(len(slugs)))}
+
+    return {
+        "codes": some(text),
+        "best": some(lambda: {"stars": draw.randrange(4)}),
+        "hints": some(lambda: draw.randrange(9)),
+        "drafts": some(lambda: [[text() for _ in range(draw.randrange(3))] for _ in range(4)]),
+        "versions": some(lambda: [{"at": draw.randrange(10**13), "text": text()} for _ in range(draw.randrange(4))]),
+        "look": {"theme": draw.choice(["light", "dark"])},
+    }
+
+
+def test_a_file_with_everything_brings_back_every_byte(game: Game, tmp_path: Path) -> None:
+    draw = random.Random(66)
+    for _ in range(8):
+        store(game, json.dumps(random_store(draw)))
+        kept = stored(game)
+        game.visit("profile")
+        saved = everything(game, tmp_path)
+        assert saved == kept
+        game.script("localStorage.clear()")
+        game.visit("profile")
+        game.give(tmp_path / "mine.json", saved)
+        game.until(lambda: game.script("return document.querySelector('#toast').textContent.startsWith('Opened')"))
+        assert stored(game) == saved
+        assert game.script("return document.documentElement.dataset.theme") == json.loads(kept)["look"]["theme"]
+
+
+def test_a_file_with_everything_adds_to_what_is_there(game: Game, tmp_path: Path) -> None:
+    older, newer = ({"at": at, "text": f"{at}"} for at in (1, 2))
+    own = {
+        "codes": {"ddp": "own", "fsdp": "same", "basic": "only here"},
+        "versions": {"gpipe": [older]},
+        "best": {"ddp": {"stars": 1}, "fsdp": {"stars": 3}},
+        "hints": {"ddp": 2},
+    }
+    store(game, json.dumps(own))
+    game.visit("profile")
+    game.script("window.confirm = (words) => { window.asked = words; return true; }")
+    given = {"codes": {"ddp": "given", "fsdp": "same", "gpipe": 7}, "versions": {"gpipe": [older, newer]},
+             "best": {"ddp": {"stars": 2}, "fsdp": {"stars": 2}}, "hints": {"ddp": 1}}  # fmt: skip
+    game.give(tmp_path / "mine.json", json.dumps(given).encode())
+    game.until(lambda: "damaged" in game.text("#toast"))
+    assert "ddp" in game.script("return window.asked")
+    assert "fsdp" not in game.script("return window.asked")
+    kept = game.kept()
+    assert kept["codes"] == {"ddp": "given", "fsdp": "same", "basic": "only here"}
+    assert [one["text"] for one in kept["versions"]["ddp"]] == ["own"]
+    assert kept["versions"]["gpipe"] == [older, newer]
+    assert (kept["best"], kept["hints"]) == ({"ddp": {"stars": 2}, "fsdp": {"stars": 3}}, {"ddp": 2})
+
+
+@pytest.mark.parametrize("text", ["{", "null", "{}", '{"name": "x"}', '{"codes": {}}', "def basic(model):"])
+def test_a_file_of_something_else_changes_nothing(game: Game, tmp_path: Path, text: str) -> None:
+    game.visit("profile")
+    game.give(tmp_path / "other.json", text.encode())
+    game.until(lambda: "other.json was not opened" in game.text("#toast"))
+    assert game.kept() == {}
+
+
+def test_code_is_saved_and_opened_as_files_of_python(game: Game, tmp_path: Path) -> None:
+    codes = {
+        "ddp": "N = 1\n\ndef ddp(model):\n    x = (\n",
+        "fsdp": "N = 2\n\f\u2028def fsdp(model): return N",
+        "gone": "#",
+    }
+    store(game, json.dumps({"codes": codes}))
+    game.visit("profile")
+    with ZipFile(game.saved("Save my code as .py files (zip)", tmp_path / "my_solutions.zip")) as archive:
+        archive.extractall(tmp_path)
+    files = {file.stem: file for file in (tmp_path / "my_solutions").iterdir()}
+    assert {slug: file.read_bytes() for slug, file in files.items()} == {
+        slug: code.encode() for slug, code in codes.items()
+    }
+    game.script("localStorage.clear()")
+    game.visit("profile")
+    for slug, said in (("ddp", "Opened ddp"), ("fsdp", "Opened fsdp"), ("gone", "gone.py was not opened")):
+        game.give(files[slug])
+        game.until(lambda said=said: said in game.text("#toast"))
+    assert game.kept()["codes"] == {slug: codes[slug] for slug in ("ddp", "fsdp")}
 
 
 @contextmanager

@@ -110,6 +110,20 @@ class Game:
         items = "[...document.querySelectorAll('#menu button')]"
         self.script(f"{items}.find((one) => one.textContent === arguments[0]).click()", name)
 
+    def saved(self, name: str, file: Path) -> Path:
+        """The file that a menu item saves."""
+        behavior = {"behavior": "allow", "downloadPath": str(file.parent)}
+        self.browser.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
+        self.menu_item(name)
+        self.until(file.is_file)
+        return file
+
+    def give(self, file: Path, data: bytes | None = None) -> None:
+        """Opens a saved file from the menu."""
+        if data is not None:
+            file.write_bytes(data)
+        self.find("#menu input[type=file]").send_keys(str(file))
+
     def complaints(self) -> list[str]:
         return complaints(self.browser)
 

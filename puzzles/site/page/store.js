@@ -30,17 +30,19 @@ function read() {
     return null;
   }
   const found = empty();
-  if (text !== null && !take(text, found)) {
+  if (text !== null && !take(parsed(text), found)) {
     isDamaged = true;
     try { localStorage.setItem(DAMAGED, text); } catch { /* there is no room for a copy */ }
   }
   return found;
 }
 
-// Takes what fits from a stored text; false if something does not.
-function take(text, found) {
-  let stored;
-  try { stored = JSON.parse(text); } catch { return false; }
+function parsed(text) {
+  try { return JSON.parse(text); } catch { return null; }
+}
+
+// Takes what fits of stored data; false if something does not.
+function take(stored, found) {
   if (stored === null || typeof stored !== "object") return false;
   let isSound = true;
   for (const [part, fits] of Object.entries(FITS)) {
@@ -62,9 +64,9 @@ function current() {
   return kept;
 }
 
-// Two tabs share the storage; each changes only its own entry.
-function change(part, name, value) {
-  pending.set(`${part} ${name}`, [part, name, value]);
+// Two tabs share the storage; each changes only its own entries.
+function change(...entries) {
+  for (const [part, name, value] of entries) pending.set(`${part} ${name}`, [part, name, value]);
   const all = current();
   try {
     localStorage.setItem(KEY, JSON.stringify(all));
@@ -78,8 +80,8 @@ current();
 export const isKept = () => pending.size === 0;
 
 export const code = (slug) => kept.codes[slug];
-export const codes = () => ({ ...current().codes });
-export const keepCode = (slug, text) => change("codes", slug, text);
+export const codes = () => current().codes;
+export const keepCode = (slug, text) => change(["codes", slug, text]);
 // The code as it is stored now, perhaps by another tab.
 export const newestCode = (slug) => current().codes[slug];
 
@@ -89,20 +91,47 @@ export const versions = (slug) => kept.versions[slug] ?? [];
 export function keepVersion(slug, text, isTyped = false) {
   const old = current().versions[slug] ?? [], last = old.at(-1), at = Date.now();
   if (text == null || last?.text === text || (isTyped && last && at - last.at < APART)) return;
-  change("versions", slug, [...old, { at, text }].slice(-VERSIONS));
+  change(["versions", slug, [...old, { at, text }].slice(-VERSIONS)]);
 }
 
 export const draft = (slug) => kept.drafts[slug];
-export const keepDraft = (slug, rows) => change("drafts", slug, rows.some((row) => row.length) ? rows : null);
+export const keepDraft = (slug, rows) => change(["drafts", slug, rows.some((row) => row.length) ? rows : null]);
 
 export const stars = (slug) => kept.best[slug]?.stars || 0;
-export const keepStars = (slug, count) => { if (count > stars(slug)) change("best", slug, { stars: count }); };
+export const keepStars = (slug, count) => { if (count > stars(slug)) change(["best", slug, { stars: count }]); };
 
 export const hints = (slug) => kept.hints[slug] || 0;
-export const keepHints = (slug, count) => { if (count > hints(slug)) change("hints", slug, count); };
+export const keepHints = (slug, count) => { if (count > hints(slug)) change(["hints", slug, count]); };
 
 export const theme = () => kept.look.theme;
-export const keepTheme = (name) => change("look", "theme", name);
+export const keepTheme = (name) => change(["look", "theme", name]);
+
+// All that is kept, as the text of a file.
+export const everything = () => JSON.stringify(current());
+
+// What the text of such a file has, and whether all of it fits; null if it is no such file.
+export function fromFile(text) {
+  const entries = empty(), isWhole = take(parsed(text), entries);
+  return Object.values(entries).some((part) => Object.keys(part).length) ? { entries, isWhole } : null;
+}
+
+// The puzzles for which this browser has other code than these.
+export const differing = (codes) => Object.keys(codes).filter((slug) => kept.codes[slug] != null && kept.codes[slug] !== codes[slug]);
+
+// What becomes of an entry that is both in this browser and in a file. Of all others the file's is taken.
+const JOINED = {
+  best: (own, given) => ({ stars: Math.max(own.stars, given.stars) }),
+  hints: Math.max,
+  versions: (own, given) => [...own.filter((one) => !given.some(({ at, text }) => at === one.at && text === one.text)), ...given],
+};
+
+// Keeps entries of a file. Code that they replace becomes an earlier version.
+export function restore(entries) {
+  const own = current(), replaced = differing(entries.codes).map((slug) => [slug, own.codes[slug]]);
+  const joined = (part, name, value) => (name in own[part] && JOINED[part] ? JOINED[part](own[part][name], value) : value);
+  change(...Object.keys(FITS).flatMap((part) => Object.entries(entries[part] ?? {}).map(([name, value]) => [part, name, joined(part, name, value)])));
+  for (const [slug, text] of replaced) keepVersion(slug, text);
+}
 
 // Calls a listener when another tab has stored something.
 export function onOtherTab(listener) {
