@@ -58,8 +58,8 @@ export function addMenu(place, { catalog, python, page, refresh }) {
     file.value = "";
     try {
       const { entries, isWhole } = await (chosen.name.endsWith(".json") ? savedIn(chosen) : codesIn(chosen));
-      const replaced = store.differing(entries.codes);
-      if (replaced.length && !confirm(`This replaces your code for ${replaced.join(", ")}. It stays among the earlier versions. Go on?`)) return;
+      const replaced = store.replacedBy(entries).map(({ name }) => name);
+      if (replaced.length && !confirm(`This replaces your ${replaced.join(", ")}. The present ones stay among the earlier versions. Go on?`)) return;
       store.restore(entries);
       apply();
       const names = Object.keys(entries.codes).join(", ") || "what it has";
