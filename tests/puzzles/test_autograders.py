@@ -31,7 +31,7 @@ def results(folder: Path, *words: object) -> dict[str, Any]:
 def student(tmp_path: Path) -> Path:
     folder = tmp_path / "submission"
     folder.mkdir()
-    (folder / "a.py").write_text(course.shown_size_only())
+    (folder / "a.py").write_text(course.shown_size_only("basic"))
     (folder / "b.py").write_text("import no_such_package\n" + course.solution("ddp"))
     return folder
 

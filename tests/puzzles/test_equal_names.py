@@ -24,7 +24,7 @@ from puzzles.grading.verdict import Graded, Student
 from puzzles.reports.class_pages import PageNames
 from tests.support import course
 
-RIGHT, WRONG = course.solution("basic"), "def basic(model):\n    return model\n"
+RIGHT, WRONG = course.stated(basic="passed"), course.stated(basic="failed")
 STATES: dict[str, tuple[tuple[str, ...], float]] = {
     "passed": ((RIGHT,), 1.0),
     "failed": ((WRONG,), 0.0),
@@ -87,12 +87,14 @@ def check(folder: Path, result: Result, are_teams: bool) -> None:
         assert ('class="passed"' in pages[title]) == (points > 0)
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 @pytest.mark.parametrize("are_teams", [False, True], ids=["students", "teams"])
 def test_in_every_state_each_keeps_their_own_grade_and_page(tmp_path: Path, are_teams: bool) -> None:
     write_class(tmp_path, are_teams)
     check(tmp_path, grade(tmp_path), are_teams)
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 @pytest.mark.parametrize("are_teams", [False, True], ids=["students", "teams"])
 def test_a_run_that_is_resumed_gives_each_the_same(
     tmp_path: Path, are_teams: bool, monkeypatch: pytest.MonkeyPatch

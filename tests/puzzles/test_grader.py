@@ -419,7 +419,7 @@ def test_imports_that_are_missing_and_unused_are_left_out_with_a_note():
     assert {(name, f"line {line}") for name, line in missing.items()} == {
         (note.split()[2], note.partition(":")[0]) for note in passed.notes if note.endswith(NOT_INSTALLED)
     }
-    two_stars = verdict_on("basic", IDLE + course.shown_size_only())
+    two_stars = verdict_on("basic", IDLE + course.shown_size_only("basic"))
     assert two_stars.shown_size_only
     assert not two_stars.notes[-1].endswith(NOT_INSTALLED), "the reason of a missing star comes last"
     half = verdict_on("basic", "from no_such_package import used, unused\n" + solution("basic") + "\nused\n")

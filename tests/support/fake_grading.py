@@ -20,7 +20,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import of_source
 from puzzles.grading.grader import SubmittedDefinition
 from puzzles.grading.judge import judge, run_judge
-from puzzles.grading.submission import Submission
+from puzzles.grading.submission import Submission, source_of
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import ALL, track_of
 from puzzles.tracks.outcomes import RunOutcome
@@ -70,7 +70,7 @@ def stated_in(path: str, puzzles: Iterable[Puzzle] | None, submission: Submissio
     and those that it defines. A definition that states none is not attempted; a file that is not Python is judged."""
     problem, stated = submission.failure, dict[str, dict[str, Any]]()
     try:
-        stated = dict(_stated(ast.parse(submission.text)))
+        stated = dict(_stated(ast.parse(source_of(submission))))
     except SyntaxError as why:
         problem = problem or of_source(why)
     asked = None if puzzles is None else [puzzle.slug for puzzle in puzzles]
