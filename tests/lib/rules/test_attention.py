@@ -412,7 +412,7 @@ def test_a_replay_gives_the_weights_of_one_device(slug: str, small: bool) -> Non
     assert small or 0 < found.error < 1e-5
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("slug", SLUGS)
 @pytest.mark.parametrize("operation", ["keys", "attend", "attend_backward", "keys_backward", "receive", "tokens"])
 @pytest.mark.parametrize("nth", [1, 7])
