@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import re
 
@@ -33,6 +32,7 @@ from lib.layout import (
 from lib.layout.examples import attention, feed_forward, megatron_mlp
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.commands.main import main
+from tests.support.svg import texts, tips
 from tests.test_imports import ROOT
 
 
@@ -58,21 +58,10 @@ def step_plan() -> GraphPlan:
 PLANS = {"ffn": solved_ffn, "attention": rule_attention, "step": step_plan}
 
 
-def words(picture) -> list[str]:
-    return [html.unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg(picture))]
-
-
-def tips(picture) -> list[str]:
-    return [html.unescape(text) for text in re.findall(r"<title>(.*?)</title>", svg(picture))[1:]]
-
-
-# --- The plan ---
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_every_tensor_and_reason_is_in_the_picture(name):
     found = PLANS[name]()
-    written, told = words(draw_plan(found)), tips(draw_plan(found))
+    written, told = texts(draw_plan(found)), tips(draw_plan(found))
     for tensor in found.graph.shapes:
         assert any(tip.split("; ")[0] == f"{tensor}: {found.layout(tensor)}" for tip in told)
     for name, op in found.operators.items():
@@ -95,12 +84,12 @@ def test_every_tensor_and_reason_is_in_the_picture(name):
 
 
 def test_who_configured_an_operator_is_said():
-    written = words(draw_plan(solved_ffn(), given=["matmul1"]))
+    written = texts(draw_plan(solved_ffn(), given=["matmul1"]))
     assert written.count("configured by the puzzle") == written.count("configured") == 1
     assert svg(draw_plan(solved_ffn())).count(STEP) == 2
     graph = megatron_mlp()
     graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))
-    assert "configured, out (8, 1)" in words(draw_plan(propagate(graph)))
+    assert "configured, out (8, 1)" in texts(draw_plan(propagate(graph)))
 
 
 def test_limits_are_shown_and_missed_ones_are_red():
@@ -143,7 +132,7 @@ def test_every_piece_of_every_device_is_shown(name):
             ranges = ", ".join(f"{s.start}:{s.stop}" for s in found.layout(tensor).box(device))
             expected.append(f"device {device}: {tensor}[{ranges}]")
     assert told == expected
-    assert any(text.startswith(f"{found.memory:,} bytes on each device") for text in words(draw_holders(found)))
+    assert any(text.startswith(f"{found.memory:,} bytes on each device") for text in texts(draw_holders(found)))
 
 
 def test_the_coloured_part_is_where_the_piece_is():
@@ -162,9 +151,9 @@ def test_padding_is_grey_and_named_in_a_plan():
     graph.shard("y", ((4, 1),))
     found = propagate(graph)
     assert IDLE in svg(draw_holders(found))
-    assert "Grey is padding." in " ".join(words(draw_holders(found)))
+    assert "Grey is padding." in " ".join(texts(draw_holders(found)))
     assert tips(draw_holders(found))[3] == "device 3: x[9:10, 0:8]"
-    assert "96 bytes, padded to 12x8" in words(draw_plan(found))
+    assert "96 bytes, padded to 12x8" in texts(draw_plan(found))
     assert IDLE not in svg(draw_holders(solved_ffn()))
 
 
@@ -254,7 +243,7 @@ def test_the_choice_of_every_step_is_the_cheapest_candidate(name):
 
 def test_the_steps_are_in_the_order_of_the_rule_with_their_candidates():
     found = rule_attention()
-    written = words(draw_propagation(found))
+    written = texts(draw_propagation(found))
     headings = [text for text in written if re.match(r"\d+\. ", text)]
     assert headings == [f"{i}. {name}" for i, name in enumerate(found.decisions, start=1)]
     assert headings[1] == "2. q_heads"
@@ -283,7 +272,7 @@ def test_a_long_propagation_says_what_is_left_out():
     for i in range(60):
         name = graph.relu(f"relu{i}", name)
     graph.shard("relu0", ((2,),))
-    written = words(draw_propagation(propagate(graph)))
+    written = texts(draw_propagation(propagate(graph)))
     assert any(text.endswith("the last 12, from 'relu48', are not shown") for text in written)
 
 
