@@ -6,7 +6,6 @@ import itertools
 import re
 
 import pytest
-from click.testing import CliRunner
 
 from drawing import svg
 from drawing.layouts.captions import piece_text
@@ -31,7 +30,7 @@ from lib.layout import (
 )
 from lib.layout.examples import attention, feed_forward, megatron_mlp
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.support.svg import texts, tips
 from tests.test_imports import ROOT
 
@@ -300,7 +299,7 @@ def test_no_line_of_the_text_is_cut(width):
 def test_the_commands_draw_everything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solution = str(ROOT / "solutions" / "layout" / "ffn.py")
-    shown = CliRunner().invoke(main, ["draw", solution, "ffn", "--text", "--width", "60", "-o", "ffn.html"])
+    shown = puzzles("draw", solution, "ffn", "--text", "--width", "60", "-o", "ffn.html")
     assert shown.exit_code == 0, shown.output
     puzzle = LAYOUT_PUZZLES["ffn"]
     for said in ("configured by the puzzle", "Who holds what", "Step by step", f"(cap: {puzzle.memory_cap:,})"):
@@ -311,7 +310,7 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
     for said in ("The plan", "Who holds what", "Sharding Propagation, step by step", "The same as text"):
         assert said in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
-    written = CliRunner().invoke(main, ["draw", solution, "ffn", "-o", "ffn.txt"])
+    written = puzzles("draw", solution, "ffn", "-o", "ffn.txt")
     assert written.exit_code == 0
     assert (tmp_path / "ffn.txt").read_text().count("\n1. matmul1") == 1
 
@@ -320,7 +319,7 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
 def test_the_page_of_given_ends_shows_what_gspmd_makes_of_them(slug, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solution = str(ROOT / "solutions" / "layout" / f"{slug}.py")
-    shown = CliRunner().invoke(main, ["draw", solution, slug, "-o", "ends.html"])
+    shown = puzzles("draw", solution, slug, "-o", "ends.html")
     assert shown.exit_code == 0, shown.output
     page = (tmp_path / "ends.html").read_text()
     assert page.count("<svg") == 4

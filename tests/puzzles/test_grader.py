@@ -16,10 +16,9 @@ import pytest
 
 from lib import Record
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.grading.discover import submissions
 from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
 from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import SourceFile, Submission
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient
@@ -545,27 +544,6 @@ def test_a_refused_operation_that_is_caught_does_no_harm():
         "    try:\n        model.loss(5)\n    except AssertionError:\n        pass\n    return model",
     )
     assert verdict_on("basic", careful).status == "passed"
-
-
-# --- Which files ---
-
-
-def test_a_folder_stands_for_the_python_files_below_it(tmp_path: Path):
-    for name in (
-        "b.py", "a.py", "sub/c.py", "sub/deeper/d.py", "notes.txt", "_draft.py", "__init__.py", ".hidden.py",
-        ".git/x.py", "__pycache__/y.py", "env/pyvenv.cfg", "env/lib/z.py",
-    ):  # fmt: skip
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    found = [Path(file.path).relative_to(tmp_path).as_posix() for file in submissions([str(tmp_path)])]
-    assert found == ["a.py", "b.py", "sub/c.py", "sub/deeper/d.py"]
-    twice = submissions([str(tmp_path / "a.py"), str(tmp_path), str(tmp_path / "sub" / ".." / "a.py")])
-    assert len(twice) == 4
-
-
-def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
-    (tmp_path / "_draft.txt").write_text(solution("basic"))
-    assert submissions([str(tmp_path / "_draft.txt")]) == [SourceFile(str(tmp_path / "_draft.txt"))]
 
 
 # --- What becomes of the server ---

@@ -8,15 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 from puzzles.catalog.tables import fitted
-from puzzles.commands.main import main
 from puzzles.grading.progress import PuzzleProgress, save
 from puzzles.tracks import ALL
+from tests.support.commands import puzzles
 from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.profiles import TRACES
 
@@ -72,7 +71,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_what_a_command_prints_fits(command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    result = CliRunner().invoke(main, command.split())
+    result = puzzles(*command.split())
     assert result.exit_code in (0, 1), result.output
     assert [line for line in result.output.splitlines() if cell_len(line) > columns] == []
     assert "…" not in result.output

@@ -18,7 +18,7 @@ from typing import Any
 from puzzles.grading.starters import starter_file
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import find
-from tests.support.commands import solution
+from tests.support.commands import notebook, solution
 from tests.support.fake_grading import real_verdict, stating
 
 POINTS = {"basic": 5.0, "ddp": 10.0}
@@ -107,14 +107,6 @@ WORKED: dict[str, Callable[[str], str]] = {
     "failed": wrong,
     "loop": loop,
 }
-
-
-def notebook(*sources: str) -> str:
-    cells = [
-        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
-        for source in sources
-    ]
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
 
 
 Writer = Callable[..., str]

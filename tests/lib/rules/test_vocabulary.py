@@ -26,6 +26,7 @@ from lib import (
 )
 from lib.engine.replay.replay import replay
 from lib.game.kinds import Kind
+from tests.support import finished
 from tests.support.mutants import zeroed
 
 W, A = 512 * 512, 512 * 256
@@ -82,9 +83,7 @@ async def data_parallel(model: Model) -> None:
 
 
 def outcome(of: Setting, batches: int = 2, ranks: int = 2) -> Outcome:
-    found = run(data_parallel, len(of.kinds), batches, ranks, setting=of)
-    assert found.error is None, found.error
-    return found
+    return finished(data_parallel, len(of.kinds), batches, ranks, setting=of)
 
 
 # --- Figures ---
