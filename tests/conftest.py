@@ -9,6 +9,7 @@ import gc
 import json
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -21,6 +22,8 @@ from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
 from tests.support.selection import heaviest_files_first, left_to_the_gate, mark_all_but_samples
 from tests.support.shared_sandbox_server import LENDER, ordinary_starts
+
+HOMES = count()
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
 
@@ -80,11 +83,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a player's progress, which is empty."""
-    home = tmp_path_factory.mktemp("home")
+def _no_progress(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for a player's progress, which does not exist: making one for each test takes seconds."""
+    home = tmp_path_factory.getbasetemp() / f"home{next(HOMES)}"
     monkeypatch.setenv(HOME, str(home))
     return home
+
+
+@pytest.fixture
+def home_of_its_own(_no_progress: Path) -> Path:
+    """The folder of a player's progress, which is empty."""
+    _no_progress.mkdir()
+    return _no_progress
 
 
 @pytest.fixture

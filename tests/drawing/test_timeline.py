@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
@@ -35,31 +34,11 @@ from drawing.runs.timeline import summary_lines
 from lib import Goal, Model, Size, Trace, referee, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS
-
-SVG = "{http://www.w3.org/2000/svg}"
+from tests.support.svg import SVG, paths, root, texts, tips
 
 
 def picture(slug: str, **options: Any) -> Timeline:
     return draw(gallery.solved(slug), **options)
-
-
-def root(drawn: Any) -> ET.Element:
-    return ET.fromstring(svg(drawn))
-
-
-def tips(drawn: Any) -> list[str]:
-    return [node.text or "" for node in root(drawn).iter(f"{SVG}title")][1:]
-
-
-def texts(drawn: Any) -> list[str]:
-    return ["".join(node.itertext()) for node in root(drawn).iter(f"{SVG}text")]
-
-
-def paths(drawn: Any, attribute: str, value: str) -> list[ET.Element]:
-    return [node for node in root(drawn).iter(f"{SVG}path") if node.get(attribute) == value]
-
-
-# --- Why is it idle? ---
 
 
 def gaps_of(slug: str, rank: int) -> list[str]:
@@ -102,7 +81,8 @@ def test_the_rest_of_a_run_that_failed_is_not_called_done() -> None:
         else:
             await model.receive(1)
 
-    assert "rank 0 idle, t=0 to 2: is stuck in receive(1) on line 103" in tips(draw(run(wait_for_ever, 1, 1, 2)))
+    line = wait_for_ever.__code__.co_firstlineno + 5
+    assert f"rank 0 idle, t=0 to 2: is stuck in receive(1) on line {line}" in tips(draw(run(wait_for_ever, 1, 1, 2)))
 
 
 # --- The critical path ---

@@ -25,11 +25,12 @@ from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import Graded
 from puzzles.sandbox import tiers
-from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import Protection
 from puzzles.sandbox.tiers import IsolationTier, select_tier
 from tests.support.commands import puzzles, solution
+from tests.support.course import over_target
+from tests.support.fake_grading import StatedJob, real_verdict, write_verdicts
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 WRONG = "async def ddp(model):\n    await model.receive()\n"
@@ -37,7 +38,7 @@ WRONG = "async def ddp(model):\n    await model.receive()\n"
 
 FILES = {
     "anna.py": solution("basic") + solution("ddp"),
-    "ben.py": solution("basic").replace("        del activations[layer], grad_activations[layer + 1]\n", "") + WRONG,
+    "ben.py": over_target("basic") + WRONG,
     "=cleo.py": "def basic(model):\n    raise ValueError('<b>\"&\\x1b')\n",
     "dora.py": "import os\ndef basic(model): os._exit(0)\n",
     "emil.py": "",
@@ -65,22 +66,6 @@ def two_students(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_class(tmp_path / "class", ["anna.py", "=cleo.py"])
 
 
-@pytest.fixture(scope="module")
-def graded_class(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A class that was graded once, with the terminal in "page" and a file for every other program."""
-    folder = tmp_path_factory.mktemp("graded")
-    write_class(folder / "class")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("COLUMNS", "100")
-        result = puzzles("grade", "--trust", "class", "-o", "page.html")
-        best = puzzles("grade", "--trust", "class", "-o", "results.json", "--one-student")
-    assert result.exit_code == 1
-    assert best.exit_code == 0, "the best of each puzzle passes"
-    (folder / "page").write_text(result.stdout)
-    return folder
-
-
 def files(paths: list[str]) -> list[SourceFile]:
     return list(map(SourceFile, paths))
 
@@ -89,14 +74,14 @@ def job(**more: Any) -> GradingJob:
     return GradingJob(("basic",), Limits(seconds=5), select_tier(), **more)
 
 
-def test_a_class_has_one_table_with_stars(graded_class: Path):
-    page = (graded_class / "page").read_text()
-    rows = {row.split()[0]: row.split()[1:] for row in page.splitlines() if row.strip().partition(".py")[1]}
+def test_a_class_has_one_table_with_stars(a_class: Path):
+    result = puzzles("grade", "--trust", "class", code=1)
+    rows = {row.split()[0]: row.split()[1:] for row in result.stdout.splitlines() if row.strip().partition(".py")[1]}
     assert rows["anna.py"][0] in ("★★★", "★★☆")
     assert rows["ben.py"] == ["★☆☆", "deadlock", "1"]
     assert rows["dora.py"] == ["crash", "0"]
     assert rows["emil.py"] == ["0"]
-    assert "6 solutions of 2 puzzles in 5 files: 2 passed." in page
+    assert "6 solutions of 2 puzzles in 5 files: 2 passed." in result.stdout
 
 
 @pytest.mark.slow
@@ -107,13 +92,15 @@ def test_every_executor_gives_the_same_results(two_students: Path):
     assert grade_all(files(paths), job(), jobs=1) == one_by_one
 
 
-class Breaking(GradingJob):
+class Breaking(StatedJob):
     """A job that takes its process with it on one of the files."""
 
-    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
+    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
         if path.endswith("dora.py"):
             os._exit(1)
         return super().grade(path, source, client)
+
+    grade_with_kept_client = grade
 
 
 def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pytest.CaptureFixture[str]):
@@ -126,11 +113,7 @@ def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pyt
         kept = [path for path in paths if checkpoint.known(path, Path(path).read_bytes()) is not None]
     assert kept == [path for path in paths if not path.endswith("dora.py")]
     assert [g.path for g in found] == paths
-    by_name = {Path(g.path).name: g.verdicts[0] for g in found}
-    assert by_name["dora.py"].message.startswith(
-        "the grader itself failed on this file (the process that graded it ended)"
-    )
-    assert by_name["anna.py"].status == "passed"
+    assert [Path(graded.path).name for graded in found if graded.is_lost] == ["dora.py"]
 
 
 def test_a_pool_that_breaks_before_the_next_file_is_handed_out_loses_none(
@@ -145,19 +128,21 @@ def test_a_pool_that_breaks_before_the_next_file_is_handed_out_loses_none(
 
     monkeypatch.setattr(batch.LocalProcesses, "submit", breaking)
     paths = sorted(map(str, two_students.iterdir()))
-    found = list(batch._distribute(paths, job(), lambda path: Path(path).read_bytes(), 2))
+    found = list(batch._distribute(paths, StatedJob(*job()), lambda path: Path(path).read_bytes(), 2))
     assert sorted(graded.path for graded in found) == paths
     assert not any(graded.is_lost for graded in found)
 
 
-class Blocking(GradingJob):
+class Blocking(StatedJob):
     """A job that says that it has begun, and then waits for ever on all files but one."""
 
-    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
+    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
         if not path.endswith("anna.py"):
             os.write(BEGUN[1], b"x")
             signal.pause()
         return super().grade(path, source, client)
+
+    grade_with_kept_client = grade
 
 
 BEGUN = os.pipe()
@@ -177,22 +162,30 @@ def test_who_interrupts_does_not_wait_for_what_is_under_way(a_class: Path):
 # --- Files for other programs ---
 
 
-def test_csv_has_a_row_for_each_puzzle_and_no_formulas(a_class: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(a_class)
+@pytest.mark.usefixtures("stated_verdicts")
+def test_csv_has_a_row_for_each_puzzle_and_no_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    crash = real_verdict("basic", "failed", stars=0, reason="crash", message="line 2: '<b>\"&'")
+    write_verdicts("=cleo.py", crash)
     puzzles("grade", "--trust", "=cleo.py", "-o", "out.csv", "--puzzle", "basic")
     (row,) = csv.DictReader(io.StringIO(Path("out.csv").read_text()))
     assert (row["submission"], row["reason"]) == ("'=cleo.py", "crash")
-    assert "\x1b" not in row["message"]
 
 
-def test_gradescope_counts_points_and_partial_credit(a_class: Path, graded_class: Path):
+@pytest.mark.usefixtures("stated_verdicts")
+def test_gradescope_counts_points_and_partial_credit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    deadlock = real_verdict("ddp", "failed", stars=0, reason="deadlock", message="line 2: rank 0 waits")
+    write_verdicts("class/ben.py", real_verdict("basic", "over_target", stars=1, message="correct, but slow"), deadlock)
+    write_verdicts("class/anna.py", real_verdict("basic"), real_verdict("ddp", stars=3))
     puzzles("grade", "class/ben.py", "-o", "results.json", "--points", "basic=10,1=3", "--partial", "0.7")
     results = json.loads(Path("results.json").read_text())
     assert results["score"] == 7
     assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
-    assert "<p>Correct, but it needs " in results["tests"][0]["output"]
+    assert "<p>Correct, but slow" in results["tests"][0]["output"]
     assert "<p>Line " in results["tests"][2]["output"]
-    assert json.loads((graded_class / "results.json").read_text())["score"] == 2, "of the best file for each puzzle"
+    puzzles("grade", "class", "-o", "best.json", "--one-student", "--trust", code=0)
+    assert json.loads(Path("best.json").read_text())["score"] == 2, "of the best file for each puzzle"
 
 
 REFUSED = [
@@ -259,11 +252,10 @@ def test_the_page_holds_all_and_escapes_what_is_not_ours(two_students: Path):
 
 
 @pytest.mark.slow
-def test_a_page_of_too_many_files_says_that_pictures_are_left_out(
-    two_students: Path, graded_class: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_page_of_too_many_files_says_that_pictures_are_left_out(two_students: Path, monkeypatch: pytest.MonkeyPatch):
     words = "There are too many files here for their pictures; grade one by itself to see them."
-    assert words not in (graded_class / "page.html").read_text()
+    puzzles("grade", "--trust", "class", "-o", "page.html")
+    assert words not in Path("page.html").read_text()
     monkeypatch.setattr("puzzles.commands.grade.MAX_PICTURES", 1)
     puzzles("grade", "--trust", "class", "-o", "page.html")
     assert words in Path("page.html").read_text()

@@ -10,16 +10,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS
-from puzzles.commands.main import main
 from puzzles.commands.shared.course_options import outputs_of
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
 from puzzles.reports.html import message_html, text_html
 from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import find, track_of
+from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,7 +115,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, source in sources.items():
         (folder / "class" / f"{name}.py").write_text(source)
     words = ["grade", "--trust", str(folder / "class"), "-o", str(folder / "out"), "-j", "1"]
-    result = CliRunner().invoke(main, words)
+    result = puzzles(*words)
     assert result.exit_code == 1, result.output
     assert "index.html and a page for each submission" in result.output
     return folder / "out"

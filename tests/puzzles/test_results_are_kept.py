@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from puzzles.commands.main import main
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.discover import submissions
 from puzzles.grading.progress import HOME
@@ -21,6 +20,7 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports import export
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.tiers import select_tier
+from tests.support.commands import puzzles
 from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.tiers import any_tier  # noqa: F401
 
@@ -48,8 +48,7 @@ def with_verdicts(folder: Path, trace: str = "") -> None:
 
 
 def grade(*arguments: str) -> Result:
-    result = CliRunner().invoke(main, ["grade", "--puzzle", "basic", *arguments])
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
+    result = puzzles("grade", "--puzzle", "basic", *arguments)
     return result
 
 

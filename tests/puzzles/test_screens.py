@@ -10,20 +10,18 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.text_lines import WHOLE, wrapped
-from puzzles.commands.main import main
 from puzzles.grading.progress import PuzzleProgress, add_own_file, save
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.terminal import report
 from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, groups, track_of
-from tests.support.commands import solution
+from tests.support.commands import puzzles, solution
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
 
@@ -69,7 +67,7 @@ PAGES = [
 def test_a_page_fits_the_screen(arguments: list[str], columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     Path("mine.py").write_text(solution("fsdp"))
     monkeypatch.setenv("COLUMNS", str(columns))
-    result = CliRunner().invoke(main, arguments)
+    result = puzzles(*arguments)
     lines = result.output.splitlines()
     assert (result.exit_code, len(lines) < rows) == (0, True), result.output
     assert [line for line in lines if len(line) > columns] == []
@@ -78,14 +76,14 @@ def test_a_page_fits_the_screen(arguments: list[str], columns: int, rows: int, m
 def test_a_list_of_a_player_with_every_star_fits_too() -> None:
     save({slug: PuzzleProgress(attempts=1, stars=3) for slug in ALL})
     for name in ("", *LISTED):
-        lines = CliRunner().invoke(main, ["list", *filter(None, [name])]).output.splitlines()
+        lines = puzzles("list", *filter(None, [name])).output.splitlines()
         assert len(lines) < 24, name
 
 
 def test_a_list_has_no_hanging_indents() -> None:
     """Only what belongs to the line above is indented: the puzzles of a chapter, the targets of a puzzle."""
     for name in ("engine", *(group.name for group in TRACKS["engine"].groups)):
-        lines = CliRunner().invoke(main, ["list", name]).output.splitlines()
+        lines = puzzles("list", name).output.splitlines()
         assert {len(line) - len(line.lstrip()) for line in lines} <= {0, 2}, name
 
 
@@ -147,7 +145,7 @@ def test_a_folder_is_graded_without_breaking_a_file_name(
 @pytest.mark.parametrize("arguments", [*PAGES, ["show", "fsdp"], ["show", "ffn", "--about"]])
 def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
     Path("mine.py").write_text(solution("fsdp"))
-    result = CliRunner().invoke(main, arguments)
+    result = puzzles(*arguments)
     assert result.exit_code == 0
     assert "\x1b" not in result.output
     code = PUZZLES["fsdp"].starter.splitlines()
@@ -158,7 +156,7 @@ def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
 @pytest.mark.parametrize("slug", ALL)
 def test_no_call_or_command_is_broken(slug: str) -> None:
     puzzle = track_of(slug).puzzle(slug)
-    page = CliRunner().invoke(main, ["show", slug]).output + CliRunner().invoke(main, ["hint", slug]).output
+    page = puzzles("show", slug).output + puzzles("hint", slug).output
     pieces = [piece for piece in WHOLE.findall(f"{puzzle.statement} {puzzle.hints[0]}") if len(piece) < 76]
     assert [piece for piece in pieces if piece not in page] == []
     assert f"'puzzles show {slug} --about'" in page

@@ -8,18 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from lib import schedules
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS
+from tests.support.commands import puzzles
 from tests.support.tiers import any_tier, require_tier
 
 __all__ = ["any_tier"]
@@ -98,11 +97,11 @@ def test_the_same_file_runs_where_nothing_is_graded(tier: str) -> None:
 def test_free_play_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(BORROWED.replace("def gpipe", "def mine"))
-    result = CliRunner().invoke(main, ["run", "mine.py", "mine", "--size", "2,2,2"])
+    result = puzzles("run", "mine.py", "mine", "--size", "2,2,2")
     assert result.exit_code == 0, result.output
     assert "Correct: GPipe " in result.output
     Path("mine.py").write_text(BORROWED)
-    result = CliRunner().invoke(main, ["draw", "mine.py", "gpipe", "--text"])
+    result = puzzles("draw", "mine.py", "gpipe", "--text")
     assert result.exit_code == 0, result.output
 
 

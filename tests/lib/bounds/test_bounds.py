@@ -31,6 +31,7 @@ from puzzles.catalog.schedule import PUZZLES
 from solutions.checkpoint import checkpoint
 from solutions.zero1 import zero1
 from tests.lib.judging.test_numbers import Choices
+from tests.support import finished
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.grouped import grouped
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
@@ -63,8 +64,7 @@ def require_within(trace: Trace) -> tuple[Report, Bound, Bound]:
 
 
 def within(schedule: Schedule, size: Iterable[int], setting: Setting | None = None) -> Report:
-    outcome = run(schedule, *Size(*size), setting=setting or Setting())
-    assert outcome.error is None, outcome.error
+    outcome = finished(schedule, *Size(*size), setting=setting or Setting())
     return require_within(outcome.trace)[0]
 
 
@@ -501,8 +501,7 @@ def require_pipeline_within(seed: int) -> float:
         costs = replace(costs, slow={choice.randrange(table.ranks): Fraction(3, 2)})
     size = Size(table.stages * choice.randint(1, 2), table.batches // (1 if flush else 2), table.ranks)
     setting = Setting(costs, steps=choice.randint(1, 2) if flush else 2, lag=0 if flush else 1)
-    outcome = run(pipeline(table, flush=flush), *size, setting=setting)
-    assert outcome.error is None, outcome.error
+    outcome = finished(pipeline(table, flush=flush), *size, setting=setting)
     report, found = referee(outcome.trace), recognize(outcome.trace)
     assert report.error is None
     assert found is not None

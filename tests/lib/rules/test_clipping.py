@@ -191,7 +191,7 @@ RUNS: dict[Callable[[Model], Any], tuple[tuple[int, int, int], Setting]] = {
 
 
 @pytest.mark.parametrize("schedule", RUNS)
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_replay_clips_as_one_device_does(schedule: Callable[[Model], Any], small: bool) -> None:
     size, setting = RUNS[schedule]
     trace = run(schedule, *(size if small else (2, 2, 2) if size[2] > 1 else size), setting=setting).trace

@@ -33,6 +33,7 @@ from lib.engine.replay.replay import replay
 from lib.game.tiers import Tier
 from solutions.streaming_diloco import streaming_diloco
 from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps
+from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.programs.outer import Program
 
@@ -317,8 +318,7 @@ def altered(changes: dict[str, Callable[[Model], Any]]) -> Any:
             object.__setattr__(model, name, change(model))
         await outer_steps(lambda step: range(2) if step % 2 == 0 else (), waits=True)(model)
 
-    outcome = run(schedule, 2, 2, 2, setting=setting())
-    assert outcome.error is None
+    outcome = finished(schedule, 2, 2, 2, setting=setting())
     return referee(outcome.trace)
 
 
@@ -353,8 +353,7 @@ def test_a_replica_computes_a_step_with_one_weight_in_each_layer() -> None:
             model.set_final_weight(layer, await rank.average(layer))
             model.set_final_copy(layer, rank.copies[layer][-1])
 
-    outcome = run(schedule, 2, 2, 2, setting=setting(steps=2, outer=1))
-    assert outcome.error is None
+    outcome = finished(schedule, 2, 2, 2, setting=setting(steps=2, outer=1))
     error = str(referee(outcome.trace).error)
     assert "batch 0 of step 1 is computed with the weight of layer 0" in error
     assert "compute a step with one weight in each layer" in error
@@ -477,8 +476,7 @@ def test_replicas_of_several_microbatches_and_halves_of_backward_are_replayed() 
         model.set_final_copy(0, weight)
 
     costs = replace(COSTS["outer_steps"], name="halves", ticks=TICKS)
-    outcome = run(schedule, 1, 4, 4, setting=Setting(costs, {"dp": 2, "own": 2}, steps=2, task="outer", outer=2))
-    assert outcome.error is None
+    outcome = finished(schedule, 1, 4, 4, setting=Setting(costs, {"dp": 2, "own": 2}, steps=2, task="outer", outer=2))
     trace = outcome.trace
     assert referee(trace).error is None
     assert replay(trace, small=True).passed

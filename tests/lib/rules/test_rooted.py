@@ -16,6 +16,7 @@ from lib import Model, Setting, Size, referee, run, trace_from_json, trace_to_js
 from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
 from lib.game.costs import CLASSIC
+from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.schedules.rooted import COSTS_WITH_ROOTS, clipped, owned, shared_head
 
@@ -37,9 +38,7 @@ RUNS: dict[str, tuple[Callable[[Model], Any], tuple[int, int, int], Setting]] = 
 
 def played(name: str) -> Any:
     schedule, size, setting = RUNS[name]
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None, outcome.error
-    return outcome.trace
+    return finished(schedule, *size, setting=setting).trace
 
 
 # --- What is refused ---
