@@ -25,7 +25,7 @@ from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.timing import estimate
 from lib.planning.values import KINDS
-from tests.support.planned_runs import run_of_all_ranks
+from tests.support.planned_runs import events_of, run_of_all_ranks
 from tests.support.truth import MODELS
 
 H100, A100 = gpu("h100"), gpu("a100")
@@ -40,13 +40,15 @@ def job_of(split: Split, batches: int, model: Transformer = DENSE, **how: Any) -
 
 
 def compare(job: Job, split: Split) -> None:
-    """A run of all ranks has the figures of the plan; the bound is neither slower nor larger. Bytes are those of the
-    first replica; if the replicas do not divide the parameters, others have up to one element more in each shard."""
+    """A run of all ranks has the figures of the plan, and its first replica the events of the plan's trace; the bound
+    is neither slower nor larger. Bytes are those of the first replica; if the replicas do not divide the parameters,
+    others have up to one element more in each shard."""
     found, ran = plan(job, split), run_of_all_ranks(job, split)
     ticks = round(found.seconds * TICKS)
     assert ticks == ran.ticks, split
     assert estimate(job, split) == (ticks, found.peak), split
     first = ran.replicas[0]
+    assert [events_of(ops) for ops in found.trace.ranks] == [rank.events for rank in first], split
     for mine, rank in zip(found.ranks, first, strict=True):
         fixed = mine.low["ends"] + mine.low["workspace"]
         held = {one.what: (one.number, one.bytes) for one in mine.held if one.what not in FIXED.values()}
