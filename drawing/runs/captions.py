@@ -107,9 +107,8 @@ def short_reason(gap: Gap, scene: Scene) -> str:
 
 def name_of(scene: Scene) -> str:
     """A title for a run without one: '1F1B: 4 ranks, 6 layers, 4 microbatches', or without a name that is long."""
-    replicas, steps = scene.trace.setting.replicas, scene.steps
     known = f"{scene.known}: " if 0 < len(scene.known) <= MAX_KNOWN else ""
-    ranks = counted(len(scene.lanes), "rank") + (f" of each of {replicas:,} replicas" if replicas > 1 else "")
+    ranks, steps = counted(len(scene.lanes), "rank"), scene.steps
     sizes = [ranks, counted(scene.layers, "layer"), counted(scene.trace.size.batches, "microbatch")]
     return known + ", ".join([*sizes, *([f"{steps} steps"] if steps > 1 else [])])
 

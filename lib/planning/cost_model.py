@@ -198,7 +198,7 @@ def setting_of_replica(job: Job, split: Split) -> Setting:
     priced, setting = prices(job, split), setting_of(job, split)
     ticks = {"allreduce": priced.reduce, "scatterreduce": priced.reduce, "allgather": priced.gather}
     costs = replace(setting.costs, calls=MappingProxyType({**setting.costs.calls, **ticks}))
-    return replace(setting, costs=costs, mesh={**dict(setting.mesh), "dp": 1})
+    return replace(setting, costs=costs, mesh=(("dp", 1), ("pp", split.pp)))
 
 
 def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:

@@ -111,7 +111,6 @@ DIFFERENCES = {
     "layers": "the model's layers",
     "total_batches": "the step's batches",
     "copy": "the replica it belongs to",
-    "own": "what the other replicas have",
     "vocabulary": "whether a cut head made them",
 }
 """By field of a label: what differs, in words, where the name does not say it."""

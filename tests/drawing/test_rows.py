@@ -19,7 +19,7 @@ from lib import Model, Setting, run
 from lib.schedules import one_f_one_b, pipeline
 from solutions.ddp import ddp
 from tests.support.schedules import shards
-from tests.support.schedules.folded import Plan, trained
+from tests.support.schedules.replicas import Plan, trained
 
 SVG = "{http://www.w3.org/2000/svg}"
 MANY = 20

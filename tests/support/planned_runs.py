@@ -1,4 +1,4 @@
-"""Runs of all ranks of a planned step, in which no replica stands for another: what the figures of a plan must equal.
+"""Runs of all ranks of a planned step: what the figures of a plan must equal.
 
 The ledger plays the schedule, and the referee's walk gives values and lifetimes. What a value takes is written anew
 here, by the class of the value.

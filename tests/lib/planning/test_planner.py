@@ -141,7 +141,7 @@ def test_estimates_of_many_splits_are_bounded() -> None:
         assert bound.bytes <= peak, split
 
 
-# --- Runs of all ranks, in which no replica stands for another ---
+# --- Plans of a grid ---
 
 
 def grid() -> list[Any]:
@@ -189,7 +189,7 @@ def test_a_search_ranks_by_the_times_that_it_prints() -> None:
 
 
 def flat(job: Job, split: Split) -> int:
-    """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is folded or nested: another program,
+    """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is nested: another program,
     GPipe with two blocks for each layer, an all-reduce after each block, and ZeRO 1 at the end."""
     tp, m = split.tp, split.batches(job)
     known = setting_of(job, split).costs
@@ -272,7 +272,7 @@ def flat(job: Job, split: Split) -> int:
 
 
 @pytest.mark.parametrize(("dp", "pp", "tp", "m"), [(2, 2, 2, 3), (2, 1, 4, 2), (4, 2, 2, 2)])
-def test_layers_within_a_folded_pipeline_are_the_run_of_all_ranks(dp: int, pp: int, tp: int, m: int) -> None:
+def test_layers_within_a_pipeline_are_the_run_of_all_ranks(dp: int, pp: int, tp: int, m: int) -> None:
     """But for the rounding of each price to a tick, of which a step has some ten."""
     split = Split(dp, tp, pp, sp=False, zero=1, schedule="gpipe")
     model = transformer("llama-3-8b", layers=pp)
