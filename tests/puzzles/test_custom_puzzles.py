@@ -311,9 +311,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
     "outer without rounds": (
         _edited("relay_schedule.toml", "[targets]", '[setting]\ntask = "outer"\n[targets]'), ("outer must be",)),
-    "folded": (
-        _edited("relay_schedule.toml", "[targets]", '[setting]\nfold = "dp"\n[targets]'),
-        ("no field 'fold'", "outer, late, mix, clip")),
+    "unknown field of a setting": (
+        _edited("relay_schedule.toml", "[targets]", '[setting]\nmeshes = 2\n[targets]'),
+        ("no field 'meshes'", "outer, late, mix, clip")),
     "both lists": (_edited("relay_schedule.toml", "forbidden", 'allowed = ["loss"]\nforbidden'), ("either",)),
     "unknown figure": (_edited("relay_engine.toml", "sent =", "sents ="), ("'sents'", "did you mean 'sent'")),
     **{

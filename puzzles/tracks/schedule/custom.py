@@ -71,9 +71,9 @@ def _limit(fields: Fields, name: str) -> int | None:
 def _setting(fields: Fields) -> Setting:
     table = fields.table("setting", {})
     given = {"costs": "classic", **table.rest()}
-    known = [name for name in SETTING_FIELDS if name != "fold"]
-    if unknown := set(given) - set(known):
-        raise OwnPuzzleError(f"{table.where}: there is no field '{min(unknown)}'; the fields are {', '.join(known)}")
+    if unknown := set(given) - set(SETTING_FIELDS):
+        fields_text = ", ".join(SETTING_FIELDS)
+        raise OwnPuzzleError(f"{table.where}: there is no field '{min(unknown)}'; the fields are {fields_text}")
     try:
         return setting_from_json(given)
     except PuzzleError as why:
