@@ -119,7 +119,7 @@ browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; 
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
 	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
-		tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
+		tests/browser/test_site_versions.py tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
 	rm -rf $(VENV) .venv-* pictures build dist site notebooks/*.ipynb notebooks/*.whl notebooks/solved \

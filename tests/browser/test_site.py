@@ -388,21 +388,6 @@ def drag(game: Game, cell: str, place: str, x: int) -> None:
     ActionChains(game.browser, duration=50).move_by_offset(1, 0).release().perform()
 
 
-def test_solutions_are_exported_and_imported(game: Game, tmp_path: Path) -> None:
-    game.open("gpipe")
-    game.browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
-    game.menu_item("Export all as a .py file")
-    file = tmp_path / "my_solutions.py"
-    game.until(file.is_file)
-    names: dict[str, Any] = {}
-    exec(file.read_text(encoding="utf-8"), names)
-    assert {"basic", "fsdp", "gpipe", "grad_accum", "zb_h1"} <= set(names)
-    game.script("localStorage.clear()")
-    game.find("input[type=file]").send_keys(str(file))
-    game.until(lambda: {"fsdp", "gpipe"} <= set(game.kept().get("codes", {})))
-    game.open("fsdp", "passed")
-
-
 CLUSTER = """
 from lib import referee
 from lib.planning import Job, Split, gpu, plan, transformer

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64decode
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -192,10 +195,13 @@ async def test_a_draft_says_what_is_missing_and_where_a_cell_may_go() -> None:
     assert "does not run" in await refusal("timetable_of_runs", "one_f_one_b", await recorded("one_f_one_b", "x = 1"))
 
 
-async def test_solutions_are_exported_and_split() -> None:
-    codes = {slug: solution(slug) for slug in ("gpipe", "ddp")}
-    text = await ask("export", codes)
-    assert list(await ask("split", text)) == ["ddp", "gpipe"]
+async def test_code_is_saved_as_files_and_split() -> None:
+    codes = {slug: solution(slug) for slug in ("gpipe", "ddp")} | {"gone": "def (\r\n\f\u2028# unfinished"}
+    with ZipFile(BytesIO(b64decode(await ask("zipped", codes)))) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            f"my_solutions/{slug}.py": code.encode() for slug, code in codes.items()
+        }
+    assert list(await ask("split", codes["gpipe"] + codes["ddp"])) == ["ddp", "gpipe"]
     assert "line 1" in await refusal("split", "def (")
 
 

@@ -27,9 +27,11 @@ class SiteServer:
     """A context manager.
 
     `sent` has the compressed bytes and `answered` the answers by path; `missing` names files that are not served.
+    Another `site` is a new version.
     """
 
     def __init__(self, site: Path) -> None:
+        self.site = site
         self.sent: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.down = False
@@ -39,7 +41,7 @@ class SiteServer:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 name = self.path.partition("?")[0].strip("/") or "index.html"
-                path = site / name
+                path = server.site / name
                 if server.down or name in server.missing or not path.is_file():
                     return self.send_error(503 if server.down else 404)
                 data = compressed(path)

@@ -127,7 +127,7 @@ def loaded(slug: str, text: str) -> Any:
     problem = code.problem or code.broken.get(slug)
     if problem is not None or code.code is None:
         return problem
-    linecache.cache[FILE] = len(text), None, text.splitlines(keepends=True), FILE
+    linecache.cache[FILE] = len(text), None, StringIO(text, newline="").readlines(), FILE
     module = sys.modules["submission"] = ModuleType("submission")
     module.__file__ = FILE
     try:

@@ -116,7 +116,7 @@ async function begin() {
   addMenu(document.getElementById("menu"), { catalog, python, page: () => page, refresh: route });
   addEventListener("hashchange", route);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); }); // the address stays
-  store.onOtherTab(() => page?.keeping?.look());
+  store.onOtherTab(() => page?.look?.());
   await route();
   show();
   if (store.isDamaged) tell("Part of what this browser kept is damaged and was left out. The rest is here; a copy of all of it is kept.");

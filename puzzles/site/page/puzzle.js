@@ -13,15 +13,16 @@ import { Timetable } from "./timetable.js";
 import { showBroken, showCompared, showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
-  // The code, or the trace, of a link is shown and not changed; a timetable is a move that can be undone.
+  // The code, or the trace, of a link is shown and not changed; its timetable is kept with the first move.
   constructor(main, catalog, puzzle, python, { code, trace, timetable } = {}) {
     Object.assign(this, { main, catalog, puzzle, python, trace, shared: code != null || trace != null });
-    this.code = code ?? store.code(puzzle.slug) ?? puzzle.starter;
+    this.own = new store.Writing("codes", puzzle.slug, puzzle.starter);
+    this.code = code ?? this.own.text();
     this.build();
     if (code == null) this.run(); else showUnrun(this.verdict);
     if (timetable != null && puzzle.timetable) {
       this.byHand(true);
-      this.table.take(timetable, "A timetable that somebody shared. Undo goes back to yours.");
+      this.table.look(timetable, "A timetable that somebody shared. It is kept once you change it; Undo goes back to yours.");
     }
     this.loading();
   }
@@ -33,7 +34,7 @@ export class PuzzlePage {
     this.more = h("div", { class: "more" });
     this.runs = button("Run", () => this.run(), { title: "Ctrl+Enter", class: "run" });
     this.stops = button("Stop", () => this.python.stop(), { disabled: true, class: "stop-run" });
-    this.newer = h("p", { class: "banner", role: "alert", id: "newer", hidden: true });
+    this.newer = h("p", { class: "banner newer", role: "alert", hidden: true });
     this.editorPlace = h("div", { class: "editor" });
     this.handPlace = h("section", { class: "byhand", "aria-label": "Timetable by hand", hidden: true });
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
@@ -56,7 +57,7 @@ export class PuzzlePage {
     this.edit().catch(() => tell("The editor could not be loaded. Check the connection, then reload the page."));
     if (this.shared) return;
     this.tools.append(button("Start over", () => this.startOver()));
-    this.keeping = new Keeping(puzzle, { place: this.newer, tools: this.tools, editor: () => this.editor });
+    this.keeping = new Keeping(this.own, { place: this.newer, tools: this.tools, shown: () => this.text(), replace: (text) => this.editor.replace(text) });
     if (puzzle.no_timetable) this.tools.after(h("p", { class: "aside" }, puzzle.no_timetable));
     if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-pressed": "false" }));
   }
@@ -106,8 +107,7 @@ export class PuzzlePage {
 
   // Code that the timetable has written.
   take(text) {
-    const { slug, starter } = this.puzzle, own = store.code(slug);
-    const isOwn = own != null && own !== starter && !own.includes("Plays the timetable above.");
+    const own = this.own.text(), isOwn = own !== this.own.blank && !own.includes("Plays the timetable above.");
     if (isOwn && !confirm("Replace your code by that of the timetable?")) return;
     this.keeping.remember();
     this.editor.replace(text);
@@ -121,12 +121,12 @@ export class PuzzlePage {
   }
 
   adopt() {
-    const { slug } = this.puzzle, own = store.code(slug);
+    const { slug } = this.puzzle, own = this.own.text();
     if (!this.trace) {
-      if (own != null && own !== this.puzzle.starter && own !== this.code &&
+      if (own !== this.own.blank && own !== this.code &&
         !confirm(`This replaces your own code for ${slug}. It stays among the earlier versions. Go on?`)) return;
-      store.keepVersion(slug, own);
-      store.keepCode(slug, this.code);
+      this.own.keepVersion(own);
+      this.own.keep(this.code);
     }
     location.hash = slug;
   }
@@ -231,9 +231,16 @@ export class PuzzlePage {
     hints.scrollIntoView({ block: "nearest" });
   }
 
+  // Another tab has stored something.
+  look() {
+    this.keeping?.look();
+    this.table?.keeping.look();
+  }
+
   close() {
     this.closed = true;
     this.keeping?.close();
+    this.table?.keeping.close();
     this.editor?.close();
     this.picture.close();
     this.main.classList.remove("play");
