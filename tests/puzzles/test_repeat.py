@@ -17,28 +17,20 @@ from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.repeat import with_other_values
 from puzzles.tracks.engine.row import asked
 from tests.support import hostile_hiding as hiding
-from tests.support.selection import TIERS, in_each_tier
-from tests.support.tiers import require_tier
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions/engine"
 DATA_PARALLEL = (SOLUTIONS / "data_parallel.py").read_text(encoding="utf-8")
 PUZZLE = ENGINE_PUZZLES["DataParallel"]
 
 
-@pytest.fixture(params=TIERS)
-def here(request: pytest.FixtureRequest) -> IsolationTier:
-    return require_tier(request.param)
-
-
-def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Verdict:
-    with Session(Submission(Path("theirs.py"), source.encode()), tier=where) as session:
+def verdict(source: str, slug: str = "DataParallel") -> Verdict:
+    with Session(Submission(Path("theirs.py"), source.encode())) as session:
         return grade_puzzle(ENGINE_PUZZLES[slug], session)
 
 
@@ -46,10 +38,9 @@ def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Ve
 
 
 @pytest.mark.slow
-@in_each_tier()
-def test_flops_that_were_taken_off_the_meter_are_counted_again(here: IsolationTier) -> None:
+def test_flops_that_were_taken_off_the_meter_are_counted_again() -> None:
     found = verdict(
-        hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480 if self.num_devices == 4 else 0"), here
+        hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480 if self.num_devices == 4 else 0")
     )
     assert (found.stars, found.figures["flops"]) == (3, 20_480), found
 
@@ -74,39 +65,37 @@ def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
     step, (status, figures) = ADDED[name]
     recorder = "next((one for one in gc.get_objects() if type(one).__name__ == 'DeviceRecorder'), None)"
     source = hiding.with_statement(DATA_PARALLEL, f"getattr({recorder}, '_steps', []).append(['do', {step}])")
-    found = verdict(source, require_tier("process"))
+    found = verdict(source)
     assert (found.status, found.figures) == (status, figures), found
 
 
-@in_each_tier()
-def test_products_of_python_numbers_make_no_third_star(here: IsolationTier) -> None:
+def test_products_of_python_numbers_make_no_third_star() -> None:
     """One of five products, so the others are above the lower bound."""
     product = (
         "np.array([[sum(u * v for u, v in zip(r, c)) for c in self.w0.T.tolist()] for r in x.tolist()], np.float32)"
     )
     source = DATA_PARALLEL.replace("x @ self.w0", product)
     assert source != DATA_PARALLEL
-    found = verdict(source, here)
+    found = verdict(source)
     assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 @pytest.mark.slow
-@in_each_tier()
-def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
+def test_numbers_of_numpy_are_repeated() -> None:
     """A maximum, a mean and an element, which are no arrays, go into results."""
     source = DATA_PARALLEL.replace(
         "        x, z = ",
         "        top = grads.max() * 2 - grads[0, 0]\n        grads = (grads + top) - top\n        x, z = ",
     )
     assert source != DATA_PARALLEL
-    assert verdict(source, here).stars == 3
+    assert verdict(source).stars == 3
 
 
 @pytest.mark.slow
 def test_products_of_numbers_of_numpy_count() -> None:
     """Two flops of 20,482, as the second run counts them."""
     source = hiding.with_statement(DATA_PARALLEL, "top = grads[0, 0] * grads[0, 1]")
-    found = verdict(source, require_tier("process"))
+    found = verdict(source)
     assert (found.stars, found.figures["flops"]) == (1, 20_482), found
 
 
@@ -126,8 +115,8 @@ def test_seeds_and_kernels_are_repeated(slug: str) -> None:
     lie, (figure, counted) = LIED[slug]
     file = {"Rotate": "rotate", "AnnotatedMLP": "annotated_mlp", "AnnotatedMoE": "annotated_moe"}[slug]
     source = (SOLUTIONS / f"{file}.py").read_text(encoding="utf-8")
-    assert verdict(source, require_tier("process"), slug).stars == 3
-    found = verdict(source.replace("def forward(", "def honest(") + LIE.format(lie), require_tier("process"), slug)
+    assert verdict(source, slug).stars == 3
+    found = verdict(source.replace("def forward(", "def honest(") + LIE.format(lie), slug)
     assert (found.stars, found.figures[figure]) == (3, counted), found
 
 
@@ -135,7 +124,7 @@ def test_seeds_and_kernels_are_repeated(slug: str) -> None:
 def test_a_class_may_do_more_than_can_be_recorded() -> None:
     """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
     draws = "rng = np.random.RandomState(self.device_id)\n        [rng.random_sample(100_000) + 1 for _ in range(8)]"
-    found = verdict(hiding.with_statement(DATA_PARALLEL, draws), require_tier("process"))
+    found = verdict(hiding.with_statement(DATA_PARALLEL, draws))
     assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
