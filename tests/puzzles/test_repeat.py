@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,13 @@ from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
-from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
+from puzzles.sandbox.worker.repeat.functions import (
+    FUNCTIONS,
+    METHODS,
+    UFUNCS,
+    UnrepeatableError,
+    require_written,
+)
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.repeat import with_other_values
@@ -277,6 +284,11 @@ FORGED: dict[str, tuple[list[Any], str]] = {
         "larger than the memory that is charged",
     ),
     "a_step_of_its_own": ([["count", 0]], "a step that does not exist"),
+    "memory_of_less_than_nothing": ([["hold", 1, -16]], "a step that does not exist"),
+    "numbers_that_nothing_has_written": (
+        [HOLD, FILL, ["do", "ufunc", "add.__call__", [seen(16), 1], {"where": False}, [2]]],
+        "in which add.__call__ has written nothing",
+    ),
     "a_wrong_shape": (
         [HOLD, FILL, ["do", "ufunc", "matmul.__call__", [seen(16), seen(8)], {}, [2]]],
         "matmul.__call__ fails on other values",
@@ -290,6 +302,47 @@ def test_a_forged_recording_gets_nothing_for_free(name: str) -> None:
     given = np.ones(2) if "argument" in name else None
     with pytest.raises(UnrepeatableError, match=words), launch(Repeated, 1, recordings=[[[], steps]]) as run:
         run.forward(given)
+
+
+LEFT = 1234567.5
+"""What another device has left in memory."""
+
+CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = tuple(
+    (args, kwargs)
+    for args in [(), (2,), (np.ones((4, 4)),), (0, 1), (1, "empty"), (((0, 3), (0, 3)), "empty"), ([[0], [1]], 1)]
+    for kwargs in [{}, {"where": False}, {"mode": "empty"}, {"where": False, "out": (None,)}, {"n": 9}]
+)
+"""Arguments of a function besides an array, as one of its many forms may take them."""
+
+SIZES = (*range(1, 33), 40, 49, 70, 100, 256)
+"""Of results, in numbers."""
+
+
+def numbers_in(result: Any) -> Any:
+    parts = result if isinstance(result, list | tuple) else [result]
+    return [number for part in parts if isinstance(part, np.ndarray) for number in part.ravel().tolist()]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["numpy", "ufunc", "method"])
+def test_no_operation_shows_what_another_device_has_left_in_memory(kind: str) -> None:
+    ufuncs = [f"{name}.{method}" for name in UFUNCS for method in ("__call__", "reduce", "outer")]
+    names = {"numpy": FUNCTIONS, "method": [m for m in METHODS if hasattr(np.ndarray, m)], "ufunc": ufuncs}[kind]
+    x, calls = np.full((4, 4), 3.0), 0
+    with launch(Repeated, 1, recordings=[[]]) as run:
+        device: Any = run._executor.devices[0].player  # type: ignore[attr-defined]
+    for name in names:
+        function = device._function(kind, name, [x])
+        for args, kwargs in CALLS:
+            result = None
+            for size in SIZES:  # memory of these sizes is what the next array gets
+                np.full(size, LEFT)
+            with suppress(Exception):  # most functions do not take these arguments
+                require_written(kind, name, (x, *args), kwargs)
+                result = function(x, *args, **kwargs)
+                calls += 1
+            assert LEFT not in numbers_in(result), (name, args, kwargs)
+    assert calls > 40
 
 
 def test_products_of_numbers_count_in_a_recording() -> None:
