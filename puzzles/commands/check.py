@@ -11,7 +11,6 @@ import click
 from puzzles.custom import OwnFolder, add_folder, folder_added
 from puzzles.custom.puzzle_file import shown
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import select_tier
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.outcomes import listed
 
@@ -36,13 +35,13 @@ def check(ctx: click.Context, folder: str, write: bool, only: tuple[str, ...], t
     --write adds missing targets and, for a schedule, the reference's figures at the shown size (a record to beat) and
     at the other sizes. The exit code is 0 if nothing is wrong or missing, and 1 otherwise.
     """
-    from puzzles.grading.session import client_for
+    from puzzles.grading.session import new_client
 
     limits = Limits(time_limit)
     with (
         usage_errors(),
         folder_added(folder, draft=True) as found,
-        closing(client_for(select_tier(), limits)) as client,
+        closing(new_client()) as client,
     ):
         if unknown := [slug for slug in only if slug not in found.puzzles]:
             raise click.UsageError(f"{folder} has no puzzle '{unknown[0]}'; it has {listed([*found.puzzles])}")
@@ -79,7 +78,7 @@ def _found(found: OwnFolder, slug: str, client: Client, limits: Limits) -> tuple
 
     own = found.puzzles[slug]
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(slug).reasons)))
-    made = Check(own, limits, client, select_tier())
+    made = Check(own, limits, client)
     return made, list(made.findings())
 
 

@@ -19,7 +19,6 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS
 from puzzles.tracks.open_track import ReferenceRow
 
@@ -42,7 +41,6 @@ class Check:
     own: OwnPuzzle
     limits: Limits
     client: Client
-    tier: IsolationTier
     targets: Mapping[str, float] | None = None
     rows: Sequence[ReferenceRow] | None = None
 
@@ -180,7 +178,7 @@ class Check:
         if variant:
             submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
         (verdict,) = grade_file(
-            str(path), [game or self.own.puzzle], self.limits, self.tier, submission=submission, client=self.client
+            str(path), [game or self.own.puzzle], self.limits, submission=submission, client=self.client
         ).verdicts
         if verdict.reason == UNGRADABLE:
             raise OwnPuzzleError(verdict.message)

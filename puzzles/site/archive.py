@@ -19,7 +19,7 @@ OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
     "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
     "puzzles/reports/templates", "puzzles/course",
-    "puzzles/sandbox/bubblewrap", "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
+    "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
     "puzzles/sandbox/worker/seccomp", "puzzles/sandbox/worker/supervisor",
 )  # fmt: skip
 """What nothing in the browser imports."""

@@ -23,7 +23,6 @@ from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
 from tests.support import course
 from tests.support.commands import solution
@@ -571,7 +570,7 @@ def kill_supervisor(client: SandboxClient) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
 def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         kill(client)
@@ -586,7 +585,7 @@ def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None])
 
 @pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         answer, tries = client._answer, 0

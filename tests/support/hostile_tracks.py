@@ -51,6 +51,7 @@ SHARED = "[(seen := {}).append(w1_grad.tolist()), self.barrier(), np.sum(np.arra
 """A sum without a message, through a list that all devices would have to see."""
 
 SOLVED = {
+    "starts_a_thread": ("grads):", "grads):\n        threading.Thread(target=print).start()", "crash"),
     "resets_its_meter": (
         "self.all_reduce(w1_grad)", "[self.all_reduce(w1_grad), setattr(self._port.meter, 'sent', 0)][0]", None,
     ),
