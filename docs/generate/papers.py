@@ -8,8 +8,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.puzzle import CREDIT as ENGINE_CREDIT
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.paper import Paper
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.puzzle import CREDIT as SCHEDULE_CREDIT
+from puzzles.catalog.schedule import CLASSICS, PUZZLES
 
 FILE = Path(__file__).parents[1] / "papers.md"
 HEAD = f"""\
@@ -17,7 +16,7 @@ HEAD = f"""\
 
 Each puzzle cites its sources: see `puzzles show NAME --about`. This page lists them all, with the puzzles citing them.
 
-- {SCHEDULE_CREDIT}: the eight classic schedules.
+- {CLASSICS.about.credit}: the eight classic schedules.
 - {ENGINE_CREDIT}
 """
 

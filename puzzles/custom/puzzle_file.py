@@ -1,9 +1,7 @@
 """A puzzle with the files beside it: its reference, wrong solutions, and trials of a class."""
 
 import ast
-import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -12,7 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from lib import PuzzleError
-from puzzles.catalog.fields import Fields, OwnPuzzleError
+from puzzles.catalog.content import ChapterFile, fields_of
+from puzzles.catalog.content import shown as shown
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.paper import Paper
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UNPARSABLE, sanitized
@@ -40,14 +40,6 @@ class OwnPuzzle:
 
     def path(self, name: str) -> Path:
         return self.file.parent / name
-
-
-def shown(path: Path) -> str:
-    """A path as messages have it: from the current folder, if it is below that."""
-    with suppress(OSError):  # the current folder may be gone
-        if Path.cwd() in path.parents:
-            return str(path.relative_to(Path.cwd()))
-    return str(path)
 
 
 def module_at(path: Path) -> ModuleType:
@@ -145,14 +137,10 @@ TRIALS = (
 """What the message on a missing or wrong field says."""
 
 
-def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
+def from_toml(path: Path, chapter: ChapterFile, draft: bool = False) -> OwnPuzzle:
     """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too."""
     where = shown(path)
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
-        raise OwnPuzzleError(f"{where}: {why}") from None
-    fields = Fields(where, given)
+    fields = fields_of(path, chapter)
     track = TRACKS[fields.one_of("track", TRACKS)]
     has_targets = "targets" in fields
     if not has_targets and not draft:
@@ -161,10 +149,8 @@ def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
         )
     reference = fields.text("reference", "")
     trials: Callable[[], tuple[Any, ...]] = tuple
-    wrong = {
-        name: Fields(f"{where}, [wrong]", {name: it}).text(name)
-        for name, it in fields.table("wrong", {}).rest().items()
-    }
+    table = fields.table("wrong", {})
+    wrong = {name: table.text(name) for name in table.names}
     try:
         puzzle = track.read(path.stem, fields)
         if track.needs_trials:

@@ -13,7 +13,6 @@ from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.paper import Paper
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.schedule import CHAPTERS as SCHEDULE_CHAPTERS
 from puzzles.catalog.schedule import PUZZLES
 
 CATALOG = Path(papers.__file__).parent
@@ -38,12 +37,6 @@ def test_each_slug_leads_to_the_puzzle_of_that_slug(slug: str, puzzle: Puzzle) -
 def test_a_module_has_the_name_of_its_slug() -> None:
     assert all((CATALOG / "layout" / f"{slug}.py").is_file() for slug in LAYOUT_PUZZLES)
     assert all((CATALOG / "plan" / f"{slug}.py").is_file() for slug in PLAN_PUZZLES)
-
-
-def test_a_schedule_puzzle_is_a_file_of_its_name_in_the_folder_of_its_chapter() -> None:
-    for chapter in SCHEDULE_CHAPTERS:
-        files = {path.stem for path in (CATALOG / "schedule" / chapter.name).glob("[a-z]*.py")}
-        assert files == {*chapter.files} == {*chapter.files.values()}
 
 
 def test_every_module_of_a_chapter_is_a_puzzle_or_serves_the_trials() -> None:

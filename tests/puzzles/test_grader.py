@@ -78,7 +78,7 @@ def test_the_reference_solutions_score_the_table(slug: str, timesteps: float, ma
 
 def test_one_file_may_hold_all_solutions(tmp_path: Path):
     everything = tmp_path / "all.py"
-    everything.write_text("\n".join(solution(slug) for slug in CLASSICS.files))
+    everything.write_text("\n".join(solution(slug) for slug in CLASSICS.slugs))
     graded = grade_file(str(everything))
     assert [(v.puzzle, v.status, v.timesteps) for v in graded.verdicts] == [(s, "passed", t) for s, t, _, _ in SCORES]
     assert all_passed([graded])
@@ -495,7 +495,7 @@ def test_an_alarm_ends_with_the_work():
 def test_one_puzzles_failure_hides_no_other_result():
     bad = "def grad_accum(model):\n    raise SystemExit\nasync def ddp(model):\n    await model.receive()\nfsdp = 5\n"
     source = submit(solution("basic") + bad + solution("gpipe"))
-    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.files} == {
+    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.slugs} == {
         "basic": "passed",
         "grad_accum": "failed",
         "ddp": "failed",

@@ -3,7 +3,8 @@
 from puzzles.catalog.engine import EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.puzzle import COUNTED_CALLS
-from puzzles.catalog.fields import NO_LIMIT, Fields, rules_of, texts_of
+from puzzles.catalog.fields import NO_LIMIT, Fields
+from puzzles.catalog.reading import rules_of, texts_of
 
 DRAFT_FIGURES = ("sent", "peak", "weights")
 """What is measured of a class without targets."""

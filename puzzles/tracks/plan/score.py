@@ -13,8 +13,9 @@ from lib.planning.cost_model import units_of
 from lib.planning.job import GIB, KERNELS
 from lib.planning.plans import family_of
 from lib.planning.split import problems
-from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError, texts_of
+from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError
 from puzzles.catalog.plan.puzzle import PlanPuzzle
+from puzzles.catalog.reading import texts_of
 from puzzles.failure import Failure, sanitized
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 from puzzles.tracks.workbench import Workbench, run_once

@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[3]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 
 
-CHAPTER_OF = {slug: chapter.name for chapter in CHAPTERS for slug in chapter.files}
+CHAPTER_OF = {slug: chapter.name for chapter in CHAPTERS for slug in chapter.slugs}
 
 
 def of_each_chapter(every: int = 10**9) -> pytest.MarkDecorator:

@@ -1,0 +1,40 @@
+"""What puzzles of every track have in their files: their texts, and the calls that they allow or forbid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import engine_papers, papers
+from .fields import Fields
+from .paper import Paper
+
+
+def cited(source: str) -> Paper | str:
+    """A publication by its name, after which a colon and a note may say what it is cited for; other texts as they
+    are."""
+    name, _, note = source.partition(": ")
+    found = getattr(papers, name, None) or getattr(engine_papers, name, None) if name.isupper() else None
+    return found.cited_for(note) if isinstance(found, Paper) else source
+
+
+def texts_of(fields: Fields) -> dict[str, Any]:
+    """The texts that puzzles of every track have."""
+    return {
+        "title": fields.text("title"),
+        "statement": fields.text("statement").strip() + "\n",
+        "starter": fields.text("starter").strip() + "\n",
+        "hints": fields.texts("hints"),
+        "concept": fields.text("concept", "").strip(),
+        "in_practice": fields.text("in_practice", "").strip(),
+        "sources": tuple(map(cited, fields.texts("sources"))),
+        "credit": fields.text("credit", ""),
+        "praise": fields.text("praise", "No better solution is known."),
+    }
+
+
+def rules_of(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
+    """The calls that are allowed or forbidden."""
+    rules = {name: fields.texts(name, known) for name in ("allowed", "forbidden")}
+    if rules["allowed"] and rules["forbidden"]:
+        raise fields.refusal("give either the calls that are allowed, or those that are forbidden")
+    return rules
