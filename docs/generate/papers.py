@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.puzzle import CREDIT as ENGINE_CREDIT
+from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.paper import Paper
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
@@ -17,7 +16,7 @@ HEAD = f"""\
 Each puzzle cites its sources: see `puzzles show NAME --about`. This page lists them all, with the puzzles citing them.
 
 - {CLASSICS.about.credit}: the eight classic schedules.
-- {ENGINE_CREDIT}
+- {CHAPTERS[0].about.credit}
 """
 
 

@@ -11,11 +11,12 @@ import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from hashlib import blake2b
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,6 @@ from .puzzle import Puzzle
 CONTENT = Path(__file__).resolve().parents[1] / "content"
 COMPILED = CONTENT / "__pycache__" / "content.json"
 CHAPTER_FILE = "chapter.toml"
-
-Read = Callable[[str, Fields], Puzzle]
-"""Makes the puzzle of a slug from the fields of its file."""
 
 
 @cache
@@ -135,7 +133,6 @@ class Chapter:
     """The name of the folder."""
     about: ChapterFile
     slugs: tuple[str, ...]
-    read: Read
 
     @property
     def title(self) -> str:
@@ -155,7 +152,7 @@ def _puzzle(chapter: Chapter, slug: str) -> Puzzle:
     name = f"{chapter.track}/{chapter.name}/{slug}.toml"
     fields = fields_of(CONTENT / name, chapter.about, content()[name])
     fields.one_of("track", (chapter.track,))
-    puzzle = chapter.read(slug, fields)
+    puzzle: Puzzle = reader_of(chapter.track)(slug, fields)
     fields.done()
     return puzzle
 
@@ -175,7 +172,17 @@ def said_of(track: str, slug: str) -> Fields:
     return Fields(shown(path), content()[found[0]] if found else {}, partial(text_at, path))
 
 
-def chapters(track: str, read: Read) -> tuple[Chapter, ...]:
+def reader_of(track: str) -> Any:
+    """The function that makes the puzzle of a slug from the fields of its file. Its module is imported when the first
+    file is read: some need numpy."""
+
+    def read(slug: str, fields: Fields) -> Any:
+        return import_module(f"puzzles.catalog.{track}.reading").read_puzzle(slug, fields)
+
+    return read
+
+
+def chapters(track: str) -> tuple[Chapter, ...]:
     """The chapters of a track, in the order of play."""
     by_folder: dict[str, list[str]] = {}
     for name in content():
@@ -186,5 +193,5 @@ def chapters(track: str, read: Read) -> tuple[Chapter, ...]:
     for folder, slugs in by_folder.items():
         name = f"{track}/{folder}/{CHAPTER_FILE}"
         about = ChapterFile.read(CONTENT / name, content().get(name, {}))
-        made.append(Chapter(track, folder, about, about.in_order(slugs, CONTENT / name), read))
+        made.append(Chapter(track, folder, about, about.in_order(slugs, CONTENT / name)))
     return tuple(sorted(made, key=lambda chapter: chapter.about.place))

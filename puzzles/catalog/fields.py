@@ -67,10 +67,11 @@ class Fields:
     def one_of(self, name: str, known: Any, default: Any = MISSING) -> str:
         content = self.text(name, default)
         if content not in known and content != default:
-            self._refuse_unknown(name, content, known)
+            self.refuse_unknown(name, content, known)
         return content
 
-    def _refuse_unknown(self, name: str, content: str, known: Any) -> None:
+    def refuse_unknown(self, name: str, content: str, known: Any) -> None:
+        """Refuses a text that is none of those that are known, with the nearest of them."""
         near = get_close_matches(content, known, n=1)
         advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(known)}"
         raise self.refusal(f"there is no {name} '{content}'; {advice}", name)
@@ -83,16 +84,16 @@ class Fields:
         """A number above 0."""
         return float(self.take(name, "a number above 0", lambda n: type(n) in (int, float) and n > 0, default))
 
-    def flag(self, name: str) -> bool:
-        """True or false; false by default."""
-        return bool(self.take(name, "true or false", lambda given: type(given) is bool, False))
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false."""
+        return bool(self.take(name, "true or false", lambda given: type(given) is bool, default))
 
     def texts(self, name: str, known: Any = None) -> tuple[str, ...]:
         """A list of texts, all of which are known if it is said what is; empty by default."""
         given = self.take(name, "a list of texts", lambda row: isinstance(row, list) and all(map(_is_text, row)), [])
         for text in given:
             if known is not None and text not in known:
-                self._refuse_unknown(name, text, known)
+                self.refuse_unknown(name, text, known)
         return tuple(given)
 
     def table(self, name: str, default: Any = MISSING) -> Fields:

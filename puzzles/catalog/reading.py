@@ -17,6 +17,14 @@ def cited(source: str) -> Paper | str:
     return found.cited_for(note) if isinstance(found, Paper) else source
 
 
+def publication(fields: Fields, name: str) -> Paper:
+    """A field that names a publication."""
+    source = cited(fields.text(name))
+    if isinstance(source, str):
+        raise fields.refusal(f"there is no publication '{source}' in puzzles/content/papers.toml", name)
+    return source
+
+
 def texts_of(fields: Fields) -> dict[str, Any]:
     """The texts that puzzles of every track have."""
     return {

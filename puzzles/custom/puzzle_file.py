@@ -130,13 +130,6 @@ def track_named(puzzle: Puzzle) -> str:
     return found
 
 
-TRIALS = (
-    "the path of a Python file that defines TRIALS. TOML cannot state how a class is tested: the right results come "
-    "from a function. 'puzzles new NAME --track engine' writes a file to begin with"
-)
-"""What the message on a missing or wrong field says."""
-
-
 def from_toml(path: Path, chapter: ChapterFile, draft: bool = False) -> OwnPuzzle:
     """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too."""
     where = shown(path)
@@ -148,15 +141,12 @@ def from_toml(path: Path, chapter: ChapterFile, draft: bool = False) -> OwnPuzzl
             f"{where}: [targets] is missing; 'puzzles check {shown(path.parent)} --write' finds them with the reference"
         )
     reference = fields.text("reference", "")
-    trials: Callable[[], tuple[Any, ...]] = tuple
     table = fields.table("wrong", {})
     wrong = {name: table.text(name) for name in table.names}
     try:
         puzzle = track.read(path.stem, fields)
-        if track.needs_trials:
-            file = path.parent / fields.take("trials", TRIALS, lambda given: isinstance(given, str))
-            trials = lambda: _trials_in(module_at(file), file)  # noqa: E731
     except PuzzleError as why:
         raise OwnPuzzleError(f"{where}: {why}") from None
     fields.done()
-    return OwnPuzzle(puzzle, track.name, path, reference, wrong, trials, has_targets)
+    file = path.parent / getattr(puzzle, "trials", "")
+    return OwnPuzzle(puzzle, track.name, path, reference, wrong, lambda: _trials_in(module_at(file), file), has_targets)

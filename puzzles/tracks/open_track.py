@@ -40,8 +40,9 @@ class OpenTrack(Generic[P]):
 
     puzzle_class: str = ""
     """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
+
     needs_trials: bool = False
-    """True if a puzzle in data needs a Python file with trials."""
+    """True if a puzzle needs a Python file with trials, which tell right results."""
 
     def read(self, slug: str, fields: Fields) -> P:
         """The puzzle that the fields of a file describe.

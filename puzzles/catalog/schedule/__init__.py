@@ -6,9 +6,8 @@ from puzzles.catalog.content import chapters
 from puzzles.catalog.listing import Listing
 
 from .puzzle import SchedulePuzzle
-from .reading import read_puzzle
 
-CHAPTERS = chapters("schedule", read_puzzle)
+CHAPTERS = chapters("schedule")
 CLASSICS = CHAPTERS[0]
 
 PUZZLES: Listing[SchedulePuzzle] = Listing(CHAPTERS)

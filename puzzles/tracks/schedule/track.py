@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from lib import Goal, PuzzleError, Report, Trace, referee, run_async, trace_to_json
 from lib.values.algebra import counted
+from puzzles.catalog.content import reader_of
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.reading import read_puzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure
@@ -59,7 +59,7 @@ class Schedules(Track[SchedulePuzzle]):
 
     # --- Puzzles of teachers ---
 
-    read = staticmethod(read_puzzle)
+    read = staticmethod(reader_of("schedule"))
     tightest = later("schedule.custom", "tightest")
     reference_games = later("schedule.custom", "games")
     reference_row = later("schedule.custom", "measured")
