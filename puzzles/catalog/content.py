@@ -152,6 +152,8 @@ def _puzzle(chapter: Chapter, slug: str) -> Puzzle:
     name = f"{chapter.track}/{chapter.name}/{slug}.toml"
     fields = fields_of(CONTENT / name, chapter.about, content()[name])
     fields.one_of("track", (chapter.track,))
+    if "targets" not in fields:
+        raise fields.refusal(f"[targets] is missing; 'puzzles check --only {slug} --write' finds them")
     puzzle: Puzzle = reader_of(chapter.track)(slug, fields)
     fields.done()
     return puzzle

@@ -1,4 +1,4 @@
-"""A puzzle with the files beside it: its reference, wrong solutions, and trials of a class."""
+"""A puzzle with its files: its reference, wrong solutions, and trials of a class."""
 
 import ast
 from collections.abc import Callable, Mapping
@@ -21,8 +21,8 @@ from puzzles.tracks import TRACKS
 
 @dataclass(frozen=True)
 class OwnPuzzle:
-    """A puzzle as a file gives it. Paths are relative to the folder of the file; what they name need not exist, so
-    that a folder can be handed out without its solutions."""
+    """A puzzle as a file gives it. Paths are relative to `root`, which is the folder of the file unless it is given;
+    what they name need not exist, so that a folder can be handed out without its solutions."""
 
     puzzle: Puzzle
     track: str
@@ -33,13 +33,14 @@ class OwnPuzzle:
     trials: Callable[[], tuple[Any, ...]] = tuple
     """Makers of the trials of a class."""
     has_targets: bool = True
+    root: Path | None = None
 
     @property
     def slug(self) -> str:
         return self.puzzle.slug
 
     def path(self, name: str) -> Path:
-        return self.file.parent / name
+        return (self.root or self.file.parent) / name
 
 
 def module_at(path: Path) -> ModuleType:

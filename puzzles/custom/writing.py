@@ -3,7 +3,7 @@ which everything else, comments and order too, stays as it is."""
 
 import builtins
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
@@ -16,7 +16,9 @@ from tomlkit.items import Array
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.tracks import ALL
 from puzzles.tracks.open_track import ReferenceRow
+from puzzles.tracks.references import solutions_of
 
+from . import clone
 from .puzzle_file import OwnPuzzle, shown
 
 MARK = "# Measured by 'puzzles check --write': what the reference scores.\n"
@@ -110,24 +112,60 @@ PLACEHOLDER = "TODO"
 
 def begin(name: str, track: str, folder: Path) -> list[Path]:
     """Writes a puzzle of this name into a folder, and returns the files."""
+    return _begin(name, track, {
+        "puzzle": folder / f"{name}.toml",
+        "reference": folder / "solutions" / f"{name}.py",
+        "wrong": folder / "wrong" / f"{name}_REST.py",
+        "trials": folder / "trials" / f"{name}.py",
+    })  # fmt: skip
+
+
+def begin_in_clone(name: str, track: str, chapter: str = "") -> list[Path]:
+    """Writes a puzzle of the game, at the end of a chapter, by default of the last one of its track."""
+    folder = clone.chapter_named(track, chapter)
+    return _begin(name, track, {
+        "puzzle": folder / f"{name}.toml",
+        "reference": solutions_of(track) / f"{name}.py",
+        "wrong": clone.WRONG / name / "REST.py",
+        "trials": folder / f"{name}_trials.py",
+    })  # fmt: skip
+
+
+def _begin(name: str, track: str, places: Mapping[str, Path]) -> list[Path]:
+    """Writes the drafts of a track to their places; REST is the end of a draft's name, of which there are several."""
     _require_name(name)
     drafts = files("puzzles.custom") / "templates"
-    wanted = {folder / f"{name}.toml": f"{track}.toml"}
+    wanted = {places["puzzle"]: f"{track}.toml"}
     for draft in sorted(one.name for one in drafts.iterdir() if one.name.startswith(f"{track}_")):
         kind, _, rest = draft.removeprefix(f"{track}_").removesuffix(".txt").partition("_")
-        place = {"reference": "solutions", "wrong": "wrong", "trials": "trials"}[kind]
-        wanted[folder / place / f"{'_'.join(filter(None, (name, rest)))}.py"] = draft
+        wanted[places[kind].with_name(places[kind].name.replace("REST", rest))] = draft
+    texts = {path: (drafts / draft).read_text(encoding="utf-8").replace("NAME", name) for path, draft in wanted.items()}
+    if places["wrong"].is_relative_to(clone.WRONG):
+        texts = dict(_as_in_clone(name, texts))
     try:
-        for path in wanted:
+        for path in texts:
             if path.exists():
                 raise OwnPuzzleError(f"{path} already exists; choose another name, or another folder with -o")
-        for path, draft in wanted.items():
+        for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = (drafts / draft).read_text(encoding="utf-8").replace("NAME", name)
             path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as why:
         raise OwnPuzzleError(f"cannot write {why.filename}: {why.strerror}") from None
-    return list(wanted)
+    return list(texts)
+
+
+def _as_in_clone(name: str, texts: Mapping[Path, str]) -> Iterator[tuple[Path, str]]:
+    """The drafts as the game's own puzzles have them: what a wrong solution must get is said in its first line, and the
+    reference is found by its name."""
+    (file, text), *others = texts.items()
+    document = tomlkit.parse(text)
+    wrong = {Path(path).name.removeprefix(f"{name}_"): wanted for path, wanted in document.pop("wrong").items()}
+    del document["reference"]
+    if "trials" in document:
+        document["trials"] = f"{name}_trials.py"
+    yield file, tomlkit.dumps(document).partition("\n")[2].rstrip() + "\n"
+    for path, code in others:
+        yield path, f"# {name}: {wrong[path.name]}\n{code}" if path.is_relative_to(clone.WRONG) else code
 
 
 def _require_name(name: str) -> None:

@@ -33,13 +33,18 @@ def games(puzzle: SchedulePuzzle) -> list[SchedulePuzzle]:
 
 def measured(
     game: SchedulePuzzle, puzzle: SchedulePuzzle, file: str, figures: Mapping[str, float], family: str
-) -> ReferenceRow:
+) -> ReferenceRow | None:
     """The row on the reference in `file`, from its figures in a game. At the shown size it is a record: the first that
-    a better schedule has to beat."""
-    timesteps, memory = float(figures["timesteps"]), int(figures["peak_memory"])
-    traffic = int(figures["traffic"]) if "traffic" in figures else None
+    a better schedule has to beat; none if a record beats it."""
+    timesteps, memory, traffic = (
+        float(figures["timesteps"]),
+        int(figures["peak_memory"]),
+        int(figures.get("traffic", 0)),
+    )
     if game.goal.size == puzzle.goal.size:
-        return _record_row(Record(timesteps, memory, file, family, traffic))
+        record = Record(timesteps, memory, file, family, traffic)
+        others = [one for one in puzzle.goal.records_to_beat(family) if one.by != file]
+        return None if any(other.dominates(*record.figures) for other in others) else _record_row(record)
     return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory, traffic))
 
 
