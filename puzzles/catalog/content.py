@@ -18,10 +18,9 @@ from functools import cache, partial
 from hashlib import blake2b
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .fields import Fields, OwnPuzzleError
-from .puzzle import Puzzle
 
 CONTENT = Path(__file__).resolve().parents[1] / "content"
 COMPILED = CONTENT / "__pycache__" / "content.json"
@@ -148,13 +147,14 @@ class Chapter:
 
 
 @cache
-def _puzzle(chapter: Chapter, slug: str) -> Puzzle:
+def _puzzle(chapter: Chapter, slug: str) -> Any:
     name = f"{chapter.track}/{chapter.name}/{slug}.toml"
     fields = fields_of(CONTENT / name, chapter.about, content()[name])
     fields.one_of("track", (chapter.track,))
+    Placed.take(fields)
     if "targets" not in fields:
         raise fields.refusal(f"[targets] is missing; 'puzzles check --only {slug} --write' finds them")
-    puzzle: Puzzle = reader_of(chapter.track)(slug, fields)
+    puzzle = reader_of(chapter.track)(slug, fields)
     fields.done()
     return puzzle
 
@@ -167,11 +167,51 @@ def fields_of(path: Path, chapter: ChapterFile, given: Mapping[str, Any] | None 
     return Fields(shown(path), {**common, **given}, partial(text_at, path))
 
 
+class Placed(NamedTuple):
+    """Where a puzzle of the game comes, as its file says: its step of the core path and its place there, if it is core;
+    the puzzles that it builds on; and of a schedule the class that does the same on real tensors."""
+
+    core: tuple[str, int] | None
+    after: tuple[str, ...]
+    on_tensors: str
+
+    @classmethod
+    def take(cls, fields: Fields) -> Placed:
+        """Takes these fields out, which teachers' puzzles do not have."""
+        core = None
+        if "core" in fields:
+            table = fields.table("core")
+            core = table.one_of("step", content()["path.toml"]["steps"]), table.number("place")
+            table.done()
+        return cls(core, fields.texts("after"), fields.text("on_tensors", ""))
+
+
+@cache
+def puzzle_files() -> Mapping[tuple[str, str, str], str]:
+    """The name of the file of each puzzle, by track, chapter and slug."""
+    parts = {name: name.removesuffix(".toml").split("/") for name in content()}
+    return {
+        (place[0], place[1], place[2]): name
+        for name, place in parts.items()
+        if len(place) == 3 and not name.endswith(f"/{CHAPTER_FILE}")
+    }
+
+
+def _fields_at(name: str) -> Fields:
+    path = CONTENT / name
+    return Fields(shown(path), content()[name], partial(text_at, path))
+
+
+@cache
+def placed() -> Mapping[str, Placed]:
+    """Where each puzzle of the game comes."""
+    return {slug: Placed.take(_fields_at(name)) for (_, _, slug), name in puzzle_files().items()}
+
+
 def said_of(track: str, slug: str) -> Fields:
     """The fields of a puzzle of the game; none if there is no such puzzle."""
-    found = [name for name in content() if name.startswith(f"{track}/") and name.endswith(f"/{slug}.toml")]
-    path = CONTENT / found[0] if found else CONTENT
-    return Fields(shown(path), content()[found[0]] if found else {}, partial(text_at, path))
+    found = [name for (of, _, one), name in puzzle_files().items() if (of, one) == (track, slug)]
+    return _fields_at(found[0]) if found else Fields(slug, {})
 
 
 def reader_of(track: str) -> Any:
@@ -187,10 +227,9 @@ def reader_of(track: str) -> Any:
 def chapters(track: str) -> tuple[Chapter, ...]:
     """The chapters of a track, in the order of play."""
     by_folder: dict[str, list[str]] = {}
-    for name in content():
-        of, folder, *file = name.split("/")
-        if of == track and file and file[0] != CHAPTER_FILE:
-            by_folder.setdefault(folder, []).append(file[0].removesuffix(".toml"))
+    for of, folder, slug in puzzle_files():
+        if of == track:
+            by_folder.setdefault(folder, []).append(slug)
     made = []
     for folder, slugs in by_folder.items():
         name = f"{track}/{folder}/{CHAPTER_FILE}"

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import engine_papers, papers
 from .fields import Fields
-from .paper import Paper
-
-
-def cited(source: str) -> Paper | str:
-    """A publication by its name, after which a colon and a note may say what it is cited for; other texts as they
-    are."""
-    name, _, note = source.partition(": ")
-    found = getattr(papers, name, None) or getattr(engine_papers, name, None) if name.isupper() else None
-    return found.cited_for(note) if isinstance(found, Paper) else source
+from .paper import Paper, cited
 
 
 def publication(fields: Fields, name: str) -> Paper:

@@ -29,7 +29,7 @@ def is_here() -> bool:
 def puzzle_in_clone(slug: str) -> OwnPuzzle:
     """A puzzle of the game, read from its file now; it may lack targets."""
     track, chapter = track_of(slug), shipped_chapter(slug)
-    own = from_toml(CONTENT / track.name / chapter.name / f"{slug}.toml", chapter.about, draft=True)
+    own = from_toml(CONTENT / track.name / chapter.name / f"{slug}.toml", chapter.about, draft=True, is_shipped=True)
     reference = reference_file(slug)
     return replace(
         own,

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from lib import PuzzleError
-from puzzles.catalog.content import ChapterFile, fields_of
+from puzzles.catalog.content import ChapterFile, Placed, fields_of
 from puzzles.catalog.content import shown as shown
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.paper import Paper
@@ -131,10 +131,13 @@ def track_named(puzzle: Puzzle) -> str:
     return found
 
 
-def from_toml(path: Path, chapter: ChapterFile, draft: bool = False) -> OwnPuzzle:
-    """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too."""
+def from_toml(path: Path, chapter: ChapterFile, draft: bool = False, is_shipped: bool = False) -> OwnPuzzle:
+    """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too. One of the game
+    also says where it comes."""
     where = shown(path)
     fields = fields_of(path, chapter)
+    if is_shipped:
+        Placed.take(fields)
     track = TRACKS[fields.one_of("track", TRACKS)]
     has_targets = "targets" in fields
     if not has_targets and not draft:
