@@ -169,11 +169,13 @@ def fields_of(path: Path, chapter: ChapterFile, given: Mapping[str, Any] | None 
 
 class Placed(NamedTuple):
     """Where a puzzle of the game comes, as its file says: its step of the core path and its place there, if it is core;
-    the puzzles that it builds on; and of a schedule the class that does the same on real tensors."""
+    the puzzles that it builds on; of a schedule the class that does the same on real tensors; and in a few words what
+    it is about, for lists."""
 
     core: tuple[str, int] | None
     after: tuple[str, ...]
     on_tensors: str
+    idea: str
 
     @classmethod
     def take(cls, fields: Fields) -> Placed:
@@ -183,7 +185,7 @@ class Placed(NamedTuple):
             table = fields.table("core")
             core = table.one_of("step", content()["path.toml"]["steps"]), table.number("place")
             table.done()
-        return cls(core, fields.texts("after"), fields.text("on_tensors", ""))
+        return cls(core, fields.texts("after"), fields.text("on_tensors", ""), fields.text("idea", ""))
 
 
 @cache

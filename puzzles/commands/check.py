@@ -50,6 +50,8 @@ def check(ctx: click.Context, folder: str | None, write: bool, only: tuple[str, 
             there = folder or "the game"
             raise click.UsageError(f"{there} has no puzzle '{unknown[0]}'; it has {listed([*slugs])}")
         clean = [_checked(slug, read, write, client, limits) for slug in only or slugs]
+        if write and folder is None:
+            clone.write_lists()
     ctx.exit(0 if all(clean) else 1)
 
 

@@ -4,7 +4,10 @@ The reference is in `solutions`, and wrong solutions are in `tests/catalog/wrong
 it must get: `# ddp: over_target`.
 """
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -63,6 +66,15 @@ def expected_of(path: Path) -> str:
             f"'# {slug}: over_target'; it is {text.partition(chr(10))[0]!r:.80}"
         )
     return said[2]
+
+
+def write_lists() -> None:
+    """Brings the lists of puzzles in the documentation up to date."""
+    path = INSTALL_ROOT / "docs" / "generate" / "listings.py"
+    environment = {**os.environ, "PYTHONPATH": str(INSTALL_ROOT)}
+    done = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OwnPuzzleError(f"{shown(path)} failed: {done.stderr.strip().splitlines()[-1]}")
 
 
 def chapter_named(track: str, name: str) -> Path:
