@@ -27,7 +27,8 @@ lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks
+puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.content puzzles.sandbox
+puzzles.tracks
 puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.notebook
 puzzles.site puzzles.gradescope puzzles.commands puzzles puzzles.__main__
 puzzles.package.training_puzzles

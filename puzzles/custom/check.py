@@ -103,11 +103,12 @@ class Check:
         track, puzzle, file = TRACKS[self.own.track], self.own.puzzle, self.own.reference
         games = track.reference_games(puzzle)
         verdicts = [(game, self._graded(self.own.path(file), game)) for game in games]
-        measured = [
+        rows = [
             track.reference_row(game, puzzle, file, verdict.figures, verdict.family)
             for game, verdict in verdicts
             if isinstance(verdict, Verdict) and verdict.figures
         ]
+        measured = [row for row in rows if row is not None]
         stated = track.stated_rows(puzzle, file)
         if len(games) == 1:
             yield Finding("other_sizes: none, so a solution that works only at the shown size gets three stars")
@@ -139,7 +140,9 @@ class Check:
         return Finding(f"targets: missing; add [targets] with {lines}, or use --write", True)
 
     def _wrong(self) -> Iterator[Finding]:
-        if len(self.own.wrong) < MIN_WRONG:
+        if self.own.root is not None and not self.own.wrong:
+            yield Finding("wrong: none here; tables of the tests have wrong solutions of this puzzle")
+        elif len(self.own.wrong) < MIN_WRONG:
             yield Finding(f"wrong: name at least {MIN_WRONG} wrong solutions, each with what it should get", True)
         for name, wanted in self.own.wrong.items():
             if not self.own.has_targets and wanted == "over_target":

@@ -23,8 +23,8 @@ IMPORT_PACKAGE = (
 READABLE_PACKAGES = ("lib", "drawing", "puzzles")
 """Packages in it that a submission may read and import."""
 
-HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git", "puzzles/catalog/engine")
-"""Folders in it that hold answers; the last one has the trials of classes, with their right results."""
+HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git", "puzzles/catalog/engine", "puzzles/content/engine")
+"""Folders in it that hold answers; the last two have the trials of classes, with their right results."""
 
 BUILT_NAMES = ("build", "dist", "site")
 """Folders of a clone in which `make` builds sites and wheels, with copies of the same."""

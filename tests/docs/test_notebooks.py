@@ -22,7 +22,7 @@ from click.testing import CliRunner
 import lib
 from docs.generate import field
 from puzzles import address
-from puzzles.catalog.chapter import Chapter
+from puzzles.catalog.content import Chapter
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
@@ -76,7 +76,7 @@ def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved:
 def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool) -> None:
     of_books = {book.file: cells_of(book.text) for book in books(solved)}
     cells = {name: cell for of_book in of_books.values() for name, cell in of_book.items()}
-    puzzles = {file: chapter.files for file, chapter in CHAPTER_OF.items()} | {JOBS_BOOK: PLAN_PUZZLES}
+    puzzles = {file: chapter.slugs for file, chapter in CHAPTER_OF.items()} | {JOBS_BOOK: PLAN_PUZZLES}
     for file, slugs in puzzles.items():
         plays = [name for name in of_books[file] if name.endswith("-play")]
         assert plays == [f"{slug}-play" for slug in slugs]
@@ -97,7 +97,7 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
 def test_the_player_version_gives_no_solution_away() -> None:
     for empty, full in zip(books(), books(solved=True), strict=True):
         player, solved = cells_of(empty.text), cells_of(full.text)
-        slugs = CHAPTER_OF[empty.file].files if empty.file in CHAPTER_OF else ()
+        slugs = CHAPTER_OF[empty.file].slugs if empty.file in CHAPTER_OF else ()
         slugs = [*slugs, *(PLAN_PUZZLES if empty.file == JOBS_BOOK else ())]
         assert list(player) == list(solved)
         assert {name for name in player if player[name] != solved[name]} == {f"{slug}-code" for slug in slugs}
@@ -236,7 +236,7 @@ def test_the_grader_reads_a_notebook(tmp_path: Path) -> None:
     path.write_text(books(solved=True)[1].text, encoding="utf-8")
     graded = CliRunner().invoke(main, ["grade", str(path), "--json"])
     results = json.loads(graded.output)["files"][0]["results"]
-    assert [(result["puzzle"], result["status"]) for result in results] == [(slug, "passed") for slug in CLASSICS.files]
+    assert [(result["puzzle"], result["status"]) for result in results] == [(slug, "passed") for slug in CLASSICS.slugs]
 
 
 # --- How they run ---
@@ -306,9 +306,9 @@ def test_a_later_chapter_runs_too(file: str, solved: bool) -> None:
 
 def require_played(book: Any, chapter: Chapter, solved: bool) -> None:
     expected = "Solved!" if solved else "Not attempted"
-    for slug in chapter.files:
+    for slug in chapter.slugs:
         puzzle, (shown,) = PUZZLES[slug], outputs(book, f"{slug}-play")
-        assert f"Puzzle {puzzle.number}, {slug}: {expected}" in shown.data["text/plain"]
+        assert f"Puzzle {PUZZLES.number(puzzle.slug)}, {slug}: {expected}" in shown.data["text/plain"]
         assert f'data-status="{"passed" if solved else "not_attempted"}"' in shown.data["text/html"]
         assert ("<svg" in shown.data["text/html"]) == solved
 

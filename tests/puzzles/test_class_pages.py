@@ -60,7 +60,7 @@ def class_pages(folder: Path, paths: list[str]) -> ClassPages:
 
 
 def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(tmp_path: Path) -> None:
-    slugs = list(CLASSICS.files)
+    slugs = list(CLASSICS.slugs)
     paths = [f"class/student_with_a_long_name_{i:03}/solutions.py" for i in range(300)]
     graded = [
         Graded(path, tuple(verdict(slug, (i + j) % 4) for j, slug in enumerate(slugs)), unit=i)

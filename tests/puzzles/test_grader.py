@@ -496,7 +496,7 @@ def test_an_alarm_ends_with_the_work():
 def test_one_puzzles_failure_hides_no_other_result():
     bad = "def grad_accum(model):\n    raise SystemExit\nasync def ddp(model):\n    await model.receive()\nfsdp = 5\n"
     source = submit(solution("basic") + bad + solution("gpipe"))
-    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.files} == {
+    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.slugs} == {
         "basic": "passed",
         "grad_accum": "failed",
         "ddp": "failed",

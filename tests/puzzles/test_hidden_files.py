@@ -175,10 +175,12 @@ def test_hidden_modules_are_in_hidden_folders() -> None:
 
 # --- Other places to be installed ---
 
+ANSWERS = ("solutions", "tests", "puzzles/catalog/engine", "puzzles/content/engine")
+
 
 def installed(monkeypatch: pytest.MonkeyPatch, root: Path, packages: Path) -> None:
     """As if the game lay in `root`, and third-party packages in `packages`."""
-    for folder in ("lib", "drawing", "puzzles/catalog/engine", "puzzles/catalog/layout", "solutions", "tests"):
+    for folder in ("lib", "drawing", "puzzles/catalog/layout", *ANSWERS):
         (root / folder).mkdir(parents=True)
     packages.mkdir(parents=True, exist_ok=True)
     monkeypatch.setattr(visible_files, "INSTALL_ROOT", root)
@@ -202,7 +204,7 @@ def test_answers_are_hidden_wherever_the_game_is_installed(
     """A clone may lie in a system folder, all of which programs may read; a wheel lies among packages."""
     installed(monkeypatch, tmp_path / root, tmp_path / packages)
     monkeypatch.setattr(visible_files, "SYSTEM_FOLDERS", tuple(str(tmp_path / folder) for folder in system))
-    answers = [tmp_path / root / name for name in ("solutions", "tests", "puzzles/catalog/engine")]
+    answers = [tmp_path / root / name for name in ANSWERS]
     assert set(answers) <= set(hidden_folders())
     _, readable = allowed_paths()
     for path in readable:

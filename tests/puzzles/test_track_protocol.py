@@ -59,7 +59,7 @@ def questions(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-OF_A_TRACK = re.compile(rf"puzzles\.(tracks|catalog|sandbox\.worker\.stages)\.({'|'.join(TRACKS)})\b")
+OF_A_TRACK = re.compile(rf"puzzles\.(tracks|catalog|content|sandbox\.worker\.stages)\.({'|'.join(TRACKS)})\b")
 """A module that belongs to one track."""
 
 WORDS = {word for track in TRACKS.values() for word in (track.name, track.title, *track.slugs)} - FORMS.keys()
@@ -69,7 +69,7 @@ CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "E
 
 
 HIDDEN = {
-    "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine"],
+    "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine", "puzzles.content.engine"],
     "puzzles/reports/plans.py": ["schedule", "schedule"],
 }
 """The server loads no track, and hides the right results of trials from runs by the name of their package. A table of

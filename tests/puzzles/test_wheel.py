@@ -236,7 +236,7 @@ def test_a_solution_may_import_the_installed_name(installed: Environment, folder
 
 
 @pytest.mark.parametrize(
-    "where", ["solutions/basic.py", "puzzles/catalog/engine/data/trials.py", "notebooks/00_tour.py"]
+    "where", ["solutions/basic.py", "puzzles/content/engine/data/trials.py", "notebooks/00_tour.py"]
 )
 def test_answers_are_hidden_from_solutions(installed: Environment, folder: Path, where: str) -> None:
     root = "os.path.dirname(os.path.dirname(lib.__file__))"

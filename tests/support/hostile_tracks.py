@@ -116,9 +116,9 @@ BODIES = {
     "patches_compare": (
         "import puzzles.tracks.engine.compare as j\nj.compare = j.require_right = lambda *a: None", "crash",
     ),
-    "imports_the_trials": ("from puzzles.catalog.engine.data import trials", "crash"),
+    "imports_the_trials": ("from puzzles.content.engine.data import trials", "crash"),
     "reads_the_trials": (
-        "open(os.path.join(os.path.dirname(os.path.dirname(lib.__file__)), 'puzzles/catalog/engine/data/trials.py'))",
+        "open(os.path.join(os.path.dirname(os.path.dirname(lib.__file__)), 'puzzles/content/engine/data/trials.py'))",
         "crash",
     ),
     "finds_the_trials_in_memory": (

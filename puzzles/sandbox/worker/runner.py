@@ -29,7 +29,7 @@ DEVICES_FIRST = 0.15
 """Seconds by which the devices' time is up before the worker's, because they know the line that runs."""
 
 
-HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine")
+HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine", "puzzles.content.engine")
 """Modules that a submission cannot import: answers, and the trials of classes with their right results."""
 
 

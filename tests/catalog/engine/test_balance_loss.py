@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.transformer import softmax
+from puzzles.content.engine.experts import reference_layers, trials
 from solutions.engine.balance_loss import BalanceLoss
 from tests.support.engine_trials import perform
 

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
-from puzzles.catalog.engine.data import server_trials
-from puzzles.catalog.engine.shards import adam_trials, memory_trials, uneven_trials
-from puzzles.catalog.engine.shards.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
-from puzzles.catalog.engine.shards.trials import stepped, zero2, zero2_targets
-from puzzles.catalog.engine.shards.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import integers, numbers
+from puzzles.content.engine.data import server_trials
+from puzzles.content.engine.shards import adam_trials, memory_trials, uneven_trials
+from puzzles.content.engine.shards.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
+from puzzles.content.engine.shards.trials import stepped, zero2, zero2_targets
+from puzzles.content.engine.shards.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2

@@ -12,9 +12,9 @@ import pytest
 
 from lib.engine import ShardedEngine
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers
 from puzzles.catalog.engine.transformer import softmax
 from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
+from puzzles.content.engine.experts import reference_layers
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.balance_loss import BalanceLoss
 from solutions.engine.exact_dispatch import ExactDispatch

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers, trials
+from puzzles.content.engine.experts import reference_layers, trials
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch

@@ -11,8 +11,8 @@ import pytest
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.trial import WrongResultError
+from puzzles.content.engine.experts import reference_layers, trials
 from puzzles.grading.starters import starter_file
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.exact_dispatch import ExactDispatch

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.layers import split_trials
-from puzzles.catalog.engine.layers.split_trials import (
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
+from puzzles.content.engine.layers import split_trials
+from puzzles.content.engine.layers.split_trials import (
     chain_forward_backward,
     gpipe_targets,
     gpipe_trial,
     random_layers,
     split_targets,
 )
-from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit

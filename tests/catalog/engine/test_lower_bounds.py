@@ -9,15 +9,14 @@ import numpy as np
 import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, lower_bounds, lower_bounds_of, trials_of, two_layer_mlp
-from puzzles.catalog.engine.data import trials as data_trials
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.lower_bounds import FigureBound
-from puzzles.catalog.engine.records import RECORDS
-from puzzles.catalog.engine.shards import trials as shard_trials
-from puzzles.catalog.engine.shards import uneven_trials
-from puzzles.catalog.engine.tensors import trials as tensor_trials
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
+from puzzles.content.engine.data import trials as data_trials
+from puzzles.content.engine.shards import trials as shard_trials
+from puzzles.content.engine.shards import uneven_trials
+from puzzles.content.engine.tensors import trials as tensor_trials
 from puzzles.tracks.engine.compare import require_right
 from puzzles.tracks.engine.score import score_trial
 from tests.support.engine_trials import perform, reference
@@ -40,7 +39,7 @@ def test_every_target_has_a_least_with_a_reason_and_no_record_is_below(puzzle: E
             assert isinstance(bounds[name].value, int)
             assert set(bounds[name].given) <= targets.keys() or not bounds[name].value
         if i == 0:
-            for record in RECORDS.get(puzzle.slug, ()):
+            for record in puzzle.records:
                 assert not list(lower_bounds.below(bounds, record, targets))
 
 
