@@ -8,10 +8,10 @@ from typing import NamedTuple
 from lib import Trace
 
 from .actions import program_of
-from .cost_model import TICKS, between_groups, members_of_replicas, prices, sent_between, setting_of
+from .cost_model import TICKS, between_groups, members_of_replicas, of_layers, prices, sent_between, setting_of
 from .gpus import LINKS
 from .job import Job
-from .layer_cost import copied_bytes, layer_times, link_of, shared
+from .layer_cost import copied_bytes, ep_traffic, layer_times, link_of, shared
 from .memory import Figures, RankMemory, figures
 from .split import Split, require_fit
 
@@ -91,8 +91,13 @@ class Plan:
 
     @cached_property
     def by_link(self) -> Mapping[str, int]:
-        """Bytes that a GPU sends in a step over each kind of link."""
-        return {link: sum(n for axis, n in self.sent.items() if self.links[axis] == link) for link in LINKS}
+        """Bytes that a GPU sends in a step over each kind of link. Of rows for experts, a part stays in its machine."""
+        sent = {link: sum(n for axis, n in self.sent.items() if self.links[axis] == link) for link in LINKS}
+        if self.links["ep"] == "network":
+            _, out, within = ep_traffic(self.job, shared(self.split))
+            near = round(self.sent["ep"] * within / (out + within))
+            sent |= {"nvlink": sent["nvlink"] + near, "network": sent["network"] - near}
+        return sent
 
 
 def plan(job: Job, split: Split) -> Plan:
@@ -110,7 +115,7 @@ def plan(job: Job, split: Split) -> Plan:
 
 def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
     """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
-    priced, times = prices(job, split), layer_times(job, shared(split))
+    priced, times = prices(job, split), layer_times(of_layers(job, split), shared(split))
     program = program_of(job, split)
     units = max(len(program.layers_of(place)) for place in range(split.pp))
     layers = split.batches(job) * units * priced.layers
@@ -128,7 +133,7 @@ def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
 
 def links(job: Job, split: Split) -> Mapping[str, str]:
     """The slowest link of each axis."""
-    stride, gpu = split.tp * split.cp * split.ep, job.gpu
+    stride, gpu = split.adjacent, job.gpu
     groups, near = between_groups(job, split)
     return {
         **{axis: link_of(job, split, axis) for axis in ("tp", "cp", "ep")},

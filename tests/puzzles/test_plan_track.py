@@ -40,7 +40,10 @@ BODIES = [
     ("return {'dp': 16}", "llama_8b_16 returns an object of type dict; return a Split, such as Split(dp=8, tp=2)"),
     ("pass", "llama_8b_16 returns nothing; return a Split"),
     ("return Split(dp=16), 60", "returns a Split and an object of type int; after the Split comes a Prediction"),
-    ("return Split(dp=16), Prediction(60, 'rate')", "dominates is one of recomputation, tp, cp, ep, replicas, bubble"),
+    (
+        "return Split(dp=16), Prediction(60, 'rate')",
+        "dominates is one of recomputation, tp, cp, ep, replicas, host, bubble",
+    ),
     ("return Split(dp=16), Prediction(-1, 'tp')", "gib is the GiB of the fullest GPU, more than 0; got -1"),
     ("return Split(16, 'two')", "tp must be a whole number from 1 on; got 'two'"),
     ("return Split(**{'dp': job.nodes})", "AttributeError: 'Job' object has no attribute 'nodes'"),
