@@ -13,7 +13,7 @@ from .cost_model import TICKS, prices
 from .gpus import Gpu
 from .job import GIB, Job
 from .layer_cost import layer_times, shared
-from .plans import ERRORS
+from .plans import usual_error
 from .presets import gpu, transformer
 from .split import Split, require_fit
 from .timing import estimate, memory_range
@@ -71,7 +71,7 @@ def _of_one(
     job: Job, split: Split, what: str, predicted: Callable[[Job], float], seconds: float, peak_gib: float
 ) -> Calibration:
     """From one measured time: the factor, and those for times that are longer or shorter by the usual error."""
-    error = ERRORS[job.kernels]
+    error = usual_error(job)
     factor = _factor(job, what, predicted, seconds)
     low, high = (_factor(job, "", predicted, seconds * share) for share in (1 + error, 1 - error))
     return _calibration(job, split, (low, factor, high), peak_gib)

@@ -147,6 +147,13 @@ def links(job: Job, split: Split) -> Mapping[str, str]:
 ERRORS = {"megatron": 0.03, "pytorch": 0.1}
 """Half of the published steps are predicted within this share; docs/truth.md has the exact figures."""
 
+EXPERTS_ERROR = 0.06
+"""The same for models with experts."""
+
+
+def usual_error(job: Job) -> float:
+    return max(ERRORS[job.kernels], EXPERTS_ERROR if job.model.experts else 0)
+
 
 class Family(NamedTuple):
     """The fastest split of a kind that fits, with the estimated seconds of its step and bytes of its fullest GPU in
@@ -174,7 +181,7 @@ def family_of(split: Split) -> str:
 def tied(plans: Sequence[Plan]) -> list[Plan]:
     """The fastest of some plans, and those that are slower by less than the model's usual error."""
     best = min(plans, key=lambda plan: plan.seconds)
-    return [plan for plan in plans if plan.seconds <= best.seconds * (1 + ERRORS[best.job.kernels])]
+    return [plan for plan in plans if plan.seconds <= best.seconds * (1 + usual_error(best.job))]
 
 
 def tie_text(plans: Sequence[Plan]) -> str:
@@ -183,7 +190,7 @@ def tie_text(plans: Sequence[Plan]) -> str:
     if len(tie) < 2:
         return ""
     places = {id(plan): k for k, plan in enumerate(plans, 1)}
-    kernels, share = tie[0].job.kernels, 100 * ERRORS[tie[0].job.kernels]
+    kernels, share = tie[0].job.kernels, 100 * usual_error(tie[0].job)
     smallest = min(tie, key=lambda plan: plan.peak)
     quietest = min(tie, key=lambda plan: plan.by_link["network"])
     names = ", ".join(str(places[id(plan)]) for plan in tie)
