@@ -18,7 +18,7 @@ SHOWN = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
 CONFIGS = [line for line in COMMANDS if "run.toml" in line]
 MEASURED = [line for line in COMMANDS if "run.json" in line or "mine.toml" in line]
-HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line]
+HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line or "qwen3" in line]
 
 
 def ran(line: str) -> Result:

@@ -443,7 +443,8 @@ PARAMETERS = {
     "gpt-1.7b": 1.7, "gpt-3.6b": 3.6, "gpt-7.5b": 7.5, "gpt-18b": 18.4, "gpt-22b": 22, "gpt-39b": 39.1,
     "gpt-76b": 76.1, "gpt-145b": 145.6, "gpt-3": 174.6, "gpt-310b": 310.1, "gpt-530b": 529.6, "gpt-1t": 1008.0,
     "llama-2-70b": 69, "llama-3-8b": 8.03, "llama-3-70b": 70.6, "llama-3-405b": 405.9, "mixtral-8x7b": 46.7,
-    "mixtral-8x22b": 140.6, "deepseek-v3": 671,
+    "mixtral-8x22b": 140.6, "deepseek-v3": 671, "kimi-k2": 1026, "moonlight": 15.96, "qwen3-30b-a3b": 30.5,
+    "qwen3-235b-a22b": 235, "gpt-oss-20b": 20.9, "gpt-oss-120b": 116.8,
 }  # fmt: skip
 """Billions, as published."""
 
