@@ -66,8 +66,8 @@ def _setting(fields: Fields) -> Setting:
     table = fields.table("setting", {})
     given = {"costs": "classic", **table.rest()}
     if unknown := set(given) - set(SETTING_FIELDS):
-        fields = ", ".join(SETTING_FIELDS)
-        raise table.refusal(f"there is no field '{min(unknown)}'; the fields are {fields}", min(unknown))
+        known = ", ".join(SETTING_FIELDS)
+        raise table.refusal(f"there is no field '{min(unknown)}'; the fields are {known}", min(unknown))
     try:
         return setting_from_json(given)
     except PuzzleError as why:
