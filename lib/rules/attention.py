@@ -21,7 +21,7 @@ from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad,
 from lib.values.label_text import batches_text
 from lib.values.sums import ALIKE_PARTS, ONE_LABEL
 
-from .requirements import require_usable, same_microbatches, same_model
+from .requirements import require_usable, same_model
 
 Shares = frozenset[int]
 
@@ -285,7 +285,10 @@ def _fields(
     shards, total = (held, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
     return {
         "layer": layer,
-        **same_microbatches(inp),
+        "layers": inp.layers,
+        "batches": inp.batches,
+        "total_batches": inp.total_batches,
+        "step": inp.step,
         "parts": parts,
         "of": of,
         "shards": shards,

@@ -28,7 +28,6 @@ from .requirements import (
     require_usable,
     require_version_of,
     require_vocabulary,
-    same_microbatches,
     same_model,
     shares_of,
 )
@@ -48,14 +47,19 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     cut = game.layer == "dense" and len(weight.shards) < weight.total
     if usual and game.layer == "dense" and inp.of == inp.total == 1 and not cut:
         same_model(game, inp, weight)  # most of all forwards, and all of the classic ones
-        return Activation.made(layer=layer + 1, **same_microbatches(inp))
+        return Activation.made(
+            layer=layer + 1, layers=inp.layers, batches=inp.batches, total_batches=inp.total_batches, step=inp.step
+        )
     parts, shares = shares_of(game, inp, weight)
     if cut:
         parts, shares = WHOLE, parts
     same_model(game, inp, weight)
     return Activation.made(
         layer=layer + 1,
-        **same_microbatches(inp),
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
         parts=parts[0],
         of=parts[1],
         shards=shares[0],
@@ -76,7 +80,10 @@ def loss(game: Game, inp: Value) -> ActivationGrad:
     same_model(game, inp)
     return ActivationGrad.made(
         layer=inp.layers - 1,
-        **same_microbatches(inp),
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
         shards=inp.shards,
         total=inp.total,
         copy=inp.copy,
@@ -147,7 +154,10 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value
         shards, total = known_vocabulary(game, inp, grad, more)
         return WeightGrad.made(
             layer=layer,
-            **same_microbatches(inp),
+            layers=inp.layers,
+            batches=inp.batches,
+            total_batches=inp.total_batches,
+            step=inp.step,
             shards=shards,
             total=total,
             copy=replica_of(game, inp, grad, grad),
@@ -184,7 +194,10 @@ def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None, version: in
     shards, total = WHOLE if weight.total == 1 else algebra.coarsest(weight.shards, weight.total)
     return WeightGrad.made(
         layer=weight.layer,
-        **same_microbatches(inp),
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
         shards=shards,
         total=total,
         copy=copy,
@@ -197,7 +210,10 @@ def _input_grad(
 ) -> ActivationGrad:
     return ActivationGrad.made(
         layer=inp.layer - 1,
-        **same_microbatches(inp),
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
         parts=parts[0],
         of=parts[1],
         shards=tokens[0],

@@ -1,7 +1,5 @@
 """States what the values must be that a layer computes with: each by itself, and all of them together."""
 
-from typing import Any
-
 from lib.errors import RuleError
 from lib.game.kinds import EMBEDDING, HEAD
 from lib.game.setting import Game
@@ -165,16 +163,6 @@ def replica_of(game: Game, inp: Activation, *others: Weight | ActivationGrad) ->
                 "until an allreduce of the weights averages them"
             )
     return copy
-
-
-def same_microbatches(inp: Activation) -> dict[str, Any]:
-    """The fields that all values of some microbatches have in common in a step."""
-    return {
-        "layers": inp.layers,
-        "batches": inp.batches,
-        "total_batches": inp.total_batches,
-        "step": inp.step,
-    }
 
 
 def same_model(game: Game, *values: Value) -> None:
