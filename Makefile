@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test gate test-all nightly mutate fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly mutate fuzz bench check docs docs-site site site-archive notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -83,6 +83,9 @@ docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; wa
 
 site: $(VENV)/.play  ## build the game for the browser in site; needs node and npm
 	$(BIN)/python -m puzzles.site
+
+site-archive: $(VENV)/.play  ## build the site and pack it in build/training-puzzles-site.zip, with numpy; needs node and npm
+	$(BIN)/python -m puzzles.site --archive build/training-puzzles-site.zip
 
 site/.training-puzzles-site: $(VENV)/.play $(shell find lib drawing puzzles solutions -type f -not -name '*.pyc')
 	$(BIN)/python -m puzzles.site

@@ -17,6 +17,7 @@ from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, solutio
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 
+from selenium.webdriver import ActionChains, Keys
 from selenium.webdriver.support.select import Select
 
 pytestmark = NEEDS_SITE
@@ -439,6 +440,88 @@ def test_a_damaged_address_leads_somewhere_with_a_sentence(game: Game, fragment:
     assert len(game.text("main")) > 200
 
 
+def test_two_courses_on_one_host_share_nothing(game: Game, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).symlink_to(SITE)
+    site, game.server.site = game.server.site, tmp_path
+    try:
+        for name, fragment in (("a", "basic"), ("b", "ddp")):
+            game.browser.get(f"{game.server.address}{name}/index.html#{fragment}")
+            game.until_status("not_attempted", "passed")
+            game.type(solution(fragment))
+            game.until_status("passed")
+            game.until(lambda: game.script("return navigator.serviceWorker.controller !== null"))
+        kept = [
+            json.loads(game.script(f"return localStorage.getItem('training-puzzles /{name}/')")) for name in ("a", "b")
+        ]
+        assert [list(one["codes"]) for one in kept] == [["basic"], ["ddp"]]
+        assert [list(one["best"]) for one in kept] == [["basic"], ["ddp"]]
+        names = game.browser.execute_async_script("caches.keys().then(arguments[0])")
+        assert {name.split()[1] for name in names if " " in name} >= {"/a/", "/b/"}
+    finally:
+        game.server.site = site
+
+
+def test_what_a_site_kept_before_sites_had_their_own_places_is_there(game: Game, tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to(SITE)
+    store(game, json.dumps({"codes": {"gpipe": mine(1)}}))
+    site, game.server.site = game.server.site, tmp_path
+    try:
+        game.browser.get(f"{game.server.address}a/index.html#gpipe")
+        game.until(lambda: game.status)
+        assert game.code() == mine(1)
+    finally:
+        game.server.site = site
+
+
+def test_the_browser_is_asked_to_keep_what_is_stored_and_to_stay_while_something_is_not(game: Game) -> None:
+    asks = "window.asked = 0; StorageManager.prototype.persist = async () => { window.asked++; return true; };"
+    leaves = "const event = new Event('beforeunload', { cancelable: true }); return !dispatchEvent(event)"
+    with before_the_page(game, asks):
+        game.visit("gpipe")
+        game.until_status("not_attempted")
+        assert game.script("return window.asked") == 0
+        game.type(mine(1))
+        game.until(lambda: game.kept().get("codes", {}).get("gpipe") == mine(1))
+        assert game.script("return window.asked") == 1
+        assert game.script(leaves) is False
+    with another_tab(game, "gpipe"):
+        game.type(mine(2))
+        game.until(lambda: game.kept()["codes"]["gpipe"] == mine(2))
+    game.until(lambda: game.find(".newer").is_displayed())
+    assert game.script(leaves) is True
+    game.find(".newer .takenewer").click()
+    assert game.script(leaves) is False
+    with before_the_page(game, FULL):
+        game.visit("gpipe")
+        game.until(lambda: game.status)
+        game.type(mine(3))
+        game.until(lambda: game.script(leaves))
+
+
+def test_the_last_of_two_quick_routes_is_shown_and_the_map_keeps_its_scroll(game: Game) -> None:
+    game.visit()
+    game.script("scrollTo(0, 900)")
+    long = links.fragment("gpipe", "code", "# " + "long " * 300_000)
+    game.script("location.hash = arguments[0]; setTimeout(() => { location.hash = 'ddp'; });", long)
+    game.until_status("not_attempted")
+    assert game.script("return [location.hash, document.querySelector('main').dataset.page]") == ["#ddp", "ddp"]
+    assert "Distributed" in game.text("h1")
+    game.script("history.back(); history.back()")
+    game.until(lambda: game.script("return document.querySelector('main').dataset.page") == "map")
+    assert game.script("return scrollY") == 900
+
+
+def test_how_to_leave_the_editor_with_the_keyboard_is_said(game: Game) -> None:
+    game.visit("gpipe")
+    game.type(mine(1))
+    assert game.find(".keys").is_displayed()
+    assert "Escape" in game.text(".keys")
+    assert game.script("return document.activeElement.getAttribute('aria-describedby')") == "keys"
+    ActionChains(game.browser).send_keys(Keys.ESCAPE, Keys.TAB).perform()
+    assert game.script("return document.activeElement.textContent") == "Run"
+
+
 def elsewhere(game: Game, name: str) -> str:
     """The site at another origin, where no service worker has kept it."""
     return game.server.address.replace("127.0.0.1", f"{name}.localhost")
@@ -466,6 +549,16 @@ def test_where_python_cannot_be_loaded_the_verdict_says_why(game: Game) -> None:
     assert "game.zip: 404" in game.text(".verdict .message")
     assert "reload" in game.text(".verdict .next")
     assert len(game.text(".sheet")) > 200
+
+
+def test_a_host_that_forbids_the_sandbox_is_named(game: Game) -> None:
+    game.server.policy = "script-src 'self' blob: 'wasm-unsafe-eval'"
+    try:
+        game.browser.get(f"{elsewhere(game, 'policy')}#ddp")
+        game.until(lambda: game.status == "broken")
+    finally:
+        game.server.policy = ""
+    assert "Content-Security-Policy" in game.text(".verdict .message")
 
 
 def test_skipping_to_the_puzzle_keeps_its_address(game: Game) -> None:

@@ -401,6 +401,32 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
     assert "WSL 2" in puzzles("doctor").output
 
 
+def test_a_draft_is_not_published(week: Path) -> None:
+    from puzzles.site.custom import require_finished
+    from puzzles.site.npm import SiteError
+
+    with folder_added(week):
+        require_finished()
+    change(week / "relay_schedule.toml", "Done. a title", "TODO: a title")
+    with folder_added(week), pytest.raises(SiteError) as caught:
+        require_finished()
+    assert all(fact in str(caught.value) for fact in ("relay_schedule.toml", "title", "puzzles check"))
+
+
+def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Path) -> None:
+    from puzzles.site.custom import require_finished
+    from puzzles.site.npm import SiteError
+
+    with pytest.raises(OwnPuzzleError, match="'profile' cannot be a puzzle's name"):
+        begin("profile", "schedule", tmp_path)
+    file = week / "relay_schedule.toml"
+    change(file, "relay_schedule(", "profile(")
+    file.rename(week / "profile.toml")
+    assert "on the site 'profile' is" in puzzles("check", week, "--only", "profile").output
+    with folder_added(week), pytest.raises(SiteError, match="profile"):
+        require_finished()
+
+
 @pytest.mark.slow
 def test_a_folder_goes_into_the_site_without_its_solutions_and_classes(
     week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

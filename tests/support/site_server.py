@@ -27,7 +27,7 @@ class SiteServer:
     """A context manager.
 
     `sent` has the compressed bytes and `answered` the answers by path; `missing` names files that are not served.
-    Another `site` is a new version.
+    Another `site` is a new version; `policy` is a Content-Security-Policy that the host adds.
     """
 
     def __init__(self, site: Path) -> None:
@@ -35,6 +35,7 @@ class SiteServer:
         self.sent: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.down = False
+        self.policy = ""
         self.missing: set[str] = set()
         server = self
 
@@ -52,6 +53,8 @@ class SiteServer:
                 self.send_header("Content-Encoding", "gzip")
                 self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
                 self.send_header("Content-Length", str(len(data)))
+                if server.policy:
+                    self.send_header("Content-Security-Policy", server.policy)
                 self.end_headers()
                 self.wfile.write(data)
 

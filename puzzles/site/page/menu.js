@@ -20,18 +20,26 @@ export function addMenu(place, { catalog, python, page, refresh }) {
     }
   };
   const drawn = (what) => onPage(async (open) => {
-    if (!open.picture.shown) throw new Error("There is no picture yet: nothing has run.");
+    if (!open.picture.isOwn) throw new Error("There is no picture yet: nothing has run.");
     await what(open, open.puzzle.slug);
+  });
+
+  const filmed = (name, make) => drawn(async ({ picture }, slug) => {
+    if (!picture.shown) throw new Error("This picture has no time, so there is no film of it.");
+    save(`${slug}.${name}`, await make(picture));
   });
 
   const share = menu("Share",
     button("Copy a link to my code", onPage((open) => shareLink(python, open.puzzle.slug, "code", open.text()))),
-    button("Copy a link to the run only", drawn(async (open, slug) => shareLink(python, slug, "run", await python.call("trace")))),
+    button("Copy a link to the run only", drawn(async ({ puzzle }, slug) => {
+      if (!puzzle.saved) throw new Error("A run of this puzzle cannot be judged again elsewhere. Share the code.");
+      await shareLink(python, slug, "run", await python.call("trace"));
+    })),
     h("p", {}, "A link holds everything itself; nothing is uploaded."),
     button("Picture (PNG)", drawn(async (open, slug) => save(`${slug}.png`, await makePng(await python.call("picture", [open.picture.chosen(), isDark()]))))),
     button("Picture (SVG)", drawn(async (open, slug) => save(`${slug}.svg`, new Blob([await python.call("picture", [open.picture.chosen(), isDark()])], { type: "image/svg+xml" })))),
-    button("Film of the run (WebP)", drawn(async (open, slug) => save(`${slug}.webp`, await makeWebp(open.picture)))),
-    button("Film of the run (GIF)", drawn(async (open, slug) => save(`${slug}.gif`, await makeMovie(open.picture)))));
+    button("Film of the run (WebP)", filmed("webp", makeWebp)),
+    button("Film of the run (GIF)", filmed("gif", makeMovie)));
   const mine = menu("My solutions",
     button("Save everything in a file", () => { mine.open = false; save("training-puzzles.json", new Blob([store.everything()], { type: "application/json" })); }),
     button("Save my code as .py files (zip)", saveCode),

@@ -1,7 +1,9 @@
 // What this browser keeps: the player's code with earlier versions, timetables made by hand, stars, hints, the theme. Where
 // nothing can be written, because there is no room or storage is off, it all stays in memory.
 
-const KEY = "training-puzzles", DAMAGED = `${KEY}-damaged`;
+// Sites on one host have a key each. What was kept before they had is under the name alone.
+const NAME = "training-puzzles", SITE = new URL(".", location.href).pathname;
+const KEY = SITE === "/" ? NAME : `${NAME} ${SITE}`, DAMAGED = `${KEY}-damaged`;
 const VERSIONS = 10, APART = 60_000; // earlier versions of a code, and milliseconds between two of them while it is typed
 
 const isText = (value) => typeof value === "string";
@@ -18,14 +20,14 @@ const FITS = {
 const empty = () => Object.fromEntries(Object.keys(FITS).map((part) => [part, Object.create(null)]));
 
 export let isDamaged = false; // part of what was kept could not be read
-let kept = empty();
+let kept = empty(), isAsked = false; // the browser, to keep it for good
 const pending = new Map(); // changes that are not written yet
 
 // All that is stored, without what is damaged; null where storage is off.
 function read() {
   let text;
   try {
-    text = localStorage.getItem(KEY);
+    text = localStorage.getItem(KEY) ?? localStorage.getItem(NAME);
   } catch {
     return null;
   }
@@ -71,6 +73,8 @@ function change(...entries) {
   try {
     localStorage.setItem(KEY, JSON.stringify(all));
     pending.clear();
+    if (!isAsked) navigator.storage?.persist?.().catch(() => {});
+    isAsked = true;
   } catch {
     // it stays in memory, and the next change tries again
   }
