@@ -28,8 +28,10 @@ def targets_of(puzzle: EnginePuzzle, trial: Trial) -> dict[str, int]:
     return {**puzzle.targets, **(trial.targets or {})}
 
 
-@every_puzzle
-def test_every_target_has_a_least_with_a_reason_and_no_record_is_below(puzzle: EnginePuzzle) -> None:
+@pytest.mark.parametrize("slug", [slug for slug, puzzle in ENGINE_PUZZLES.items() if puzzle.trials == "trials.py"])
+def test_every_target_has_a_least_with_a_reason_and_no_record_is_below(slug: str) -> None:
+    """One whose trials are a file of its own may have none, as a teacher's."""
+    puzzle = ENGINE_PUZZLES[slug]
     for i, make in enumerate(trials_of(puzzle)):
         trial = make()
         bounds, targets = lower_bounds_of(puzzle, trial), targets_of(puzzle, trial)
