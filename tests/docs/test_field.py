@@ -16,7 +16,7 @@ from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.path import PATH
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.content.engine.shards.memory_trials import bytes_per_device
+from puzzles.content.engine.shards.trials import bytes_per_device
 from tests.support import CLASSICS
 from tests.support.engine_trials import perform, reference
 from tests.support.unmeasured_figures import unmeasured

@@ -241,7 +241,7 @@ def test_check_names_what_is_wrong(week: Path) -> None:
     file = week / "relay_schedule.toml"
     change(file, '"rule"', '"deadlock"')
     change(file, "# ----- end of your code -----", "# the end")
-    change(file, 'hints = ["Done. a gentle nudge.", ', "hints = [")
+    change(file, '    "Done. a gentle nudge.",\n    "Done. the next step.",\n', "")
     change(file, 'reference = "solutions/relay_schedule.py"', 'reference = "wrong/relay_schedule_twice.py"')
     file.write_text(
         file.read_text() + '[[records]]\ntimesteps = 4\npeak_memory = 1\nby = "solutions/relay_schedule.py"\n'

@@ -45,7 +45,8 @@ def add(folder: Path, slug: str, track: str, *options: str) -> list[str]:
     lines = ok(folder, "new", slug, "--track", track, *options).splitlines()
     files = [line.removeprefix("Wrote ").removesuffix(".") for line in lines if line.startswith("Wrote ")]
     draft = folder / files[0]
-    draft.write_text(draft.read_text(encoding="utf-8").replace("TODO: ", "Done. "), encoding="utf-8")
+    text = draft.read_text(encoding="utf-8").replace("TODO: ", "Done. ").replace("sources = []", 'sources = ["ZERO"]')
+    draft.write_text(text, encoding="utf-8")
     assert f"{slug}: ready" in ok(folder, "check", "--only", slug, "--write")
     return files
 
@@ -67,6 +68,20 @@ def test_a_puzzle_is_added_and_shown_and_graded(tmp_path: Path) -> None:
     again = puzzles(folder, "new", "relay", "--track", "plan")
     assert again.returncode == 2
     assert "there is already a puzzle 'relay'" in again.stderr
+
+
+@pytest.mark.slow
+def test_the_quick_tests_of_catalog_and_docs_pass_with_a_puzzle_in_each_track(tmp_path: Path) -> None:
+    folder = cloned(tmp_path)
+    for track in TRACKS:
+        add(folder, f"relay_{track}", track)
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(f", {len(track.slugs) + 1} puzzles |" in readme for track in TRACKS.values())
+    for page, slugs in (("play", ["relay_schedule"]), ("variants", ["relay_schedule", "relay_engine"])):
+        assert all(slug in (folder / "docs" / f"{page}.md").read_text(encoding="utf-8") for slug in slugs)
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not slow", "tests/catalog", "tests/docs")
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from puzzles.catalog.reading import rules_of, texts_of
 
 from .puzzle import EXTENDED, RELOAD_REASON, ReferenceAt, SchedulePuzzle
 from .size_text import size_text
+from .sketch import read_sketch
 
 MODEL_CALLS = tuple(name for name in dir(Model) if not name.startswith("_"))
 RULED_CALLS = tuple(name for name in MODEL_CALLS if name in FORMS)
@@ -50,6 +51,7 @@ def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
         calls=calls,
         parameters=fields.texts("parameters", EXTENDED),
         answer=fields.text("answer", "").strip(),
+        sketch=read_sketch(fields.table("sketch"), size) if "sketch" in fields else None,
         reload_reason=fields.text("reload_reason", RELOAD_REASON),
         reload_advice=fields.text("reload_advice", ""),
         **rules_of(fields, RULED_CALLS),

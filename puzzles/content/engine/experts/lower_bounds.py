@@ -11,7 +11,7 @@ from puzzles.catalog.engine import lower_bounds
 from puzzles.catalog.engine.lower_bounds import BITS, FigureBound, MakeBounds
 from puzzles.catalog.engine.trial import Trial
 
-from .reference_layers import token_counts
+from .trials import token_counts
 
 
 def routed(trial: Trial, capacity: float = np.inf) -> dict[str, FigureBound]:
