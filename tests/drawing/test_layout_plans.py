@@ -34,6 +34,8 @@ from tests.support.commands import puzzles
 from tests.support.svg import texts, tips
 from tests.test_imports import ROOT
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 def solved_ffn() -> GraphPlan:
     graph = feed_forward()

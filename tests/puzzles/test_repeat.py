@@ -115,7 +115,7 @@ LIED = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", LIED)
 def test_seeds_and_kernels_are_repeated(slug: str) -> None:
     """The reference keeps its third star; what is taken off its own meter changes no figure."""

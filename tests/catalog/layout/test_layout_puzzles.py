@@ -20,6 +20,8 @@ from tests.support.commands import puzzles
 from tests.support.layout_strategies import assert_same_program
 from tests.test_imports import ROOT
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 SOLUTIONS = ROOT / "solutions" / "layout"
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in LAYOUT_PUZZLES.items()])
