@@ -405,7 +405,6 @@ def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatc
     shown = puzzles("doctor").stdout
     assert "not memory, files or processes" in shown
     assert "read and change what you can" in shown
-    assert "share data that no meter counts" in shown
     assert "--trust" in shown
 
 
