@@ -26,12 +26,12 @@ PUZZLE = PlanPuzzle(
         "split of that kind takes 11 % longer here than the best known, and has two stars",
     ),
     statement="""\
-The model has 671 billion parameters, of which a token uses 37 billion: each layer has 256 experts, and a token goes to
-8 of them, which are in 4 of 8 groups. A token is sent once to each machine that has some of its experts, and the
-all-to-alls of one microbatch overlap with the computation of another. Routing is natural: the fullest rank has 1.5
-times the mean number of rows. 61 layers do not divide evenly into stages, so the planner divides them as evenly as
-possible. NVLink is less than half as fast on an H800 as on an H100. The step is from the beginning of the training,
-when the batch was 3,072 sequences; it grew to 15,360 later.
+The model has 671 billion parameters, of which a token uses 37 billion: each layer has 256 experts, and a token goes
+to 8 of them, which are in 4 of 8 groups. As DeepSeek-AI did, a token is sent once to each machine that has some of
+its experts, and the all-to-alls of one microbatch overlap with the computation of another. 61 layers do not divide
+evenly into stages, so the planner divides them as evenly as possible. NVLink is less than half as fast on an H800 as
+on an H100. The step is from the beginning of the training, when the batch was 3,072 sequences; it grew to 15,360
+later.
 
 Combine what you have learned. Which ranks share the experts and the tensors? What crosses the network? How many
 microbatches are left for the pipeline?
