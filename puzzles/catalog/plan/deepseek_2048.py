@@ -54,8 +54,8 @@ def deepseek_2048(job: Job) -> Split:
         "`return Split(dp=256, pp=4, ep=32, tp=2, schedule='interleaved', chunks=8)`.",
     ),
     concept="""\
-Experts are 97 % of the weights. Sent once to each machine and overlapped, tokens may leave it: sharing the experts
-among 4 machines costs less than a deep pipeline. By hand, for pp 4 with 8 chunks, ep 32, tp 2, dp 256:
+Experts are 97 % of the weights. A token is sent once to each machine, while the rank computes; so experts that four
+machines share cost less than a deep pipeline. By hand, for pp 4 with 8 chunks, ep 32, tp 2, dp 256:
 
     experts          58 * 256 * 3 * 7168 * 2048 = 6.54e11 parameters
     bytes of a GPU   ((6.54e11 / 32 + 0.17e11 / 2) / 4 * 6 + 6.71e11 / 2048 * 12) / 2**30 = 44.1 GiB, with ZeRO 1
