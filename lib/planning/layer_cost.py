@@ -198,7 +198,7 @@ TICKS = 10**7
 """Ticks in a second in the run of a layer: a tick is 100 ns."""
 
 PARTS = 2
-"""The parts of a layer: attention, and the feed-forward part, whose experts are split along tp too."""
+"""The parts of a layer that tp ranks share: attention, and the feed-forward part."""
 
 
 class Moves(NamedTuple):

@@ -48,8 +48,8 @@ def write(job: Job, split: Split) -> str:
         flags.append(f"--num-virtual-stages-per-pipeline-rank {split.chunks}")
     stages = split.stage_layers(job)
     if len(set(stages)) > 1 or (job.mtp and split.pp > 1):
-        # `Et*3|t*4|t*2mL` is the embedding and 3 layers, 4 layers, and 2 layers, one of multi-token prediction and the
-        # loss.
+        # `Et*3|t*4|t*2mL` is the embedding and 3 layers, 4 layers, and 2 layers, one for multi-token prediction, and
+        # the loss.
         if stages[-1] < job.mtp:
             raise RuleError(f"Megatron-LM has the {job.mtp} layers of mtp in the last stage, which has {stages[-1]}")
         counts = *stages[:-1], stages[-1] - job.mtp
@@ -276,9 +276,11 @@ OTHER_SIZES = {
     "moe-shared-expert-intermediate-size": "shared_ffn",
     "moe-router-num-groups": "groups",
     "moe-router-group-topk": "top_groups",
-    "window-attn-skip-freq": "full_every",
     **SIZES_OF_EXPERTS,
 }
+
+WINDOW = {"window-size": r"\(?(\d{1,9})(?:, ?0)?\)?", "window-attn-skip-freq": r"(\d{1,9})"}
+"""Windows as they are read: of earlier tokens only, and in all layers but every so many."""
 
 
 def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
@@ -297,8 +299,10 @@ def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
     if dense:
         flags.asked.add("moe-layer-freq")
         sizes["dense_layers"] = int(dense[1])
-    if "window-size" in flags:
-        sizes["window"] = whole("--window-size", flags.get("window-size").strip("( )").partition(",")[0], 1)
+    for name, form in WINDOW.items():
+        if found := re.fullmatch(form, flags.entries.get(name, "")):
+            flags.asked.add(name)
+            sizes["window" if name == "window-size" else "full_every"] = int(found[1])
     missing = next((f"--{name}" for name in NEEDED if name not in flags), "")
     if missing:
         return sizes, missing
