@@ -19,7 +19,6 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS
 from puzzles.tracks.open_track import ReferenceRow
 
@@ -41,7 +40,6 @@ class Check:
     own: OwnPuzzle
     limits: Limits
     client: Client
-    tier: IsolationTier
     targets: Mapping[str, float] | None = None
     rows: Sequence[ReferenceRow] | None = None
 
@@ -106,11 +104,12 @@ class Check:
         track, puzzle, file = TRACKS[self.own.track], self.own.puzzle, self.own.reference
         games = track.reference_games(puzzle)
         verdicts = [(game, self._graded(self.own.path(file), game)) for game in games]
-        measured = [
+        rows = [
             track.reference_row(game, puzzle, file, verdict.figures, verdict.family)
             for game, verdict in verdicts
             if isinstance(verdict, Verdict) and verdict.figures
         ]
+        measured = [row for row in rows if row is not None]
         stated = track.stated_rows(puzzle, file)
         if len(games) == 1:
             yield Finding("other_sizes: none, so a solution that works only at the shown size gets three stars")
@@ -142,7 +141,9 @@ class Check:
         return Finding(f"targets: missing; add [targets] with {lines}, or use --write", True)
 
     def _wrong(self) -> Iterator[Finding]:
-        if len(self.own.wrong) < MIN_WRONG:
+        if self.own.root is not None and not self.own.wrong:
+            yield Finding("wrong: none here; tables of the tests have wrong solutions of this puzzle")
+        elif len(self.own.wrong) < MIN_WRONG:
             yield Finding(f"wrong: name at least {MIN_WRONG} wrong solutions, each with what it should get", True)
         for name, wanted in self.own.wrong.items():
             if not self.own.has_targets and wanted == "over_target":
@@ -181,7 +182,7 @@ class Check:
         if variant:
             submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
         (verdict,) = grade_file(
-            str(path), [game or self.own.puzzle], self.limits, self.tier, submission=submission, client=self.client
+            str(path), [game or self.own.puzzle], self.limits, submission=submission, client=self.client
         ).verdicts
         if verdict.reason == UNGRADABLE:
             raise OwnPuzzleError(verdict.message)

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
 
+from puzzles.catalog.content import COMPILED, CONTENT, compiled
+
 from . import custom
 from .npm import PAGE, SiteError, run
 
@@ -19,13 +21,13 @@ OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
     "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
     "puzzles/reports/templates", "puzzles/course",
-    "puzzles/sandbox/bubblewrap", "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
+    "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
     "puzzles/sandbox/worker/seccomp", "puzzles/sandbox/worker/supervisor",
 )  # fmt: skip
 """What nothing in the browser imports."""
 ARRAYS = "arrays.zip"
 WITH_NUMPY = (
-    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/devices", "puzzles/sandbox/worker/repeat",
+    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/repeat",
 )  # fmt: skip
 """What goes into a second archive, which is loaded with numpy."""
 PACKAGES = (
@@ -97,8 +99,10 @@ def files() -> Iterator[tuple[str, bytes]]:
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*")):
             name = path.relative_to(ROOT).as_posix()
-            if path.is_file() and path.suffix not in (".pyc", ".typed") and not name.startswith(LEFT_OUT):
+            is_left_out = name.startswith(LEFT_OUT) or (path.is_relative_to(CONTENT) and path.suffix != ".py")
+            if path.is_file() and path.suffix not in (".pyc", ".typed") and not is_left_out:
                 yield name, path.read_bytes()
+    yield COMPILED.relative_to(ROOT).as_posix(), compiled().encode()
     if own_puzzles := custom.packed():
         yield custom.FILE, own_puzzles
     for name, text in PILLOW.items():

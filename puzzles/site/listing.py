@@ -33,7 +33,7 @@ COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "al
 
 def picture_of(track: Track[Any], puzzle: Puzzle) -> str:
     if isinstance(puzzle, SchedulePuzzle):
-        return "" if home_of(puzzle.slug) else overview_svg(puzzle)  # nobody drew a sketch for a teacher's puzzle
+        return overview_svg(puzzle)
     if isinstance(puzzle, LayoutPuzzle):
         return layout_svg(puzzle)
     words = f"{puzzle.statement} {puzzle.concept} {puzzle.in_practice}".lower()

@@ -51,7 +51,7 @@ WORDS = (
         r"there is no \1 in the browser; use lib and Python's standard library",
     ),
     (r"\w+: can't start new thread.*", "a browser's Python has no threads; write one coroutine, which every rank runs"),
-    (r"; a run may start few processes and threads.*", "; a browser's Python starts no processes"),
+    (r"; a run may start few processes,.*", "; a browser's Python starts no processes"),
     (r"OSError: \[Errno 138\].*", "a browser's Python starts no processes; write one coroutine, which every rank runs"),
     (r"OSError: \[Errno 29\].*", "a browser's Python has no input; write the value into the code"),
 )

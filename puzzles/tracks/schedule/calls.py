@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from lib import Model
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.puzzle import EXTENDED
 from puzzles.catalog.schedule.setting_text import price_text
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.shown import Section
-
-EXTENDED = tuple("group tag step tier to outer on scale shares into past grad_keys total".split())
-"""Parameters that the classic games do not have. A puzzle names the ones that it needs."""
 
 CLASSIC = (("load_weights", "total"),)
 """Parameters of those names that the classic games do have."""
