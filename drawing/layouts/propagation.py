@@ -69,7 +69,8 @@ def draw_propagation(plan: GraphPlan, title: str = "Sharding Propagation, step b
     if left:
         words += f"; the last {len(left)}, from '{left[0].operator}', are not shown"
     head = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
-    note = "Left: the operators, those settled so far filled. A bar: what the edge sends, by MindSpore. Gold: chosen."
+    note = "Left: the operators, those settled so far filled. Gold: chosen. "
+    note += "A bar: bytes that the edge sends, as MindSpore counts them."
     head.append(label(0, 42, note, 10, SOFT, "start"))
     dots = _dots(plan)
     panels = [panel(max(TABLE, text_width(note, 10)), 58, head)]

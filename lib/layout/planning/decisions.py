@@ -104,7 +104,8 @@ def _ways(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> li
     if known.shape != operator.output_shape or not operator.free.issuperset(split):
         return found
     (same,) = arrange(operator, known.matrix, split)
-    return found + [same] * (same.strategy in [way.strategy for way in found])
+    is_new = same not in found and same.strategy in [way.strategy for way in found]
+    return [*found, same] if is_new else found
 
 
 def compares_of(graph: Graph, name: str, reached: Sequence[Reached]) -> tuple[str, ...]:
