@@ -127,7 +127,7 @@ BODIES = {
     ),
     "loops_for_ever": ("while True: pass", "timeout"),
     "sleeps": ("time.sleep(10**9)", "timeout"),
-    "hogs_memory": ("self.hog = [np.ones(10**8) for _ in range(99)]", "memory"),
+    "hogs_memory": ("self.hog = [np.zeros(10**8) for _ in range(99)]", "memory"),
     "floods": ("while True: os.write(1, b'x' * 65536)", "crash"),
     "forks": ("while True:\n            if os.fork() == 0: time.sleep(100)", "crash"),
     "segfaults": ("ctypes.string_at(0)", "crash"),

@@ -96,11 +96,13 @@ class DefinitionRun:
     def _run_on_engine(self) -> None:
         """The same for a stage that loads the file itself, or repeats a recording, for which nothing is loaded."""
 
+        def loaded() -> None:
+            self.phase = ""
+
         def work() -> tuple[StageResult | None, str]:
             if self.recordings is not None:
                 return StageResult(self.stage.repeat(self.recordings, self.prepared)), ""
-            self.phase = ""
-            return self.stage.run_file(self.code, self.slug, self.prepared)  # type: ignore[no-any-return]
+            return self.stage.run_file(self.code, self.slug, self.prepared, loaded)  # type: ignore[no-any-return]
 
         try:
             result, forgotten = self.timer.run(work, True)

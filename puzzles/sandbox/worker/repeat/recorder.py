@@ -64,7 +64,7 @@ class DeviceRecorder:
         self._large: dict[int, int] = {}
         """Keys of large whole numbers, by their values."""
 
-    # --- What a device process tells ---
+    # --- What a device tells ---
 
     def begin(self) -> None:
         """A command begins. Arrays that the module has made when it was loaded are of the first."""

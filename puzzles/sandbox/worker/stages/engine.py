@@ -7,7 +7,7 @@ repeated in another worker, on other values; see `engine_trial`.
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stdout
 from types import ModuleType
 from typing import Any
@@ -43,15 +43,17 @@ def prepare(request: Mapping[str, Any]) -> dict[str, Any]:
     return trial
 
 
-def run_file(code: CompiledCode, slug: str, trial: Mapping[str, Any]) -> tuple[StageResult | None, str]:
+def run_file(
+    code: CompiledCode, slug: str, trial: Mapping[str, Any], loaded: Callable[[], None]
+) -> tuple[StageResult | None, str]:
     """Results, outputs, readings and recordings of one trial, and a remark on a forgotten coroutine; None instead if
-    the file has no such class."""
+    the file has no such class. Calls `loaded` when every device has loaded the file."""
     withhold(refusal_in_class)
     run = FileRun(code, slug)
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
-            row = run.row(trial)
+            row = run.row(trial, loaded)
         except TimeLimitError:
             raise
         except BaseException as why:  # whatever a class raises ends its run
@@ -70,7 +72,7 @@ class FileRun:
         """Of the module that was loaded last."""
         self.is_loaded = False
 
-    def row(self, trial: Mapping[str, Any]) -> dict[str, Any] | None:
+    def row(self, trial: Mapping[str, Any], loaded: Callable[[], None]) -> dict[str, Any] | None:
         def look(player: Any, device: int) -> None:
             require_few_numbers(player, device, sizes)
 
@@ -86,6 +88,7 @@ class FileRun:
             require_engine(self.slug, self.names[self.slug])
             classes.append(self.names[self.slug])
         self.is_loaded, sizes = True, sizes_of_modules()
+        loaded()
         row = recorded(trial, executor, classes)
         self._require_unchanged()
         return row
