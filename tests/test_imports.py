@@ -164,7 +164,7 @@ def test_layouts_need_nothing_but_numpy() -> None:
             assert always - set(sys.stdlib_module_names) <= {"lib", "numpy"}, name
             later = {target.partition(".")[0] for target, at_load in imports(name) if not at_load}
             # two extras, each in one place: a function of jax is imported, and an integer program is solved
-            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.highs": {"scipy"}}
+            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.highs": {"highspy"}}
             assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | extras.get(name, set()), name
 
 

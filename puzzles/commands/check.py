@@ -12,7 +12,6 @@ import click
 from puzzles.custom import add_folder, clone, folder_added
 from puzzles.custom.puzzle_file import OwnPuzzle, shown
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import select_tier
 from puzzles.tracks import ALL, SHIPPED, TRACKS, track_of
 from puzzles.tracks.outcomes import listed
 
@@ -38,13 +37,13 @@ def check(ctx: click.Context, folder: str | None, write: bool, only: tuple[str, 
     --write adds missing targets and, for a schedule, the reference's figures at the shown size (a record to beat) and
     at the other sizes. The exit code is 0 if nothing is wrong or missing, and 1 otherwise.
     """
-    from puzzles.grading.session import client_for
+    from puzzles.grading.session import new_client
 
     limits = Limits(time_limit)
     with (
         usage_errors(),
         _to_check(folder) as (slugs, read),
-        closing(client_for(select_tier(), limits)) as client,
+        closing(new_client()) as client,
     ):
         if unknown := [slug for slug in only if slug not in slugs]:
             there = folder or "the game"
@@ -95,7 +94,7 @@ def _found(own: OwnPuzzle, client: Client, limits: Limits) -> tuple[Check, list[
     from puzzles.grading.session import REASONS
 
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(own.slug).reasons)))
-    made = Check(own, limits, client, select_tier())
+    made = Check(own, limits, client)
     return made, list(made.findings())
 
 

@@ -11,7 +11,7 @@ from lib.game.goal import figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.custom.puzzle_file import OwnPuzzle, shown
-from puzzles.custom.writing import PLACEHOLDER, can_be_written
+from puzzles.custom.writing import TAKEN, TEXTS, can_be_written, unfinished
 from puzzles.failure import UNPARSABLE, of_source
 from puzzles.grading.grader import grade_file
 from puzzles.grading.judge import UNGRADABLE
@@ -19,11 +19,9 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS
 from puzzles.tracks.open_track import ReferenceRow
 
-TEXTS = ("title", "statement", "starter", "concept", "in_practice")
 MIN_HINTS, MIN_WRONG = 2, 2
 
 
@@ -42,7 +40,6 @@ class Check:
     own: OwnPuzzle
     limits: Limits
     client: Client
-    tier: IsolationTier
     targets: Mapping[str, float] | None = None
     rows: Sequence[ReferenceRow] | None = None
 
@@ -59,13 +56,15 @@ class Check:
 
     def _texts(self) -> Iterator[Finding]:
         puzzle = self.own.puzzle
+        if puzzle.slug in TAKEN:
+            yield Finding(f"name: on the site '{puzzle.slug}' is {TAKEN[puzzle.slug]}; choose another name", True)
         for name in TEXTS:
-            text = getattr(puzzle, name).strip()
-            if not text or PLACEHOLDER in text:
-                yield Finding(f"{name}: {'still to be replaced' if text else 'missing'}", True)
-        if any(PLACEHOLDER in hint for hint in puzzle.hints):
-            yield Finding("hints: still to be replaced", True)
-        elif len(puzzle.hints) < MIN_HINTS:
+            if not getattr(puzzle, name).strip():
+                yield Finding(f"{name}: missing", True)
+        drafts = unfinished(puzzle)
+        for name in drafts:
+            yield Finding(f"{name}: still to be replaced", True)
+        if "hints" not in drafts and len(puzzle.hints) < MIN_HINTS:
             yield Finding(f"hints: write at least {MIN_HINTS}, from a nudge to the full idea", True)
 
     def _starter(self) -> Iterator[Finding]:
@@ -183,7 +182,7 @@ class Check:
         if variant:
             submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
         (verdict,) = grade_file(
-            str(path), [game or self.own.puzzle], self.limits, self.tier, submission=submission, client=self.client
+            str(path), [game or self.own.puzzle], self.limits, submission=submission, client=self.client
         ).verdicts
         if verdict.reason == UNGRADABLE:
             raise OwnPuzzleError(verdict.message)

@@ -14,6 +14,7 @@ from tomlkit import TOMLDocument
 from tomlkit.items import Array
 
 from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import ALL
 from puzzles.tracks.open_track import ReferenceRow
 from puzzles.tracks.references import solutions_of
@@ -109,6 +110,17 @@ def _write(own: OwnPuzzle, text: str) -> None:
 PLACEHOLDER = "TODO"
 """Begins every text of a draft that is to be replaced."""
 
+TEXTS = ("title", "statement", "starter", "concept", "in_practice")
+
+TAKEN = {"profile": "the page of 'Your own run'"}
+"""Names that mean something else in addresses of the site."""
+
+
+def unfinished(puzzle: Puzzle) -> list[str]:
+    """The texts of a puzzle that still have a placeholder, by the names of its fields."""
+    texts = {name: getattr(puzzle, name) for name in TEXTS} | {"hints": " ".join(puzzle.hints)}
+    return [name for name, text in texts.items() if PLACEHOLDER in text]
+
 
 def begin(name: str, track: str, folder: Path) -> list[Path]:
     """Writes a puzzle of this name into a folder, and returns the files."""
@@ -181,5 +193,7 @@ def _require_name(name: str) -> None:
         raise OwnPuzzleError(
             f"'{name}' cannot be a puzzle's name; use the name of a function or class, such as {example}"
         )
+    if name in TAKEN:
+        raise OwnPuzzleError(f"'{name}' cannot be a puzzle's name, since it is {TAKEN[name]}; choose another name")
     if name in ALL:
         raise OwnPuzzleError(f"there is already a puzzle '{name}'; choose another name")

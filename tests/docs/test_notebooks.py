@@ -74,14 +74,12 @@ def test_they_are_the_same_bytes_each_time_and_valid_and_without_outputs(solved:
 @pytest.mark.sampled(1)
 @both
 def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool) -> None:
-    cells = {name: cell for book in books(solved) for name, cell in cells_of(book.text).items()}
-    for file, chapter in CHAPTER_OF.items():
-        book = next(book for book in books(solved) if book.file == file)
-        plays = [name for name in cells_of(book.text) if name.endswith("-play")]
-        assert plays == [f"{slug}-play" for slug in chapter.slugs]
-    book = next(book for book in books(solved) if book.file == JOBS_BOOK)
-    plays = [name for name in cells_of(book.text) if name.endswith("-play")]
-    assert plays == [f"{slug}-play" for slug in PLAN_PUZZLES]
+    of_books = {book.file: cells_of(book.text) for book in books(solved)}
+    cells = {name: cell for of_book in of_books.values() for name, cell in of_book.items()}
+    puzzles = {file: chapter.slugs for file, chapter in CHAPTER_OF.items()} | {JOBS_BOOK: PLAN_PUZZLES}
+    for file, slugs in puzzles.items():
+        plays = [name for name in of_books[file] if name.endswith("-play")]
+        assert plays == [f"{slug}-play" for slug in slugs]
     for slug, puzzle in PUZZLES.items():
         task, code = "".join(cells[f"{slug}-task"]["source"]), "".join(cells[f"{slug}-code"]["source"])
         assert puzzle.statement.strip() in task

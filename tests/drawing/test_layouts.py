@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import numpy as np
 import pytest
@@ -20,13 +19,10 @@ from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, r
 from lib.layout.examples import attention, feed_forward
 from tests.support.examples import examples
 from tests.support.layout_strategies import pairs
+from tests.support.svg import tips
 from tests.test_imports import ROOT
 
 GRID = mesh(data=2, model=4)
-
-
-def tips(picture) -> list[str]:
-    return re.findall(r"<title>(.*?)</title>", svg(picture))[1:]
 
 
 def test_a_layout_is_drawn_with_the_holders_of_each_piece():
@@ -68,8 +64,8 @@ def test_a_plan_is_drawn_with_what_its_edges_pay():
     assert "all-to-all, 12,288 bytes" in drawn
     assert "12,288 bytes moved, 39,232 bytes on each of 8 devices" in drawn
     graph = attention()
-    graph.shard("q", ((4, 1, 1), (1, 2)))
-    assert "x: all-to-all, 16,384 bytes" in svg(draw_plan(propagate(graph)))
+    graph.shard("q", ((1, 1, 2), (2, 2)))
+    assert "x: all-to-all, 32,768 bytes" in svg(draw_plan(propagate(graph)))
 
 
 def test_pictures_take_only_what_the_layout_track_exports():

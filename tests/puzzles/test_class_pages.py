@@ -10,18 +10,15 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS
-from puzzles.commands.main import main
 from puzzles.commands.shared.course_options import outputs_of
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
 from puzzles.reports.html import message_html, text_html
-from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import find, track_of
-
-ROOT = Path(__file__).parents[2]
+from tests.support.commands import puzzles, solution
+from tests.support.course import over_target
 
 
 class Table(HTMLParser):
@@ -61,10 +58,6 @@ def class_pages(folder: Path, paths: list[str]) -> ClassPages:
     return ClassPages(str(folder), PageNames(folder, paths), paths)
 
 
-def tier() -> IsolationTier:
-    return select_tier("process")
-
-
 def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(tmp_path: Path) -> None:
     slugs = list(CLASSICS.slugs)
     paths = [f"class/student_with_a_long_name_{i:03}/solutions.py" for i in range(300)]
@@ -73,7 +66,7 @@ def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(
         for i, path in enumerate(paths)
     ]
     pages = class_pages(tmp_path / "out", paths)
-    assert pages.finish(graded, tier()) == ""
+    assert pages.finish(graded) == ""
     index = (tmp_path / "out" / "index.html").read_text()
     assert len(index.encode()) < 300_000
     table = Table(index)
@@ -95,7 +88,6 @@ def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(
         assert f'id="{slug}"' in texts
 
 
-FSDP = (ROOT / "solutions" / "fsdp.py").read_text()
 HOSTILE = """
 def layout():
     raise ValueError("`code` <script>alert(1)</script> [x](javascript:alert(1)) ![y](http://z.example/a.png)")
@@ -106,17 +98,17 @@ def layout():
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graded")
     sources = {
-        "anna": FSDP + (ROOT / "solutions" / "ddp.py").read_text(),
-        "ben": FSDP.replace("async def fsdp(model: Model) -> Model:", "async def fsdp(model):\n    layout()") + HOSTILE,
-        "cleo": FSDP.replace("del activations[layer]", "pass; activations[layer]"),
-        "dan": FSDP + (ROOT / "solutions" / "ddp.py").read_text() + "x = (\n",
+        "anna": solution("basic") + solution("ddp"),
+        "ben": "def basic(model):\n    layout()\n" + HOSTILE,
+        "cleo": over_target("basic"),
+        "dan": solution("basic") + solution("ddp") + "x = (\n",
         "eve": "y = 1\n",
     }
     (folder / "class").mkdir()
     for name, source in sources.items():
         (folder / "class" / f"{name}.py").write_text(source)
     words = ["grade", "--trust", str(folder / "class"), "-o", str(folder / "out"), "-j", "1"]
-    result = CliRunner().invoke(main, words)
+    result = puzzles(*words)
     assert result.exit_code == 1, result.output
     assert "index.html and a page for each submission" in result.output
     return folder / "out"
@@ -142,7 +134,7 @@ def test_every_link_of_the_index_and_of_the_students_leads_somewhere(pages: Path
 def test_a_student_sees_figures_code_advice_the_peak_and_pictures(pages: Path) -> None:
     anna, cleo = page(pages, "anna"), page(pages, "cleo")
     assert anna.count("<svg") == 4, "a timeline and a front for each of two puzzles"
-    assert "19.9" in anna
+    assert "16.5" in anna
     assert "Best known" in anna
     assert "Where memory and traffic go" in cleo
     assert "<details open>" in cleo, "it misses the memory target"
@@ -168,8 +160,8 @@ def test_texts_that_repeat_are_there_once(pages: Path) -> None:
     assert dan.count("<section") == 1, "one syntax error, whatever it breaks"
     assert dan.count("was never closed") == 1
     assert "#ddp" in dan
-    assert "#fsdp" in dan
-    practice = find("fsdp").in_practice.split(".")[0][:40]
+    assert "#basic" in dan
+    practice = find("basic").in_practice.split(".")[0][:40]
     assert practice in unescape((pages / "puzzles.html").read_text())
     assert not any(practice in unescape(path.read_text()) for path in (pages / "students").iterdir())
 
@@ -193,11 +185,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     pages = class_pages(tmp_path / "out" / "x", ["a.py"])
     kept = pages.add(Graded("a.py", (verdict("ddp", 0),)))
     assert kept.verdicts[0].reason == "deadlock", "the verdicts are not lost"
-    assert "cannot write" in pages.finish([kept], tier())
+    assert "cannot write" in pages.finish([kept])
 
 
 def test_a_page_that_breaks_costs_no_verdict(tmp_path: Path) -> None:
     pages = class_pages(tmp_path, ["a.py"])
     broken = verdict("ddp", 2)  # a pass without figures, which no grader makes
     assert pages.add(Graded("a.py", (broken,))).verdicts == (broken,)
-    assert "cannot make" in pages.finish([], tier())
+    assert "cannot make" in pages.finish([])

@@ -7,20 +7,22 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from puzzles.commands.main import main
 from puzzles.custom import OwnPuzzleError, folder_added
 from puzzles.custom.writing import begin
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import find
+from tests.support.commands import puzzles
 from tests.support.relay import measured_rows
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 ROWS = measured_rows("relay")
 
 
 def check(folder: Path, *words: str) -> Result:
-    return CliRunner().invoke(main, ["check", str(folder), *words])
+    return puzzles("check", str(folder), *words)
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from drawing.palette import OPERATIONS, batch_colour
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = str(ROOT / "solutions")
@@ -19,8 +19,7 @@ GPIPE, FSDP = f"{SOLUTIONS}/gpipe.py", f"{SOLUTIONS}/fsdp.py"
 
 
 def draw(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, ["draw", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    result = puzzles("draw", *arguments)
     assert result.exit_code == code, result.output
     return result
 
@@ -29,6 +28,7 @@ def written(name: str) -> str:
     return Path(name).read_text(encoding="utf-8")
 
 
+@pytest.mark.sandboxed
 def test_the_format_follows_the_ending() -> None:
     for ending, start in (("svg", "<svg"), ("html", "<!doctype html>"), ("JSON", "{"), ("txt", "GPipe schedule\n")):
         assert f"Wrote x.{ending}." in draw(GPIPE, "gpipe", "-o", f"x.{ending}").stdout
@@ -175,7 +175,7 @@ def test_colours_that_there_are_not_are_refused() -> None:
 @pytest.mark.slow
 def test_run_colours_its_picture() -> None:
     def run(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, ["run", GPIPE, "gpipe", *arguments])
+        result = puzzles("run", GPIPE, "gpipe", *arguments)
         assert result.exit_code == code, result.output
         return result
 

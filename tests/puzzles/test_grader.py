@@ -16,19 +16,19 @@ import pytest
 
 from lib import Record
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.grading.discover import submissions
 from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
 from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import SourceFile, Submission
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
 from tests.support import course
 from tests.support.commands import solution
 from tests.support.solved import SOME_PUZZLES
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -67,6 +67,7 @@ def failure(slug: str, source: str | bytes, seconds: float = 10.0) -> tuple[str 
 # --- What passes ---
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("slug", "timesteps", "makespan", "peak"), SCORES)
 def test_the_reference_solutions_score_the_table(slug: str, timesteps: float, makespan: float, peak: int):
@@ -76,11 +77,14 @@ def test_the_reference_solutions_score_the_table(slug: str, timesteps: float, ma
     assert verdict.stars >= 2
 
 
-def test_one_file_may_hold_all_solutions(tmp_path: Path):
-    everything = tmp_path / "all.py"
-    everything.write_text("\n".join(solution(slug) for slug in CLASSICS.slugs))
-    graded = grade_file(str(everything))
-    assert [(v.puzzle, v.status, v.timesteps) for v in graded.verdicts] == [(s, "passed", t) for s, t, _, _ in SCORES]
+def test_one_file_may_hold_several_solutions(tmp_path: Path):
+    several = tmp_path / "several.py"
+    several.write_text("\n".join(solution(slug) for slug in ("basic", "ddp")))
+    graded = grade_file(str(several))
+    assert [(v.puzzle, v.status, v.timesteps) for v in graded.attempted] == [
+        ("basic", "passed", 16.5),
+        ("ddp", "passed", 5.1),
+    ]
     assert all_passed([graded])
 
 
@@ -180,6 +184,7 @@ def test_a_name_in_a_branch_that_was_not_taken_is_no_attempt():
     assert verdict_on("basic", "if False:\n    def basic(model): pass\n").status == "not_attempted"
 
 
+@pytest.mark.sandboxed
 def test_a_star_import_may_bring_a_solution():
     """Here from a module of the standard library: other files of the player are not there."""
     assert verdict_on("basic", "from this_and_that import *\n").message.endswith(ALONE)
@@ -268,6 +273,7 @@ CRASHES = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("body", "message"), CRASHES)
 def test_a_crash_is_reported_with_its_line(body: str, message: str):
@@ -301,6 +307,7 @@ def test_an_exception_that_cannot_be_shown_is_named():
     assert failure("basic", source) == ("crash", "line 4: rank 0, t=0: Mute: (its text cannot be shown)")
 
 
+@pytest.mark.sandboxed
 def test_no_memory_left():
     reason, message = failure("basic", "def basic(model):\n    bytearray(10**18)\n")
     assert reason == "memory"
@@ -364,6 +371,7 @@ ODD_FILES = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.parametrize(("source", "status", "message"), [pytest.param(*row, id=name) for name, *row in ODD_FILES])
 def test_odd_files_have_verdicts_too(source: bytes, status: str, message: str):
     verdict = verdict_on("basic", source)
@@ -399,6 +407,7 @@ CRASHES_AT_IMPORT = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.parametrize(("line", "message"), CRASHES_AT_IMPORT)
 def test_a_crash_while_loading_fails_what_the_file_defines(line: str, message: str):
     source = f"def basic(model): pass\n{line}\n"
@@ -419,13 +428,14 @@ def test_imports_that_are_missing_and_unused_are_left_out_with_a_note():
     assert {(name, f"line {line}") for name, line in missing.items()} == {
         (note.split()[2], note.partition(":")[0]) for note in passed.notes if note.endswith(NOT_INSTALLED)
     }
-    two_stars = verdict_on("basic", IDLE + course.shown_size_only())
+    two_stars = verdict_on("basic", IDLE + course.shown_size_only("basic"))
     assert two_stars.shown_size_only
     assert not two_stars.notes[-1].endswith(NOT_INSTALLED), "the reason of a missing star comes last"
     half = verdict_on("basic", "from no_such_package import used, unused\n" + solution("basic") + "\nused\n")
     assert half.reason == "crash", "what is used stays"
 
 
+@pytest.mark.sandboxed
 def test_code_under_main_is_not_run():
     source = solution("basic") + "\nif __name__ == '__main__':\n    raise SystemExit\n"
     assert verdict_on("basic", source).status == "passed"
@@ -446,6 +456,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "lines"), ENDLESS)
 def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, ...]):
@@ -459,12 +470,14 @@ def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, 
     assert "time limit" in rest
 
 
+@pytest.mark.sandboxed
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(deadline, "REPEAT_SECONDS", 0.005)
     reason, _ = failure("pipeline_fsdp", "def pipeline_fsdp(model):\n    while True: pass\n", seconds=0.02)
     assert reason == "timeout"
 
 
+@pytest.mark.sandboxed
 def test_a_file_that_never_ends_loading_is_waited_for_once():
     stuck = submit("def basic(model): pass\ndef ddp(model): pass\nwhile True: pass\n")
     first, second = (grade(PUZZLES[slug], stuck, seconds=0.03) for slug in ("basic", "ddp"))
@@ -507,6 +520,7 @@ def test_one_puzzles_failure_hides_no_other_result():
     }
 
 
+@pytest.mark.sandboxed
 def test_every_run_starts_from_a_fresh_module():
     """A global of the file counts the runs; it is always at its first."""
     counting = "RUNS = []\n" + solution("basic").replace(
@@ -519,6 +533,7 @@ def test_every_run_starts_from_a_fresh_module():
     assert [(verdict.status, verdict.notes) for verdict in verdicts] == [("passed", ())] * 2
 
 
+@pytest.mark.sandboxed
 def test_files_next_to_a_submission_cannot_be_imported(tmp_path: Path):
     (tmp_path / "my_helpers.py").write_text("NAME = 5\n")
     (tmp_path / "mine.py").write_text("import my_helpers\nmy_helpers\n" + solution("basic"))
@@ -527,6 +542,7 @@ def test_files_next_to_a_submission_cannot_be_imported(tmp_path: Path):
     assert (verdict.reason, verdict.message) == ("crash", told)
 
 
+@pytest.mark.sandboxed
 def test_what_a_player_prints_is_shown_as_the_players(capsys: pytest.CaptureFixture[str]):
     noisy = "print('loading')\n" + solution("basic").replace(
         "    return model", "    print('\\x1b[2J')\n    return model"
@@ -542,27 +558,6 @@ def test_a_refused_operation_that_is_caught_does_no_harm():
         "    try:\n        model.loss(5)\n    except AssertionError:\n        pass\n    return model",
     )
     assert verdict_on("basic", careful).status == "passed"
-
-
-# --- Which files ---
-
-
-def test_a_folder_stands_for_the_python_files_below_it(tmp_path: Path):
-    for name in (
-        "b.py", "a.py", "sub/c.py", "sub/deeper/d.py", "notes.txt", "_draft.py", "__init__.py", ".hidden.py",
-        ".git/x.py", "__pycache__/y.py", "env/pyvenv.cfg", "env/lib/z.py",
-    ):  # fmt: skip
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    found = [Path(file.path).relative_to(tmp_path).as_posix() for file in submissions([str(tmp_path)])]
-    assert found == ["a.py", "b.py", "sub/c.py", "sub/deeper/d.py"]
-    twice = submissions([str(tmp_path / "a.py"), str(tmp_path), str(tmp_path / "sub" / ".." / "a.py")])
-    assert len(twice) == 4
-
-
-def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
-    (tmp_path / "_draft.txt").write_text(solution("basic"))
-    assert submissions([str(tmp_path / "_draft.txt")]) == [SourceFile(str(tmp_path / "_draft.txt"))]
 
 
 # --- What becomes of the server ---
@@ -586,11 +581,12 @@ def kill_supervisor(client: SandboxClient) -> None:
     os.kill(supervisor, signal.SIGKILL)
 
 
+@pytest.mark.sandboxed
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
 def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         kill(client)
@@ -603,9 +599,10 @@ def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None])
     assert client.close() == 0
 
 
+@pytest.mark.sandboxed
 @pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         answer, tries = client._answer, 0

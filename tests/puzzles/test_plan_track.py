@@ -17,6 +17,8 @@ from puzzles.tracks import TRACKS, track_of
 from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 HEAD = "from lib.planning import Job, Prediction, Split\n\n"
 GOOD = "    return Split(dp=16, zero=2), Prediction(gib=65, dominates='replicas')\n"
 
@@ -39,7 +41,10 @@ BODIES = [
     ("return {'dp': 16}", "llama_8b_16 returns an object of type dict; return a Split, such as Split(dp=8, tp=2)"),
     ("pass", "llama_8b_16 returns nothing; return a Split"),
     ("return Split(dp=16), 60", "returns a Split and an object of type int; after the Split comes a Prediction"),
-    ("return Split(dp=16), Prediction(60, 'rate')", "dominates is one of recomputation, tp, cp, ep, replicas, bubble"),
+    (
+        "return Split(dp=16), Prediction(60, 'rate')",
+        "dominates is one of recomputation, tp, cp, ep, replicas, host, bubble",
+    ),
     ("return Split(dp=16), Prediction(-1, 'tp')", "gib is the GiB of the fullest GPU, more than 0; got -1"),
     ("return Split(16, 'two')", "tp must be a whole number from 1 on; got 'two'"),
     ("return Split(**{'dp': job.nodes})", "AttributeError: 'Job' object has no attribute 'nodes'"),
@@ -52,6 +57,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("body", "words"), BODIES)
 def test_what_is_no_split_is_refused_in_a_sentence(body: str, words: str, tmp_path: Path) -> None:
@@ -154,7 +160,7 @@ def test_a_teachers_job_is_read_strictly(job: dict[str, object], words: str) -> 
 def test_the_pages_of_a_puzzle_have_its_numbers() -> None:
     shown = told(puzzles("show", "mixtral_64"))
     assert "8 experts of which a token has 2" in shown
-    assert "at most 2.845 s, and 78 GiB of each GPU" in shown
+    assert "at most 3.135 s, and 78 GiB of each GPU" in shown
     assert "experts 32 * 8 * 3 * 4096 * 14336 = 4.51e10 parameters" in told(puzzles("show", "mixtral_64", "--about"))
 
 

@@ -22,10 +22,11 @@ from puzzles.commands.shared.watch_state import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 from tests.support.commands import said
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 ROOT = Path(__file__).parents[2]
 AUTHORING = ROOT / "puzzles" / "notebook" / "authoring"
@@ -198,9 +199,6 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("puzzles.grading.session.SITE_PACKAGES", installed)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(
-        "puzzles.grading.session.select_tier", lambda: IsolationTier("process", "the stage is in the tests")
-    )
     track = Answers()
     register(track)
     yield tmp_path / "mine.py"
@@ -209,7 +207,7 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def graded(mine: Path, source: str, code: int = 0, *options: str) -> Any:
     mine.write_text(source)
-    out = said("grade", "--tier", "process", "--json", "--puzzle", "answer", *options, str(mine), code=code)
+    out = said("grade", "--json", "--puzzle", "answer", *options, str(mine), code=code)
     (result,) = json.loads(out)["files"][0]["results"]
     return result
 
@@ -244,6 +242,7 @@ def test_a_file_of_all_default_puzzles_has_the_imports_of_each_track(
     assert ("from lib import Model, WeightGrad\nimport math\n" in text, "def answer(n):" in text) == (True, True)
 
 
+@pytest.mark.sandboxed
 def test_it_is_graded_in_a_worker(fourth: Path) -> None:
     assert graded(fourth, RIGHT) == {
         "puzzle": "answer",
@@ -275,7 +274,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     progress.add_own_file(fourth)
     names = ("json", "csv", "html")
     options = [word for name in names for word in ("-o", f"out.{name}")]
-    page = said("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
+    page = said("grade", "--traces", "traces", *options, str(fourth))
     assert "answer ★★★ 42 of 42 passed" in page
     assert "Multiplication. Three stars: nothing better is known." in page
     texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}

@@ -8,7 +8,7 @@ from typing import Any
 
 from lib import PuzzleError
 from lib.planning import Job, Split, gpu, transformer
-from lib.planning.job import KERNELS
+from lib.planning.job import DISPATCHERS, KERNELS
 from puzzles.catalog.fields import NO_LIMIT, Fields
 from puzzles.catalog.reading import publication, texts_of
 
@@ -49,6 +49,9 @@ def _job(fields: Fields) -> Job:
             flash=fields.flag("flash", True),
             fp8=fields.flag("fp8"),
             overlap=fields.flag("overlap", True),
+            dispatch=fields.one_of("dispatch", DISPATCHERS, DISPATCHERS[0]),
+            ep_overlap=fields.flag("ep_overlap"),
+            balanced=fields.flag("balanced"),
         )
     except PuzzleError as why:
         raise fields.refusal(str(why)) from None

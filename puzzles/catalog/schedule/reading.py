@@ -67,9 +67,9 @@ def _limit(fields: Fields, name: str) -> int | None:
 def _setting(fields: Fields) -> Setting:
     table = fields.table("setting", {})
     given = {"costs": "classic", **table.rest()}
-    known = [name for name in SETTING_FIELDS if name != "fold"]
-    if unknown := set(given) - set(known):
-        raise table.refusal(f"there is no field '{min(unknown)}'; the fields are {', '.join(known)}", min(unknown))
+    if unknown := set(given) - set(SETTING_FIELDS):
+        known = ", ".join(SETTING_FIELDS)
+        raise table.refusal(f"there is no field '{min(unknown)}'; the fields are {known}", min(unknown))
     try:
         return setting_from_json(given)
     except PuzzleError as why:

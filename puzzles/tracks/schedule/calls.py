@@ -52,7 +52,8 @@ def value_calls(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
 def sections(puzzle: SchedulePuzzle) -> list[Section]:
     """The calls, what counts as memory if a second step counts, and what the third star takes."""
     goal, others = puzzle.goal, "; ".join(map(size_text, puzzle.other_sizes))
-    third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
+    also = f", and the same code also works at other sizes: {others}" if others else ""
+    third = f"No known schedule of its kind is better{also}."
     again = SECOND_REQUEST if goal.setting.task == "infer" else SECOND_STEP
     if not goal.steady:
         third = f"{third} {ONCE}"

@@ -1,4 +1,4 @@
-"""Training of replicas that are alike: ZeRO along dp, stages along pp, cut blocks along tp."""
+"""Training of replicas: ZeRO along dp, stages along pp, cut blocks along tp."""
 
 from __future__ import annotations
 
