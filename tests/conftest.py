@@ -9,6 +9,7 @@ import gc
 import json
 from collections.abc import Iterator
 from functools import partial
+from itertools import count
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -20,7 +21,9 @@ from hypothesis import settings
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
 from tests.support.selection import heaviest_files_first, left_to_the_gate, mark_all_but_samples
-from tests.support.shared_sandbox_server import LENDER, ordinary_starts
+from tests.support.shared_sandbox_server import LENDER
+
+HOMES = count()
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
 
@@ -80,11 +83,18 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def home_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a player's progress, which is empty."""
-    home = tmp_path_factory.mktemp("home")
+def _no_progress(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for a player's progress, which does not exist: making one for each test takes seconds."""
+    home = tmp_path_factory.getbasetemp() / f"home{next(HOMES)}"
     monkeypatch.setenv(HOME, str(home))
     return home
+
+
+@pytest.fixture
+def home_of_its_own(_no_progress: Path) -> Path:
+    """The folder of a player's progress, which is empty."""
+    _no_progress.mkdir()
+    return _no_progress
 
 
 @pytest.fixture
@@ -110,10 +120,3 @@ def _servers() -> Iterator[None]:
         patch.setattr("puzzles.grading.batch.cores", lambda: 1)
         yield
     LENDER.close()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _odd_servers(_servers: None) -> Iterator[None]:
-    starts = ordinary_starts()  # before a test changes how they are started
-    yield
-    LENDER.close(but=starts)

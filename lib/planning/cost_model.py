@@ -181,7 +181,7 @@ def shards_of(job: Job, split: Split) -> Fraction:
 
 @cache
 def setting_of(job: Job, split: Split) -> Setting:
-    """The setting with which the run of the pipeline is played."""
+    """The setting of a run of all ranks, whose collectives are priced by what their ranks send."""
     priced, moves = prices(job, split), moves_of(job, split)
     halves = {"backward_input": priced.back_input, "backward_weight": priced.back_weight}
     ticks = {"forward": priced.forward, "backward": sum(halves.values()), **halves}
@@ -199,9 +199,16 @@ def setting_of(job: Job, split: Split) -> Setting:
         calls=MappingProxyType(dict(moves.calls)),
         beta=MappingProxyType(dict(moves.beta)),
     )
-    if priced.replicas == 1:
-        return Setting(costs, mesh={"pp": split.pp})
-    return Setting(costs, mesh={"dp": priced.replicas, "pp": split.pp}, fold="dp")
+    replicas = {"dp": priced.replicas} if priced.replicas > 1 else {}
+    return Setting(costs, mesh={**replicas, "pp": split.pp})
+
+
+def setting_of_replica(job: Job, split: Split) -> Setting:
+    """The setting of a run of one replica, whose collectives take as long as among all replicas."""
+    priced, setting = prices(job, split), setting_of(job, split)
+    ticks = {"allreduce": priced.reduce, "scatterreduce": priced.reduce, "allgather": priced.gather}
+    costs = replace(setting.costs, calls=MappingProxyType({**setting.costs.calls, **ticks}))
+    return replace(setting, costs=costs, mesh=(("dp", 1), ("pp", split.pp)))
 
 
 def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:

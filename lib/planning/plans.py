@@ -8,7 +8,15 @@ from typing import NamedTuple
 from lib import Trace
 
 from .actions import program_of
-from .cost_model import TICKS, between_groups, members_of_replicas, of_layers, prices, sent_between, setting_of
+from .cost_model import (
+    TICKS,
+    between_groups,
+    members_of_replicas,
+    of_layers,
+    prices,
+    sent_between,
+    setting_of_replica,
+)
 from .gpus import LINKS
 from .job import Job
 from .layer_cost import copied_bytes, ep_traffic, layer_times, link_of, shared
@@ -41,15 +49,15 @@ class Plan:
 
     @cached_property
     def trace(self) -> Trace:
-        """A run of the split's schedule, for pictures. It takes several times as long as the figures."""
+        """A run of one replica, for pictures: its collectives take the ticks that they take among all replicas, so its
+        operations and times are the plan's. It shares nothing, so its memory and traffic are not."""
         from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 
         from .schedule import planned
 
         priced, program = prices(self.job, self.split), program_of(self.job, self.split)
-        batches = self.split.batches(self.job) * priced.replicas
-        size = (sum(priced.units), batches, self.split.pp * priced.replicas)
-        return played(planned(program), size, setting_of(self.job, self.split)).trace
+        size = sum(priced.units), self.split.batches(self.job), self.split.pp
+        return played(planned(program), size, setting_of_replica(self.job, self.split)).trace
 
     @property
     def tokens_per_second(self) -> float:

@@ -306,14 +306,14 @@ def as_record(plan: Plan) -> dict[str, Any]:
 
 
 def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str) -> None:
-    from drawing import draw_plans, save
+    from drawing import TimedRun, draw_plans, save
 
     if pareto:
         save(draw_plans(plans), pareto)
     if output:
         fastest = plans[0]
         title = f"{fastest.job.model.name}, {fastest.split}: one replica, in milliseconds"
-        save(fastest.trace, output, title, colour=colour)
+        save(TimedRun(fastest.trace), output, title, colour=colour)
     for path in (pareto, output):
         if path:
             click.echo(f"wrote {path}", err=True)

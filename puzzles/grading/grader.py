@@ -10,7 +10,6 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import ALL, track_of
 from puzzles.tracks.workbench import Runner
@@ -28,7 +27,6 @@ def grade_file(
     path: str,
     puzzles: Iterable[Puzzle] | None = None,
     limits: Limits = Limits(),  # noqa: B008  # frozen
-    tier: IsolationTier | None = None,
     strict: bool = False,
     keep: bool = False,
     submission: Submission | None = None,
@@ -39,7 +37,7 @@ def grade_file(
     Without `puzzles`, grades every schedule, and the classes and layouts that the file attempts; if it attempts
     nothing, the puzzles that it has begun.
     """
-    with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
+    with Session(submission or Submission.read(Path(path)), limits, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
         verdicts = [grade_puzzle(puzzle, session, strict, keep) for puzzle in wanted]
     if puzzles is None:

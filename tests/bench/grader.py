@@ -97,7 +97,7 @@ def course_of_300() -> tuple[Grading, int]:
     """A course with a roster, points, pages and a gradebook, as `tests/support/course.py` makes it; and the bytes of
     its index."""
     with tempfile.TemporaryDirectory() as folder:
-        here = course.write(Path(folder), course.with_groups(course.students(300), 10))
+        here = course.write(Path(folder), course.with_groups(course.students(300), 10), course.worked)
         worth = ("--points", "basic=5,ddp=10", "--late", "due=2026-11-20T18:00Z", "--limit", "time=1s")
         written = ("-o", f"{folder}/out/", "--gradebook", f"{folder}/book.csv", "--roster", f"{folder}/roster.csv")
         found = grade(str(here), "--puzzle", "basic", "--puzzle", "ddp", *worth, *written)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 
 import pytest
-from click.testing import CliRunner
 
-from puzzles.commands.main import main
 from puzzles.site.links import read
 from puzzles.site.npm import NODE_VERSION
+from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
 PAGE = (ROOT / "docs" / "browser.md").read_text(encoding="utf-8")
@@ -27,7 +26,7 @@ def test_the_commands_of_the_page_print_links(monkeypatch: pytest.MonkeyPatch) -
     commands = re.findall(r"^puzzles (share .*)$", PAGE, re.MULTILINE)
     kinds = []
     for command in commands:
-        done = CliRunner().invoke(main, command.split())
+        done = puzzles(*command.split())
         assert (done.exit_code, done.stderr) == (0, "")
         assert done.stdout.startswith("https://example.org/puzzles/#gpipe/")
         kinds.append(read(done.stdout.strip())[1])

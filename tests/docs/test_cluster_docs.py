@@ -7,11 +7,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lib.engine.replay.pipelining import missing
 from lib.extras import install_command
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("solver", "torch")}
@@ -35,9 +34,7 @@ def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(tmp_path)
     shown = []
     for line in commands("solver"):
-        result = CliRunner().invoke(
-            main, [*line.split()[1:], *(["--effort", "0.2", "--proof-seconds", "1"] if "solve" in line else [])]
-        )
+        result = puzzles(*line.split()[1:], *(["--effort", "0.2", "--proof-seconds", "1"] if "solve" in line else []))
         assert result.exit_code == 0, result.output
         shown.append(result.output)
     assert "longest span 104.7" in shown[0]
@@ -58,7 +55,7 @@ def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.Monke
     for line in commands("torch"):
         if "--on torch" in line:
             continue  # tests/engine/test_pipelining.py and tests/profiles/test_recording.py run them
-        result = CliRunner().invoke(main, line.split()[1:])
+        result = puzzles(*line.split()[1:])
         assert result.exit_code == 0, result.output
         ran.append(" ".join(result.output.split()))
     assert len(ran) == 5
@@ -72,7 +69,7 @@ def test_the_example_for_torchtitan_loads_the_file_that_is_exported(tmp_path: Pa
     config = tomllib.loads(re.findall(r"^```toml\n(.*?)^```", PAGES["torch"], re.MULTILINE | re.DOTALL)[0])
     chosen, file = config["parallelism"], tmp_path / config["parallelism"]["pipeline_parallel_schedule_csv"]
     args = ["export", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--format", "torch-csv", "-o", str(file)]
-    assert CliRunner().invoke(main, args).exit_code == 0
+    assert puzzles(*args).exit_code == 0
     assert len(file.read_text().splitlines()) == chosen["pipeline_parallel_degree"]
     if not missing():
         from torch.distributed.pipelining.schedules import get_schedule_class

@@ -8,12 +8,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lib import COSTS
 from lib.game.named_costs import MEANINGS
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
 PAGE = (ROOT / "docs" / "extended.md").read_text(encoding="utf-8")
@@ -39,7 +38,7 @@ def test_each_section_links_to_the_puzzles_that_use_it() -> None:
         return [slug for slug, puzzle in PUZZLES.items() if use(puzzle)]
 
     linked = {
-        section: re.findall(r"\[(\w+)\]\((\S+/\1\.py)\)", text)
+        section: re.findall(r"\[(\w+)\]\((\S+/\1\.toml)\)", text)
         for section, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     }
     assert all((ROOT / "docs" / path).is_file() for links in linked.values() for _, path in links)
@@ -92,7 +91,7 @@ def test_the_commands_of_the_page_work(tmp_path: Path, monkeypatch: pytest.Monke
     Path("mine.py").write_text(code)
     shown = []
     for line in COMMANDS[0].replace("4,8,4", "4,4,4").splitlines():
-        result = CliRunner().invoke(main, line.split()[1:])
+        result = puzzles(*line.split()[1:])
         assert result.exit_code == 0, result.output
         shown.append(result.output)
     assert "Correct: GPipe " in shown[0]

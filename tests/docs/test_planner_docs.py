@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from lib.planning import plan
 from lib.planning.time_parts import time_parts
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.support.published_runs import EXPERTS, seconds_of
 from tests.test_imports import ROOT
 
@@ -25,7 +25,7 @@ HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "3
 
 
 def ran(line: str) -> Result:
-    result = CliRunner().invoke(main, line.split()[1:])
+    result = puzzles(*line.split()[1:])
     assert result.exit_code == 0, result.output
     return result
 

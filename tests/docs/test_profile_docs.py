@@ -6,10 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lib.profiles import read_rules
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.support.profiles import TRACES
 from tests.test_imports import ROOT
 
@@ -21,14 +20,14 @@ def test_the_report_of_the_page_is_the_commands(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)
     (shown,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-    done = CliRunner().invoke(main, ["profile", "traces/"])
+    done = puzzles("profile", "traces/")
     assert done.exit_code == 0
     assert done.output == shown
 
 
 def test_the_picture_of_the_page_is_todays(tmp_path: Path) -> None:
     target = tmp_path / "profile.svg"
-    done = CliRunner().invoke(main, ["profile", str(TRACES / "1f1b_slow"), "-o", str(target)])
+    done = puzzles("profile", str(TRACES / "1f1b_slow"), "-o", str(target))
     assert done.exit_code == 0
     assert target.read_text() == (ROOT / "docs" / "pictures" / "profile.svg").read_text()
 
@@ -38,7 +37,7 @@ def test_the_files_that_the_page_writes(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)
     (line,) = re.findall(r"^puzzles (profile traces/ -o .*)", PAGE, re.MULTILINE)
-    assert CliRunner().invoke(main, line.split()).exit_code == 0
+    assert puzzles(*line.split()).exit_code == 0
     assert {path.name for path in tmp_path.iterdir()} == {"traces", "run.html", "run.svg", "run.csv", "run.json"}
 
 

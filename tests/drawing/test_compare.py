@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
@@ -15,17 +13,9 @@ from drawing.runs.pareto import Spot, describe_spot, plane_of
 from drawing.runs.timeline import difference
 from lib import Goal, Model, Record, Report, Size, referee, run
 from puzzles.catalog.schedule import PUZZLES
+from tests.support.svg import SVG, root, texts, tips
 
-SVG = "{http://www.w3.org/2000/svg}"
 GOAL = PUZZLES["gpipe"].goal
-
-
-def texts(picture: Any) -> list[str]:
-    return ["".join(node.itertext()) for node in ET.fromstring(svg(picture)).iter(f"{SVG}text")]
-
-
-def tips(picture: Any) -> list[str]:
-    return [node.text or "" for node in ET.fromstring(svg(picture)).iter(f"{SVG}title")][1:]
 
 
 def report(slug: str, goal: Goal | None = None) -> Report:
@@ -71,7 +61,7 @@ def test_both_are_on_one_time_axis_and_one_scale_of_memory() -> None:
     last = [tip for tip in tips(picture) if "update layer 1," in tip]
     edges = [
         float(re.match(r"M([\d.]+)", node.get("d", ""))[1])  # type: ignore[index]
-        for node in ET.fromstring(svg(picture)).iter(f"{SVG}path")
+        for node in root(picture).iter(f"{SVG}path")
         if node.findtext(f"{SVG}title") in last
     ]
     assert edges[0] > 1.8 * edges[1]
@@ -97,7 +87,7 @@ def test_attempts_and_records_are_told_apart() -> None:
         "record: one forward, one backward, 32.9 timesteps, 2,490,368 elements",
         "record: record, 22 timesteps, 2,359,296 elements",
     ]
-    marks = [node.get("fill") for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if len(node)]
+    marks = [node.get("fill") for node in root(picture).iter(f"{SVG}path") if len(node)]
     assert marks.count(ALARM) == 1
     mine = "mine.py: 33.3 timesteps, 4,194,304 elements, 1,048,576 elements sent, meets the target"
     assert mine in picture.description
@@ -137,7 +127,7 @@ def test_the_target_box_holds_what_meets_the_target() -> None:
     picture = draw_pareto(GOAL, [Attempt("mine.py", report("gpipe"))])
     (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]
     assert "< 34 timesteps and < 4.2M elements" in box
-    border = [node for node in ET.fromstring(svg(picture)).iter(f"{SVG}path") if node.get("stroke-dasharray")]
+    border = [node for node in root(picture).iter(f"{SVG}path") if node.get("stroke-dasharray")]
     assert [node.get("stroke") for node in border] == [STROKE, SOFT]  # the target's box, and the open front
 
 
@@ -163,7 +153,7 @@ def test_hostile_names_are_text() -> None:
 
 def test_names_close_together_do_not_cover_each_other() -> None:
     picture = draw_pareto(GOAL, [Attempt(f"{i}.py", report("gpipe")) for i in range(4)])
-    drawn = ET.fromstring(svg(picture)).iter(f"{SVG}text")
+    drawn = root(picture).iter(f"{SVG}text")
     nodes = [node for node in drawn if (node.text or "").endswith(".py") and node.get("fill") != "none"]  # no halos
     heights = sorted(float(node.get("y", 0)) for node in nodes)
     assert all(high - low >= 12 for low, high in pairwise(heights))

@@ -41,8 +41,8 @@ from lib import (
 )
 from lib.game import costs
 from tests.support import CLASSICS, Classic
+from tests.support.svg import SVG, paths, root, texts, tips
 
-SVG = "{http://www.w3.org/2000/svg}"
 FSDP = next(classic for classic in CLASSICS if classic.slug == "fsdp")
 GPIPE = next(classic for classic in CLASSICS if classic.slug == "gpipe")
 PALE = drawing.palette.IDLE
@@ -52,26 +52,8 @@ def trace_of(classic: Classic) -> Trace:
     return run(classic.solution, *classic.size).trace
 
 
-def root(picture: Any) -> ET.Element:
-    return ET.fromstring(svg(picture))
-
-
-def texts(picture: Any) -> list[str]:
-    """The texts of a picture without its tooltips."""
-    return [(node.text or "") + "".join(tip.tail or "" for tip in node) for node in root(picture).iter(f"{SVG}text")]
-
-
-def tips(picture: Any) -> list[str]:
-    """The tooltips of marks; the first title is the picture's own."""
-    return [node.text or "" for node in root(picture).iter(f"{SVG}title")][1:]
-
-
 def marks(picture: Any) -> list[str]:
     return [tip for tip in tips(picture) if re.match(r"rank \d+(?: \(like .*?\))?: .*, t=", tip)]
-
-
-def paths(picture: Any, attribute: str, value: str) -> list[ET.Element]:
-    return [node for node in root(picture).iter(f"{SVG}path") if node.get(attribute) == value]
 
 
 def left_edge(path: ET.Element) -> float:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import html
 import itertools
 import re
 
 import pytest
-from click.testing import CliRunner
 
 from drawing import svg
 from drawing.layouts.captions import piece_text
@@ -32,7 +30,8 @@ from lib.layout import (
 )
 from lib.layout.examples import attention, feed_forward, megatron_mlp
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
+from tests.support.svg import texts, tips
 from tests.test_imports import ROOT
 
 
@@ -58,21 +57,10 @@ def step_plan() -> GraphPlan:
 PLANS = {"ffn": solved_ffn, "attention": rule_attention, "step": step_plan}
 
 
-def words(picture) -> list[str]:
-    return [html.unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", svg(picture))]
-
-
-def tips(picture) -> list[str]:
-    return [html.unescape(text) for text in re.findall(r"<title>(.*?)</title>", svg(picture))[1:]]
-
-
-# --- The plan ---
-
-
 @pytest.mark.parametrize("name", PLANS)
 def test_every_tensor_and_reason_is_in_the_picture(name):
     found = PLANS[name]()
-    written, told = words(draw_plan(found)), tips(draw_plan(found))
+    written, told = texts(draw_plan(found)), tips(draw_plan(found))
     for tensor in found.graph.shapes:
         assert any(tip.split("; ")[0] == f"{tensor}: {found.layout(tensor)}" for tip in told)
     for name, op in found.operators.items():
@@ -95,12 +83,12 @@ def test_every_tensor_and_reason_is_in_the_picture(name):
 
 
 def test_who_configured_an_operator_is_said():
-    written = words(draw_plan(solved_ffn(), given=["matmul1"]))
+    written = texts(draw_plan(solved_ffn(), given=["matmul1"]))
     assert written.count("configured by the puzzle") == written.count("configured") == 1
     assert svg(draw_plan(solved_ffn())).count(STEP) == 2
     graph = megatron_mlp()
     graph.shard("matmul2", ((2, 4), (4, 1)), out=(8, 1))
-    assert "configured, out (8, 1)" in words(draw_plan(propagate(graph)))
+    assert "configured, out (8, 1)" in texts(draw_plan(propagate(graph)))
 
 
 def test_limits_are_shown_and_missed_ones_are_red():
@@ -143,7 +131,7 @@ def test_every_piece_of_every_device_is_shown(name):
             ranges = ", ".join(f"{s.start}:{s.stop}" for s in found.layout(tensor).box(device))
             expected.append(f"device {device}: {tensor}[{ranges}]")
     assert told == expected
-    assert any(text.startswith(f"{found.memory:,} bytes on each device") for text in words(draw_holders(found)))
+    assert any(text.startswith(f"{found.memory:,} bytes on each device") for text in texts(draw_holders(found)))
 
 
 def test_the_coloured_part_is_where_the_piece_is():
@@ -162,9 +150,9 @@ def test_padding_is_grey_and_named_in_a_plan():
     graph.shard("y", ((4, 1),))
     found = propagate(graph)
     assert IDLE in svg(draw_holders(found))
-    assert "Grey is padding." in " ".join(words(draw_holders(found)))
+    assert "Grey is padding." in " ".join(texts(draw_holders(found)))
     assert tips(draw_holders(found))[3] == "device 3: x[9:10, 0:8]"
-    assert "96 bytes, padded to 12x8" in words(draw_plan(found))
+    assert "96 bytes, padded to 12x8" in texts(draw_plan(found))
     assert IDLE not in svg(draw_holders(solved_ffn()))
 
 
@@ -254,7 +242,7 @@ def test_the_choice_of_every_step_is_the_cheapest_candidate(name):
 
 def test_the_steps_are_in_the_order_of_the_rule_with_their_candidates():
     found = rule_attention()
-    written = words(draw_propagation(found))
+    written = texts(draw_propagation(found))
     headings = [text for text in written if re.match(r"\d+\. ", text)]
     assert headings == [f"{i}. {name}" for i, name in enumerate(found.decisions, start=1)]
     assert headings[1] == "2. q_heads"
@@ -283,7 +271,7 @@ def test_a_long_propagation_says_what_is_left_out():
     for i in range(60):
         name = graph.relu(f"relu{i}", name)
     graph.shard("relu0", ((2,),))
-    written = words(draw_propagation(propagate(graph)))
+    written = texts(draw_propagation(propagate(graph)))
     assert any(text.endswith("the last 12, from 'relu48', are not shown") for text in written)
 
 
@@ -311,7 +299,7 @@ def test_no_line_of_the_text_is_cut(width):
 def test_the_commands_draw_everything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solution = str(ROOT / "solutions" / "layout" / "ffn.py")
-    shown = CliRunner().invoke(main, ["draw", solution, "ffn", "--text", "--width", "60", "-o", "ffn.html"])
+    shown = puzzles("draw", solution, "ffn", "--text", "--width", "60", "-o", "ffn.html")
     assert shown.exit_code == 0, shown.output
     puzzle = LAYOUT_PUZZLES["ffn"]
     for said in ("configured by the puzzle", "Who holds what", "Step by step", f"(cap: {puzzle.memory_cap:,})"):
@@ -322,7 +310,7 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
     for said in ("The plan", "Who holds what", "Sharding Propagation, step by step", "The same as text"):
         assert said in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
-    written = CliRunner().invoke(main, ["draw", solution, "ffn", "-o", "ffn.txt"])
+    written = puzzles("draw", solution, "ffn", "-o", "ffn.txt")
     assert written.exit_code == 0
     assert (tmp_path / "ffn.txt").read_text().count("\n1. matmul1") == 1
 
@@ -331,7 +319,7 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
 def test_the_page_of_given_ends_shows_what_gspmd_makes_of_them(slug, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solution = str(ROOT / "solutions" / "layout" / f"{slug}.py")
-    shown = CliRunner().invoke(main, ["draw", solution, slug, "-o", "ends.html"])
+    shown = puzzles("draw", solution, slug, "-o", "ends.html")
     assert shown.exit_code == 0, shown.output
     page = (tmp_path / "ends.html").read_text()
     assert page.count("<svg") == 4

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 import numpy as np
 import pytest
@@ -20,13 +19,10 @@ from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, r
 from lib.layout.examples import attention, feed_forward
 from tests.support.examples import examples
 from tests.support.layout_strategies import pairs
+from tests.support.svg import tips
 from tests.test_imports import ROOT
 
 GRID = mesh(data=2, model=4)
-
-
-def tips(picture) -> list[str]:
-    return re.findall(r"<title>(.*?)</title>", svg(picture))[1:]
 
 
 def test_a_layout_is_drawn_with_the_holders_of_each_piece():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from typing import Any
@@ -19,9 +18,9 @@ from lib import Model, Setting, run
 from lib.schedules import one_f_one_b, pipeline
 from solutions.ddp import ddp
 from tests.support.schedules import shards
-from tests.support.schedules.folded import Plan, trained
+from tests.support.schedules.replicas import Plan, trained
+from tests.support.svg import texts, tips
 
-SVG = "{http://www.w3.org/2000/svg}"
 MANY = 20
 
 
@@ -44,17 +43,6 @@ def ranks(scene: Scene) -> list[tuple[int, ...]]:
 def rows(schedule: Callable[[Model], Any], many: int = MANY, setting: Setting | None = None) -> list[tuple[int, ...]]:
     """The ranks of each row, for a schedule that need not train anything."""
     return ranks(scene_of(run(schedule, 2, many, many, setting=setting or Setting()).trace))
-
-
-def texts(picture: Any) -> list[str]:
-    return ["".join(node.itertext()) for node in ET.fromstring(drawing.svg(picture)).iter(f"{SVG}text")]
-
-
-def tips(picture: Any) -> list[str]:
-    return [node.text or "" for node in ET.fromstring(drawing.svg(picture)).iter(f"{SVG}title")][1:]
-
-
-# --- What shares a row ---
 
 
 def test_replicas_share_one_row(replicas: Scene) -> None:

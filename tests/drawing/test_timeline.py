@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-import xml.etree.ElementTree as ET
 from typing import Any
 
 import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from docs.generate import gallery
-from drawing import Timeline, draw, svg, text
+from drawing import TimedRun, Timeline, draw, draw_steps, svg, text
 from drawing.export.html import run_data
+from drawing.export.perfetto import viewer_json
 from drawing.palette import (
     ALARM,
     CALLS,
@@ -28,38 +28,20 @@ from drawing.palette import (
     luminance,
     text_on,
 )
-from drawing.runs.captions import describe_gap
+from drawing.runs.captions import describe_gap, describe_run
 from drawing.runs.memory import sent_by_kind
 from drawing.runs.scene import scene_from, scene_of
+from drawing.runs.text import text_of
 from drawing.runs.timeline import summary_lines
 from lib import Goal, Model, Size, Trace, referee, run
+from lib.planning import Job, Split, gpu, plan, transformer
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS
-
-SVG = "{http://www.w3.org/2000/svg}"
+from tests.support.svg import SVG, paths, root, texts, tips
 
 
 def picture(slug: str, **options: Any) -> Timeline:
     return draw(gallery.solved(slug), **options)
-
-
-def root(drawn: Any) -> ET.Element:
-    return ET.fromstring(svg(drawn))
-
-
-def tips(drawn: Any) -> list[str]:
-    return [node.text or "" for node in root(drawn).iter(f"{SVG}title")][1:]
-
-
-def texts(drawn: Any) -> list[str]:
-    return ["".join(node.itertext()) for node in root(drawn).iter(f"{SVG}text")]
-
-
-def paths(drawn: Any, attribute: str, value: str) -> list[ET.Element]:
-    return [node for node in root(drawn).iter(f"{SVG}path") if node.get(attribute) == value]
-
-
-# --- Why is it idle? ---
 
 
 def gaps_of(slug: str, rank: int) -> list[str]:
@@ -102,7 +84,8 @@ def test_the_rest_of_a_run_that_failed_is_not_called_done() -> None:
         else:
             await model.receive(1)
 
-    assert "rank 0 idle, t=0 to 2: is stuck in receive(1) on line 103" in tips(draw(run(wait_for_ever, 1, 1, 2)))
+    line = wait_for_ever.__code__.co_firstlineno + 5
+    assert f"rank 0 idle, t=0 to 2: is stuck in receive(1) on line {line}" in tips(draw(run(wait_for_ever, 1, 1, 2)))
 
 
 # --- The critical path ---
@@ -307,3 +290,22 @@ def test_figures_are_not_broken_apart() -> None:
     assert len(lines) == 2
     assert lines[0].endswith(" · 3,538,944 sent (target < 3.6M for the third star)")
     assert lines[1] == "makespan 20.4 · bubble 0%"
+
+
+# --- Plans ---
+
+
+def test_a_plan_is_drawn_as_one_replica_without_memory_and_traffic() -> None:
+    """They are those of a replica that shares nothing with the others."""
+    found = plan(Job(transformer("llama-3-8b", layers=4), gpu("h100"), 16, 32, 4096), Split(dp=8, pp=2, zero=3))
+    scene = scene_from(TimedRun(found.trace))
+    assert len(scene.lanes) == 2
+    assert scene.end == pytest.approx(1000 * found.seconds)
+    assert (scene.report.peak.memory, scene.report.traffic) == (0, 0)
+    assert not any(lane.memory for lane in scene.lanes)
+    data = run_data(scene)
+    assert (data["memory"]["most"], data["traffic"]["most"]) == (0, 0)
+    events = json.loads(viewer_json(scene))["traceEvents"]
+    assert {event["pid"] for event in events} == {1}, "there are no counters"
+    for words in (text_of(scene), describe_run(scene), svg(draw_steps(found))):
+        assert "elements" not in words

@@ -46,8 +46,8 @@ def test_the_file_has_the_networks_that_its_program_draws():
     [
         (FOUND_WITH, "full", 0.99, 0.99),
         (FOUND_WITH, "some", 0.98, 0.96),
-        (APART, "full", 0.97, 0.92),
-        (APART, "some", 0.93, 0.84),
+        pytest.param(APART, "full", 0.97, 0.92, marks=pytest.mark.slow),
+        pytest.param(APART, "some", 0.93, 0.84, marks=pytest.mark.slow),
     ],
     ids=["found with, full", "found with", "kept apart, full", "kept apart"],
 )
@@ -79,5 +79,6 @@ def test_moves_between_layouts_beside_mindspore():
         assert move.bytes <= mindspore_page.least_of_mindspore(pair)
 
 
+@pytest.mark.slow
 def test_the_page_is_what_is_measured():
     assert mindspore_page.FILE.read_text(encoding="utf-8") == mindspore_page.page(), "out of date: make docs"

@@ -51,6 +51,7 @@ def mutate(project: Path, *rows: dict[str, str], options: tuple[str, ...] = ()) 
     return main(options, project, table)
 
 
+@pytest.mark.slow
 def test_a_caught_mutation_names_its_tests_and_a_survivor_needs_a_reason(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,16 +8,15 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 
 from lib import PuzzleError
 from lib.profiles.hooks import FRAMEWORKS
 from lib.torch_csv import read_csv
 from puzzles import profile
-from puzzles.commands.main import main
 from puzzles.notebook.profile import ProfiledRun
 from puzzles.reports import profile_pictures as profiled
 from puzzles.reports.profile_pictures import bar_of, draw_profile, profile_page, views
+from tests.support.commands import puzzles
 from tests.support.profiles import TRACES, sources, studied, traces
 
 
@@ -104,7 +103,7 @@ def test_a_profile_in_a_notebook() -> None:
 def test_the_command_writes_all_files(tmp_path: Path) -> None:
     names = ["run.html", "run.svg", "run.csv", "run.json", "run.txt"]
     given = [argument for name in names for argument in ("-o", str(tmp_path / name))]
-    done = CliRunner().invoke(main, ["profile", str(TRACES / "1f1b_slow"), *given])
+    done = puzzles("profile", str(TRACES / "1f1b_slow"), *given)
     assert done.exit_code == 0, done.output
     assert "43.7% of the step is bubble: 21.1 order, 17.9 uneven stages" in " ".join(done.output.split())
     assert len(done.output.splitlines()) <= 40 + len(names)
@@ -121,9 +120,7 @@ def test_the_command_writes_all_files(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_command_as_json_and_with_the_measured_order(tmp_path: Path) -> None:
     target = tmp_path / "run.csv"
-    done = CliRunner().invoke(
-        main, ["profile", str(TRACES / "zbv"), "--json", "--order", "measured", "-o", str(target)]
-    )
+    done = puzzles("profile", str(TRACES / "zbv"), "--json", "--order", "measured", "-o", str(target))
     assert done.exit_code == 0
     assert json.loads(done.stdout)["schedule"]["name"] == "ZB-V"
     assert read_csv(target.read_text()) == studied("zbv").chosen.step.table
@@ -133,14 +130,14 @@ def test_the_command_as_json_and_with_the_measured_order(tmp_path: Path) -> None
     "case", ["ddp", *(pytest.param(c, marks=pytest.mark.slow) for c in ("interleaved_steps", "zb_interleaved"))]
 )
 def test_reports_fit_a_page(case: str) -> None:
-    done = CliRunner().invoke(main, ["profile", str(TRACES / case)])
+    done = puzzles("profile", str(TRACES / case))
     assert done.exit_code == 0
     assert len(done.output.splitlines()) <= 40
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
 def test_hooks_are_printed_and_are_python(name: str) -> None:
-    done = CliRunner().invoke(main, ["profile", "--hooks", name])
+    done = puzzles("profile", "--hooks", name)
     assert done.exit_code == 0
     compile(done.output, "name_cells.py", "exec")
     assert "not tried" in done.output.lower()

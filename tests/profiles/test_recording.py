@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lib import Model, PuzzleError, Setting, run
 from lib.engine.replay.pipelining import missing
@@ -14,7 +13,7 @@ from lib.profiles import Shares, Study, sources_of, study
 from lib.schedules import dualpipev, one_f_one_b
 from lib.torch_csv import Pipeline, read_csv, write_table
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
 from tests.support.solved import played as solved
 from tests.support.solved import reference_of
@@ -26,7 +25,7 @@ with_torch = pytest.mark.skipif(bool(missing()), reason=missing() or "PyTorch is
 
 
 def invoke(*arguments: str, code: int = 0) -> str:
-    done = CliRunner().invoke(main, arguments)
+    done = puzzles(*arguments)
     assert done.exit_code == code, done.output
     return " ".join(done.output.replace("│", " ").split())
 

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from lib import PuzzleError
 from lib.profiles import read_rules, sources_of, study
 from lib.profiles.sources import json_of
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 from tests.support.profiles import TRACES, Trace, events, moved, source, sources, traces
 
 
@@ -243,7 +242,7 @@ def test_steps_ranks_and_folders_that_are_not_there(tmp_path: Path) -> None:
 )
 def test_commands_that_cannot_be_done(arguments: list[str], words: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(TRACES)
-    done = CliRunner().invoke(main, ["profile", *arguments])
+    done = puzzles("profile", *arguments)
     assert done.exit_code == 2
     assert words in done.output
     assert "Traceback" not in done.output

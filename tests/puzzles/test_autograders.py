@@ -27,15 +27,6 @@ def results(folder: Path, *words: object) -> dict[str, Any]:
     return found
 
 
-@pytest.fixture
-def student(tmp_path: Path) -> Path:
-    folder = tmp_path / "submission"
-    folder.mkdir()
-    (folder / "a.py").write_text(course.shown_size_only())
-    (folder / "b.py").write_text("import no_such_package\n" + course.solution("ddp"))
-    return folder
-
-
 def test_a_submission_without_a_file_gets_tests_that_say_so(tmp_path: Path) -> None:
     for name in ("empty", "pdf"):
         folder = tmp_path / name

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from itertools import count
@@ -24,12 +24,12 @@ from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import Graded
-from puzzles.sandbox import tiers
-from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import Protection
-from puzzles.sandbox.tiers import IsolationTier, select_tier
+from puzzles.sandbox.start import can_fork
 from tests.support.commands import puzzles, solution
+from tests.support.course import over_target
+from tests.support.fake_grading import StatedJob, real_verdict, write_verdicts
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 WRONG = "async def ddp(model):\n    await model.receive()\n"
@@ -37,7 +37,7 @@ WRONG = "async def ddp(model):\n    await model.receive()\n"
 
 FILES = {
     "anna.py": solution("basic") + solution("ddp"),
-    "ben.py": solution("basic").replace("        del activations[layer], grad_activations[layer + 1]\n", "") + WRONG,
+    "ben.py": over_target("basic") + WRONG,
     "=cleo.py": "def basic(model):\n    raise ValueError('<b>\"&\\x1b')\n",
     "dora.py": "import os\ndef basic(model): os._exit(0)\n",
     "emil.py": "",
@@ -65,38 +65,22 @@ def two_students(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return write_class(tmp_path / "class", ["anna.py", "=cleo.py"])
 
 
-@pytest.fixture(scope="module")
-def graded_class(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A class that was graded once, with the terminal in "page" and a file for every other program."""
-    folder = tmp_path_factory.mktemp("graded")
-    write_class(folder / "class")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setenv("COLUMNS", "100")
-        result = puzzles("grade", "--trust", "class", "-o", "page.html")
-        best = puzzles("grade", "--trust", "class", "-o", "results.json", "--one-student")
-    assert result.exit_code == 1
-    assert best.exit_code == 0, "the best of each puzzle passes"
-    (folder / "page").write_text(result.stdout)
-    return folder
-
-
 def files(paths: list[str]) -> list[SourceFile]:
     return list(map(SourceFile, paths))
 
 
 def job(**more: Any) -> GradingJob:
-    return GradingJob(("basic",), Limits(seconds=5), select_tier(), **more)
+    return GradingJob(("basic",), Limits(seconds=5), **more)
 
 
-def test_a_class_has_one_table_with_stars(graded_class: Path):
-    page = (graded_class / "page").read_text()
-    rows = {row.split()[0]: row.split()[1:] for row in page.splitlines() if row.strip().partition(".py")[1]}
+def test_a_class_has_one_table_with_stars(a_class: Path):
+    result = puzzles("grade", "--trust", "class", code=1)
+    rows = {row.split()[0]: row.split()[1:] for row in result.stdout.splitlines() if row.strip().partition(".py")[1]}
     assert rows["anna.py"][0] in ("★★★", "★★☆")
     assert rows["ben.py"] == ["★☆☆", "deadlock", "1"]
     assert rows["dora.py"] == ["crash", "0"]
     assert rows["emil.py"] == ["0"]
-    assert "6 solutions of 2 puzzles in 5 files: 2 passed." in page
+    assert "6 solutions of 2 puzzles in 5 files: 2 passed." in result.stdout
 
 
 @pytest.mark.slow
@@ -107,13 +91,15 @@ def test_every_executor_gives_the_same_results(two_students: Path):
     assert grade_all(files(paths), job(), jobs=1) == one_by_one
 
 
-class Breaking(GradingJob):
+class Breaking(StatedJob):
     """A job that takes its process with it on one of the files."""
 
-    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
+    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
         if path.endswith("dora.py"):
             os._exit(1)
         return super().grade(path, source, client)
+
+    grade_with_kept_client = grade
 
 
 def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pytest.CaptureFixture[str]):
@@ -126,11 +112,7 @@ def test_a_process_that_breaks_loses_only_its_own_row(a_class: Path, capsys: pyt
         kept = [path for path in paths if checkpoint.known(path, Path(path).read_bytes()) is not None]
     assert kept == [path for path in paths if not path.endswith("dora.py")]
     assert [g.path for g in found] == paths
-    by_name = {Path(g.path).name: g.verdicts[0] for g in found}
-    assert by_name["dora.py"].message.startswith(
-        "the grader itself failed on this file (the process that graded it ended)"
-    )
-    assert by_name["anna.py"].status == "passed"
+    assert [Path(graded.path).name for graded in found if graded.is_lost] == ["dora.py"]
 
 
 def test_a_pool_that_breaks_before_the_next_file_is_handed_out_loses_none(
@@ -145,19 +127,21 @@ def test_a_pool_that_breaks_before_the_next_file_is_handed_out_loses_none(
 
     monkeypatch.setattr(batch.LocalProcesses, "submit", breaking)
     paths = sorted(map(str, two_students.iterdir()))
-    found = list(batch._distribute(paths, job(), lambda path: Path(path).read_bytes(), 2))
+    found = list(batch._distribute(paths, StatedJob(*job()), lambda path: Path(path).read_bytes(), 2))
     assert sorted(graded.path for graded in found) == paths
     assert not any(graded.is_lost for graded in found)
 
 
-class Blocking(GradingJob):
+class Blocking(StatedJob):
     """A job that says that it has begun, and then waits for ever on all files but one."""
 
-    def grade(self, path: str, source: bytes | None, client: Client | None = None) -> Graded:
+    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
         if not path.endswith("anna.py"):
             os.write(BEGUN[1], b"x")
             signal.pause()
         return super().grade(path, source, client)
+
+    grade_with_kept_client = grade
 
 
 BEGUN = os.pipe()
@@ -177,22 +161,30 @@ def test_who_interrupts_does_not_wait_for_what_is_under_way(a_class: Path):
 # --- Files for other programs ---
 
 
-def test_csv_has_a_row_for_each_puzzle_and_no_formulas(a_class: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(a_class)
+@pytest.mark.usefixtures("stated_verdicts")
+def test_csv_has_a_row_for_each_puzzle_and_no_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    crash = real_verdict("basic", "failed", stars=0, reason="crash", message="line 2: '<b>\"&'")
+    write_verdicts("=cleo.py", crash)
     puzzles("grade", "--trust", "=cleo.py", "-o", "out.csv", "--puzzle", "basic")
     (row,) = csv.DictReader(io.StringIO(Path("out.csv").read_text()))
     assert (row["submission"], row["reason"]) == ("'=cleo.py", "crash")
-    assert "\x1b" not in row["message"]
 
 
-def test_gradescope_counts_points_and_partial_credit(a_class: Path, graded_class: Path):
+@pytest.mark.usefixtures("stated_verdicts")
+def test_gradescope_counts_points_and_partial_credit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    deadlock = real_verdict("ddp", "failed", stars=0, reason="deadlock", message="line 2: rank 0 waits")
+    write_verdicts("class/ben.py", real_verdict("basic", "over_target", stars=1, message="correct, but slow"), deadlock)
+    write_verdicts("class/anna.py", real_verdict("basic"), real_verdict("ddp", stars=3))
     puzzles("grade", "class/ben.py", "-o", "results.json", "--points", "basic=10,1=3", "--partial", "0.7")
     results = json.loads(Path("results.json").read_text())
     assert results["score"] == 7
     assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
-    assert "<p>Correct, but it needs " in results["tests"][0]["output"]
+    assert "<p>Correct, but slow" in results["tests"][0]["output"]
     assert "<p>Line " in results["tests"][2]["output"]
-    assert json.loads((graded_class / "results.json").read_text())["score"] == 2, "of the best file for each puzzle"
+    puzzles("grade", "class", "-o", "best.json", "--one-student", "--trust", code=0)
+    assert json.loads(Path("best.json").read_text())["score"] == 2, "of the best file for each puzzle"
 
 
 REFUSED = [
@@ -259,11 +251,10 @@ def test_the_page_holds_all_and_escapes_what_is_not_ours(two_students: Path):
 
 
 @pytest.mark.slow
-def test_a_page_of_too_many_files_says_that_pictures_are_left_out(
-    two_students: Path, graded_class: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_page_of_too_many_files_says_that_pictures_are_left_out(two_students: Path, monkeypatch: pytest.MonkeyPatch):
     words = "There are too many files here for their pictures; grade one by itself to see them."
-    assert words not in (graded_class / "page.html").read_text()
+    puzzles("grade", "--trust", "class", "-o", "page.html")
+    assert words not in Path("page.html").read_text()
     monkeypatch.setattr("puzzles.commands.grade.MAX_PICTURES", 1)
     puzzles("grade", "--trust", "class", "-o", "page.html")
     assert words in Path("page.html").read_text()
@@ -283,7 +274,7 @@ def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, 
 @pytest.fixture
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a system where nothing protects files, with an ordinary user."""
-    bare = lambda tier: Protection(tier, landlock=0, seccomp=False, other_user=False)  # noqa: E731
+    bare = lambda: Protection(landlock=0, seccomp=False, other_user=False)  # noqa: E731
     for module in ("puzzles.commands.grade", "puzzles.commands.doctor", "puzzles.reports.terminal"):
         monkeypatch.setattr(f"{module}.protection", bare)
 
@@ -291,27 +282,27 @@ def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_where_nothing_protects_files_a_folder_of_others_asks_for_trust(two_students: Path):
-    refused = puzzles("grade", "class", "--tier", "process")
+    refused = puzzles("grade", "class")
     assert refused.exit_code == 2
     words = " ".join(refused.stderr.split())
     assert all(part in words for part in ("code in class", "every file that you can", "--trust", "doctor"))
-    trusted = puzzles("grade", "class", "--tier", "process", "--trust")
+    trusted = puzzles("grade", "class", "--trust")
     assert trusted.exit_code == 1
     assert "read and change what you can" in " ".join(trusted.stdout.split())
-    assert puzzles("grade", "class/anna.py", "--tier", "process").exit_code == 0
+    assert puzzles("grade", "class/anna.py").exit_code == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_where_nothing_protects_files_our_own_solutions_need_no_trust():
-    assert puzzles("grade", str(SOLUTIONS), "--tier", "process", "--puzzle", "basic").exit_code == 0
+    assert puzzles("grade", str(SOLUTIONS), "--puzzle", "basic").exit_code == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir("class")
-    ask = ("--tier", "process", "--puzzle", "basic")
+    ask = ("--puzzle", "basic")
     assert puzzles("grade", ".", *ask).exit_code == 1
     assert puzzles("grade", "..", *ask).exit_code == 2, "not the current folder"
     monkeypatch.setattr(os, "getuid", lambda: os.stat("anna.py").st_uid + 1)
@@ -323,39 +314,27 @@ def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, 
 def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     two_students: Path, means: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
-    here = lambda tier: Protection(tier, **{"landlock": 0, "seccomp": False, "other_user": False} | means)  # noqa: E731
+    here = lambda: Protection(**{"landlock": 0, "seccomp": False, "other_user": False} | means)  # noqa: E731
     monkeypatch.setattr("puzzles.commands.grade.protection", here)
     monkeypatch.setattr("puzzles.reports.terminal.protection", here)
-    graded = puzzles("grade", "class", "--tier", "process", "--puzzle", "ddp")
+    graded = puzzles("grade", "class", "--puzzle", "ddp")
     assert graded.exit_code == 0
     words = " ".join(graded.stdout.split())
-    assert "A run can still" in words
-    assert "network" in words
-    assert {"landlock": "Landlock", "other_user": "another user"}[next(iter(means))] in words
+    assert "use the network" in words
 
 
-def test_a_sandbox_that_is_wanted_and_missing_is_reported(a_class: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(
-        tiers, "_why_no_bubblewrap", lambda: "there is no command bwrap; install the package bubblewrap"
-    )
-    select_tier.cache_clear()
-    try:
-        result = puzzles("grade", "class/anna.py", "--tier", "bubblewrap")
-        assert result.exit_code == 2
-        assert "bubblewrap does not work here: there is no command bwrap; install the package bubblewrap" in " ".join(
-            result.stderr.split()
-        )
-        assert "not used: there is no command bwrap" in puzzles("doctor").stdout
-    finally:
-        select_tier.cache_clear()
+def test_a_sandbox_that_lacks_nothing_is_not_mentioned(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    full = lambda: Protection(landlock=1, seccomp=True, other_user=False)  # noqa: E731
+    monkeypatch.setattr("puzzles.reports.terminal.protection", full)
+    assert "doctor" not in puzzles("grade", "class/anna.py").stdout
 
 
 def test_doctor_shows_what_a_sandbox_does(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.commands.doctor.select_tier", lambda: IsolationTier("bubblewrap"))
+    full = lambda: Protection(landlock=1, seccomp=True, other_user=False)  # noqa: E731
+    monkeypatch.setattr("puzzles.commands.doctor.protection", full)
     shown = puzzles("doctor").stdout
-    assert all(word in shown for word in ("a run cannot", "network", "other processes", "own folder"))
-    monkeypatch.setattr("puzzles.commands.doctor.select_tier", lambda: IsolationTier("process", "it was asked for"))
-    assert "which files and processes exist" in puzzles("doctor").stdout
+    assert all(word in shown for word in ("a run cannot", "open sockets", "own folder", "start threads"))
+    assert "which files and processes exist" in shown
 
 
 def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
@@ -367,25 +346,22 @@ def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """As on Windows, as far as that can be simulated: no fork, no bubblewrap. Killing a tree of processes is not."""
-    select_tier.cache_clear()
-    monkeypatch.setattr(tiers, "_why_no_bubblewrap", lambda: "it is for Linux, and this is win32")
-    monkeypatch.delattr("puzzles.sandbox.tiers.os.fork")
-    yield a_class
-    select_tier.cache_clear()
+def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As on Windows, as far as that can be simulated: no fork. Killing a tree of processes is not."""
+    monkeypatch.delattr("puzzles.sandbox.start.os.fork")
+    return a_class
 
 
 @pytest.mark.slow
 def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
-    assert not select_tier().forks
+    assert not can_fork()
     text = solution("basic") + solution("ddp")
     text += (SOLUTIONS / "engine" / "fsdp.py").read_text() + (SOLUTIONS / "layout" / "ffn.py").read_text()
     (without_fork / "anna.py").write_text(text)
     result = puzzles("grade", "--json", "class/anna.py")
     found = {one["puzzle"]: one["status"] for one in json.loads(result.stdout)["files"][0]["results"]}
     assert {slug for slug, status in found.items() if status == "passed"} == {"basic", "ddp", "FSDP", "ffn"}
-    assert "this is win32" in " ".join(puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout.split())
+    assert "'puzzles doctor'" in puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout
 
 
 @pytest.mark.slow
@@ -410,15 +386,13 @@ def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, re
 
 def test_without_fork_a_source_that_breaks_python_is_reported(without_fork: Path):
     (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")
-    (verdict,) = grade_all(files(["class/dora.py"]), job()._replace(tier=select_tier()))[0].verdicts
+    (verdict,) = grade_all(files(["class/dora.py"]), job())[0].verdicts
     assert (verdict.status, verdict.reason) == ("failed", "syntax")
 
 
 def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.commands.doctor.select_tier", select_tier)
     monkeypatch.delattr("puzzles.commands.doctor.os.getuid")
     shown = puzzles("doctor").stdout
-    assert "not used: it is for Linux, and this is win32" in shown
     assert "not memory, files or processes" in shown
     assert "read and change what you can" in shown
     assert "share data that no meter counts" in shown

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from click.testing import CliRunner
 
-from puzzles.commands.main import main
 from puzzles.custom import folders, read_folder
+from tests.support.commands import puzzles
 from tests.support.relay import TRACKS, finished_folder
 
 SYNTAX = "def f(:\n"
@@ -92,8 +91,7 @@ def week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def said(*words: str, code: int) -> str:
     """What a command says that ends with this code."""
-    done = CliRunner().invoke(main, words)
-    assert isinstance(done.exception, SystemExit | None), repr(done.exception)
+    done = puzzles(*words)
     assert done.exit_code == code, done.output
     assert not folders(), "the folder was taken out again"
     return done.output

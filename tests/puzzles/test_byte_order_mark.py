@@ -7,11 +7,11 @@ import gzip
 import json
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner
 
 from docs.generate import gallery
 from lib import trace_to_json
@@ -21,18 +21,10 @@ from lib.schedules import one_f_one_b
 from lib.torch_csv import write_table
 from puzzles.commands.main import main
 from puzzles.custom.writing import begin
+from tests.support.commands import notebook, puzzles, solution
 from tests.test_imports import ROOT
 
 CHAPTER = 'title = "Week 1"\nidea = "A course."\n'
-
-
-def solution() -> str:
-    return (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
-
-
-def notebook() -> str:
-    cell = {"cell_type": "code", "source": solution(), "metadata": {}, "outputs": [], "execution_count": None}
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [cell]})
 
 
 def trace() -> str:
@@ -52,10 +44,10 @@ def recorded() -> str:
 
 FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
     "basic.py": (
-        solution,
+        partial(solution, "basic"),
         [["grade", "FILE"], ["draw", "FILE", "basic", "--text"], ["share", "FILE", "basic"]],
     ),
-    "basic.ipynb": (notebook, [["grade", "FILE"]]),
+    "basic.ipynb": (lambda: notebook(solution("basic")), [["grade", "FILE"]]),
     "basic.json": (trace, [["verify", "FILE"], ["verify", "FILE", "--puzzle", "basic"]]),
     "order.csv": (lambda: write_table(one_f_one_b(2, 3)), [["import", "FILE"]]),
     "costs.json": (
@@ -93,8 +85,7 @@ def test_it_changes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.Monke
         seen = []
         for mark in (b"", codecs.BOM_UTF8):
             file = written(name, text, mark)
-            done = CliRunner().invoke(main, [file if word == "FILE" else word for word in command])
-            assert done.exception is None or isinstance(done.exception, SystemExit), done.output
+            done = puzzles(*(file if word == "FILE" else word for word in command))
             seen.append((done.exit_code, re.sub(r"\d+\.\d+ (ms|s|µs)\b", "", done.output)))
         assert seen[0] == seen[1], command
         assert seen[0][0] in (0, 1), seen[0][1]
@@ -106,7 +97,7 @@ def test_a_target_that_is_written_into_such_a_file_is_read(tmp_path: Path, monke
     begin("relay", "schedule", Path("week"))
     file = Path("week/relay.toml")
     file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())
-    CliRunner().invoke(main, ["check", "week", "--write"])
+    puzzles("check", "week", "--write")
     assert "[targets]" in file.read_text(encoding="utf-8-sig")
     assert "\ufeff" not in file.read_text(encoding="utf-8-sig")
 

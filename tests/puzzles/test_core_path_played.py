@@ -7,16 +7,15 @@ import io
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from puzzles.catalog.path import CORE
-from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import track_of
 from puzzles.tracks.references import reference_file
+from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
@@ -68,7 +67,7 @@ def fits(lines: list[str]) -> bool:
 
 def play(slugs: tuple[str, ...]) -> None:
     """From `next` in an empty folder to the last of these puzzles, along what the screens offer."""
-    opened = CliRunner().invoke(main, ["next"]).output
+    opened = puzzles("next").output
     assert "'puzzles watch my_solutions.py' grades the file on every save" in " ".join(opened.split())
     assert fits(opened.splitlines()), opened
     player = Player()

@@ -5,10 +5,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lib.values.algebra import counted
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
 NOUNS = """
@@ -34,7 +33,7 @@ COMMANDS = (
 def test_a_noun_after_one_is_singular(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "solutions" / "ddp.py", "ddp.py")
-    result = CliRunner().invoke(main, command.split())
+    result = puzzles(*command.split())
     assert result.output
     assert not isinstance(result.exception, Exception)
     assert PLURAL_AFTER_ONE.findall(result.output) == []

@@ -12,16 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from rich.console import Console
 
 from puzzles import play
-from puzzles.commands.main import main
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.custom import folder_added
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
+from tests.support.commands import puzzles
 from tests.support.relay import TRACKS, finished_folder
 
 OPTIONAL = ("solutions", "wrong", "trials", "records", "chapter.toml")
@@ -91,13 +90,13 @@ def test_in_a_class_one_puzzle_fails_alone(week: Path) -> None:
         shutil.copy("mine.py", f"class/{name}.py")
     remove(week / "trials")
     words = ["grade", "class", "--trust", "--puzzles", "week3"]
-    done = CliRunner().invoke(main, [*words, "--json"])
+    done = puzzles(*words, "--json")
     for file in json.loads(done.stdout)["files"]:
         rows = {row["puzzle"]: row for row in file["results"] if row["status"] != "not_attempted"}
         assert {slug: row["stars"] for slug, row in rows.items()} == {
             "relay_schedule": 3, "relay_engine": 0, "relay_layout": 3, "relay_plan": 3}  # fmt: skip
     assert "sandbox was lost" not in done.stderr
-    said = CliRunner().invoke(main, [*words[:1], "mine.py", *words[3:]])
+    said = puzzles(*words[:1], "mine.py", *words[3:])
     assert said.exit_code == 1
     assert "Stuck?" not in said.output, "no hint helps there"
 

@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from drawing.palette import OPERATIONS, batch_colour
-from puzzles.commands.main import main
+from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
@@ -19,8 +19,7 @@ GPIPE, FSDP = f"{SOLUTIONS}/gpipe.py", f"{SOLUTIONS}/fsdp.py"
 
 
 def draw(*arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(main, ["draw", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    result = puzzles("draw", *arguments)
     assert result.exit_code == code, result.output
     return result
 
@@ -175,7 +174,7 @@ def test_colours_that_there_are_not_are_refused() -> None:
 @pytest.mark.slow
 def test_run_colours_its_picture() -> None:
     def run(*arguments: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(main, ["run", GPIPE, "gpipe", *arguments])
+        result = puzzles("run", GPIPE, "gpipe", *arguments)
         assert result.exit_code == code, result.output
         return result
 

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from puzzles.commands.main import main
 from puzzles.course.handed_in import handed_in
 from puzzles.course.points import Late
 from puzzles.course.roster import call, read_roster
@@ -23,8 +22,9 @@ from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.verdict import Graded, Student
 from puzzles.reports.class_pages import PageNames
 from tests.support import course
+from tests.support.commands import puzzles
 
-RIGHT, WRONG = course.solution("basic"), "def basic(model):\n    return model\n"
+RIGHT, WRONG = course.stated(basic="passed"), course.stated(basic="failed")
 STATES: dict[str, tuple[tuple[str, ...], float]] = {
     "passed": ((RIGHT,), 1.0),
     "failed": ((WRONG,), 0.0),
@@ -63,8 +63,7 @@ def write_class(folder: Path, are_teams: bool) -> Path:
 def grade(folder: Path, *words: object) -> Result:
     command = ["grade", folder / "class", "--trust", "--roster", folder / "roster.csv", "--puzzle", "basic", "--json"]
     command += ["--late", "due=2026-11-20T18:00Z", "-o", folder / "out/", "--gradebook", folder / "book.csv", *words]
-    result = CliRunner().invoke(main, list(map(str, command)))
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
+    result = puzzles(*command)
     return result
 
 
@@ -87,12 +86,14 @@ def check(folder: Path, result: Result, are_teams: bool) -> None:
         assert ('class="passed"' in pages[title]) == (points > 0)
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 @pytest.mark.parametrize("are_teams", [False, True], ids=["students", "teams"])
 def test_in_every_state_each_keeps_their_own_grade_and_page(tmp_path: Path, are_teams: bool) -> None:
     write_class(tmp_path, are_teams)
     check(tmp_path, grade(tmp_path), are_teams)
 
 
+@pytest.mark.usefixtures("stated_verdicts")
 @pytest.mark.parametrize("are_teams", [False, True], ids=["students", "teams"])
 def test_a_run_that_is_resumed_gives_each_the_same(
     tmp_path: Path, are_teams: bool, monkeypatch: pytest.MonkeyPatch

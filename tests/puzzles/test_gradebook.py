@@ -23,8 +23,7 @@ def rows_of(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text, newline="")))
 
 
-def grade(folder: Path, known: list[course.Known], *more: object) -> Result:
-    here = course.write(folder, known)
+def grade(folder: Path, here: Path, *more: object) -> Result:
     return puzzles(
         *("grade", here, "--trust", "--roster", folder / "roster.csv", "--puzzle", "basic", "--puzzle", "ddp"),
         *("--points", "basic=5,ddp=10", "--late", "due=2026-11-20T18:00Z", "--limit", "time=4s", "-j", 2),
@@ -49,22 +48,28 @@ def check(folder: Path, known: list[course.Known]) -> None:
         assert (row["Student"].strip(), row["Section"]) == (one.name, one.section)
 
 
-# The last kind is the loop, which takes four seconds.
-@pytest.mark.parametrize("kinds", [len(course.KINDS) - 1, pytest.param(len(course.KINDS), marks=pytest.mark.slow)])
-def test_every_number_of_a_gradebook_is_known(kinds: int, tmp_path: Path) -> None:
-    known = course.with_groups(course.students(kinds), 1)
-    result = grade(tmp_path, known)
+@pytest.mark.usefixtures("stated_verdicts")
+def test_every_number_of_a_gradebook_is_known(tmp_path: Path) -> None:
+    known = course.with_groups(course.students(3 * len(course.KINDS)), 2)
+    result = grade(tmp_path, course.write(tmp_path, known))
     assert result.exit_code == 1
     assert "book.csv" in result.stdout
     check(tmp_path, known)
 
 
 @pytest.mark.slow
-def test_a_class_of_300_is_graded_with_every_number_right_and_its_index_stays_small(tmp_path: Path) -> None:
+def test_a_class_of_300_that_is_run_has_every_number_right_and_its_index_stays_small(tmp_path: Path) -> None:
     known = course.with_groups(course.students(300), 10)
-    grade(tmp_path, known, "-o", f"{tmp_path / 'out'}/")
+    grade(tmp_path, course.write(tmp_path, known, course.worked), "-o", f"{tmp_path / 'out'}/")
     check(tmp_path, known)
     assert (tmp_path / "out" / "index.html").stat().st_size < 100_000
+
+
+@pytest.mark.slow
+def test_a_class_that_is_run_has_the_verdicts_that_are_known(tmp_path: Path) -> None:
+    known = course.with_groups(course.students(len(course.KINDS)), 1)
+    assert grade(tmp_path, course.write(tmp_path, known, course.worked)).exit_code == 1
+    check(tmp_path, known)
 
 
 PASSED = (Verdict("ddp", "schedule", "passed", {}),)

@@ -16,15 +16,13 @@ import pytest
 
 from lib import Record
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.grading.discover import submissions
 from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
 from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import SourceFile, Submission
+from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
 from tests.support import course
 from tests.support.commands import solution
@@ -76,11 +74,14 @@ def test_the_reference_solutions_score_the_table(slug: str, timesteps: float, ma
     assert verdict.stars >= 2
 
 
-def test_one_file_may_hold_all_solutions(tmp_path: Path):
-    everything = tmp_path / "all.py"
-    everything.write_text("\n".join(solution(slug) for slug in CLASSICS.files))
-    graded = grade_file(str(everything))
-    assert [(v.puzzle, v.status, v.timesteps) for v in graded.verdicts] == [(s, "passed", t) for s, t, _, _ in SCORES]
+def test_one_file_may_hold_several_solutions(tmp_path: Path):
+    several = tmp_path / "several.py"
+    several.write_text("\n".join(solution(slug) for slug in ("basic", "ddp")))
+    graded = grade_file(str(several))
+    assert [(v.puzzle, v.status, v.timesteps) for v in graded.attempted] == [
+        ("basic", "passed", 16.5),
+        ("ddp", "passed", 5.1),
+    ]
     assert all_passed([graded])
 
 
@@ -419,7 +420,7 @@ def test_imports_that_are_missing_and_unused_are_left_out_with_a_note():
     assert {(name, f"line {line}") for name, line in missing.items()} == {
         (note.split()[2], note.partition(":")[0]) for note in passed.notes if note.endswith(NOT_INSTALLED)
     }
-    two_stars = verdict_on("basic", IDLE + course.shown_size_only())
+    two_stars = verdict_on("basic", IDLE + course.shown_size_only("basic"))
     assert two_stars.shown_size_only
     assert not two_stars.notes[-1].endswith(NOT_INSTALLED), "the reason of a missing star comes last"
     half = verdict_on("basic", "from no_such_package import used, unused\n" + solution("basic") + "\nused\n")
@@ -495,7 +496,7 @@ def test_an_alarm_ends_with_the_work():
 def test_one_puzzles_failure_hides_no_other_result():
     bad = "def grad_accum(model):\n    raise SystemExit\nasync def ddp(model):\n    await model.receive()\nfsdp = 5\n"
     source = submit(solution("basic") + bad + solution("gpipe"))
-    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.files} == {
+    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.slugs} == {
         "basic": "passed",
         "grad_accum": "failed",
         "ddp": "failed",
@@ -544,27 +545,6 @@ def test_a_refused_operation_that_is_caught_does_no_harm():
     assert verdict_on("basic", careful).status == "passed"
 
 
-# --- Which files ---
-
-
-def test_a_folder_stands_for_the_python_files_below_it(tmp_path: Path):
-    for name in (
-        "b.py", "a.py", "sub/c.py", "sub/deeper/d.py", "notes.txt", "_draft.py", "__init__.py", ".hidden.py",
-        ".git/x.py", "__pycache__/y.py", "env/pyvenv.cfg", "env/lib/z.py",
-    ):  # fmt: skip
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text("")
-    found = [Path(file.path).relative_to(tmp_path).as_posix() for file in submissions([str(tmp_path)])]
-    assert found == ["a.py", "b.py", "sub/c.py", "sub/deeper/d.py"]
-    twice = submissions([str(tmp_path / "a.py"), str(tmp_path), str(tmp_path / "sub" / ".." / "a.py")])
-    assert len(twice) == 4
-
-
-def test_a_file_named_by_itself_is_taken_whatever_its_name(tmp_path: Path):
-    (tmp_path / "_draft.txt").write_text(solution("basic"))
-    assert submissions([str(tmp_path / "_draft.txt")]) == [SourceFile(str(tmp_path / "_draft.txt"))]
-
-
 # --- What becomes of the server ---
 
 BASIC = {"size": [2, 4, 1]}
@@ -590,7 +570,7 @@ def kill_supervisor(client: SandboxClient) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
 def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         kill(client)
@@ -605,7 +585,7 @@ def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None])
 
 @pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         answer, tries = client._answer, 0

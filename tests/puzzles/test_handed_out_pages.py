@@ -7,18 +7,17 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from puzzles.commands.main import main
 from puzzles.reports.class_pages import INDEX, PageNames
+from tests.support.commands import puzzles
 
 LONG = "Long " * 32 + "Name"
 
 
 def grade(folder: Path, *words: object) -> Result:
     command = ["grade", folder / "class", "--trust", "--puzzle", "basic", "-o", folder / "out/", "-j", "1", *words]
-    result = CliRunner().invoke(main, list(map(str, command)))
-    assert isinstance(result.exception, SystemExit | None), result.exc_info
+    result = puzzles(*command)
     return result
 
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from tempfile import gettempdir
 
 import pytest
-from click.testing import CliRunner
 
-from puzzles.commands.main import main
 from puzzles.grading.discover import MAX_DEPTH, submissions
 from puzzles.grading.submission import SourceFile
+from tests.support.commands import puzzles
 from tests.support.fake_grading import real_verdict, stating
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
@@ -64,7 +63,7 @@ def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_
     (a_class.parent / "more").mkdir()
     (a_class.parent / "more" / "eve.py").write_text("")
     outputs = ("-o", "page.html", "-o", "t.csv")
-    result = CliRunner().invoke(main, ["grade", "class", os.path.abspath("more"), "--puzzle", "basic", *outputs])
+    result = puzzles("grade", "class", os.path.abspath("more"), "--puzzle", "basic", *outputs)
     assert result.exit_code == 0, result.output
     for name in LINKS:
         assert f"{name}: this file cannot be read: it is a link" in " ".join(result.stdout.split())
@@ -77,7 +76,7 @@ def test_every_entry_keeps_a_row_that_says_why_and_none_passes_with_the_work_of_
 
 @pytest.mark.usefixtures("stated_verdicts")
 def test_json_has_a_row_for_each_entry(a_class: Path) -> None:
-    rows = json.loads(CliRunner().invoke(main, ["grade", "class", "--puzzle", "basic", "--json"]).stdout)["files"]
+    rows = json.loads(puzzles("grade", "class", "--puzzle", "basic", "--json").stdout)["files"]
     status = {os.path.basename(row["path"]): row["results"][0]["status"] for row in rows}
     expected = dict.fromkeys((*LINKS, "pipe.py"), "not_attempted")
     assert status == {"solution.py": "passed", ODD: "passed", **expected}
@@ -87,7 +86,7 @@ def test_json_has_a_row_for_each_entry(a_class: Path) -> None:
 def test_a_file_with_two_names_is_graded_for_each_and_reported(a_class: Path) -> None:
     os.link("class/ann/solution.py", "class/eve.py")
     os.link("teacher.py", "class/alone.py")
-    result = CliRunner().invoke(main, ["grade", "class", "--puzzle", "basic", "-o", "t.csv"])
+    result = puzzles("grade", "class", "--puzzle", "basic", "-o", "t.csv")
     assert result.exit_code == 0, result.output
     (warning,) = (line for line in result.stderr.splitlines() if "hard links" in line)
     assert "class/ann/solution.py" in warning
@@ -106,7 +105,7 @@ def test_a_link_that_is_named_alone_is_followed_and_a_pipe_is_not_opened(a_class
 
 
 def test_verify_opens_no_pipe_either(a_class: Path) -> None:
-    result = CliRunner().invoke(main, ["verify", "class/pipe.py", "--puzzle", "basic"])
+    result = puzzles("verify", "class/pipe.py", "--puzzle", "basic")
     assert (result.exit_code, "never opened" in " ".join(result.stderr.split())) == (2, True)
 
 

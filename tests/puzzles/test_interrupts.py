@@ -89,11 +89,13 @@ def looping(tmp_path: Path) -> Path:
     return file
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", ["grade {} --limit time=1000s", "run {} basic --time-limit 1000", "watch {}"])
 def test_a_command_that_waits_for_a_run_ends(words: str, looping: Path) -> None:
     check(interrupted(ASK, *words.format(looping).split()))
 
 
+@pytest.mark.slow
 def test_checking_a_teacher_s_puzzle_ends(tmp_path: Path) -> None:
     folder = relay.finished_folder(tmp_path / "week3")
     (solution,) = (folder / "solutions").glob("relay_schedule.py")
@@ -101,6 +103,7 @@ def test_checking_a_teacher_s_puzzle_ends(tmp_path: Path) -> None:
     check(interrupted(ASK, "check", folder, "--time-limit", "1000"))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("works", "words"),
     [
@@ -163,6 +166,7 @@ def test_what_is_graded_of_a_class_stays_and_is_not_graded_again(tmp_path: Path,
     assert not kept.exists(), "nothing is left to resume"
 
 
+@pytest.mark.slow
 def test_what_is_graded_stays_while_reports_are_written(tmp_path: Path, home_of_its_own: Path) -> None:
     here = tmp_path / "class"
     here.mkdir()

@@ -8,12 +8,11 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lib.extras import install_command
-from puzzles.commands.main import main
 from puzzles.notebook.authoring import build
 from puzzles.notebook.authoring.build import books
+from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("own_folder")
 
@@ -29,14 +28,14 @@ needs_marimo = pytest.mark.skipif(find_spec("marimo") is None, reason="marimo is
 @pytest.mark.slow
 def test_without_marimo_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(build, "find_spec", lambda name: None)
-    result = CliRunner().invoke(main, ["notebook", "--format", "marimo", "new"])
+    result = puzzles("notebook", "--format", "marimo", "new")
     assert result.exit_code == 1
     assert result.output == f"Error: this needs marimo; install it with: {install_command('marimo')}\n"
     assert not Path("new").exists()
 
 
 def test_a_format_that_does_not_exist_is_refused() -> None:
-    result = CliRunner().invoke(main, ["notebook", "--format", "colab"])
+    result = puzzles("notebook", "--format", "colab")
     assert result.exit_code == 2
     assert "'colab' is not one of 'jupyter', 'marimo'" in result.output
 
@@ -46,7 +45,7 @@ def test_a_format_that_does_not_exist_is_refused() -> None:
 @pytest.mark.parametrize("solved", [False, True])
 def test_marimo_finds_nothing_wrong_and_each_file_runs(solved: bool) -> None:
     folder, printed = "solved" if solved else "new", ""
-    result = CliRunner().invoke(main, ["notebook", folder, "--format", "marimo", *(["--solved"] if solved else [])])
+    result = puzzles("notebook", folder, "--format", "marimo", *(["--solved"] if solved else []))
     assert result.exit_code == 0, result.output
     assert f"marimo edit {folder}" in result.output
     files = sorted(Path(folder).iterdir())

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from click.testing import CliRunner
-
 from lib import COSTS, Setting, Size, run
 from lib.bounds import time_bound
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
 from puzzles.failure import Failure
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import Score, amount, number_text
@@ -15,6 +12,7 @@ from puzzles.tracks.schedule.comparison import standing
 from puzzles.tracks.schedule.free_game import free_report, summary
 from puzzles.tracks.schedule.score import score_trace
 from tests.catalog.lessons.families.buckets import buckets
+from tests.support.commands import puzzles
 from tests.support.solved import reference_of
 
 PUZZLE = PUZZLES["bucket_size"]
@@ -22,7 +20,7 @@ TRACK = track_of("bucket_size")
 
 
 def printed(*words: str) -> str:
-    result = CliRunner().invoke(main, words)
+    result = puzzles(*words)
     assert result.exit_code == 0, result.output
     return " ".join(result.stdout.split())
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from puzzles import play
 from puzzles.catalog.path import CORE, PATH
-from puzzles.commands.main import main
 from puzzles.grading import progress
 from puzzles.tracks import ALL, track_of
+from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
@@ -19,7 +18,7 @@ SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 
 def lines(*arguments: str) -> list[str]:
-    result = CliRunner().invoke(main, list(arguments))
+    result = puzzles(*arguments)
     assert result.exit_code == 0, result.output
     return result.output.splitlines()
 

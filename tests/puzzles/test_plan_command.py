@@ -9,21 +9,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from lib import RuleError
 from lib.planning import Job, Split, Transformer, gpu, plan, transformer
 from lib.planning.configs import export_config
 from lib.planning.presets import transformer_of_file
 from lib.planning.time_parts import time_parts
-from puzzles.commands.main import main
 from puzzles.commands.plan import amount
+from tests.support.commands import puzzles
 
 SMALL = "--model gpt-1.7b --set model.layers=4 --gpus 4 --batch 16 --gpu a100"
 
 
 def invoked(line: str) -> tuple[int, str]:
-    result = CliRunner().invoke(main, ["plan", *line.split()])
+    result = puzzles("plan", *line.split())
     return result.exit_code, result.output
 
 

@@ -10,9 +10,8 @@ from click.testing import Result
 
 from lib.planning import Job, Plan, Prediction, Split, search
 from puzzles import play
-from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.custom.puzzle_file import Fields
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import TRACKS, track_of
 from tests.support.commands import puzzles

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import find
+from tests.support.commands import puzzles
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -241,7 +241,7 @@ def test_a_habit_works_or_is_answered(name: str, tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> Result:
-    return CliRunner().invoke(main, [*arguments])
+    return puzzles(*arguments)
 
 
 @pytest.mark.parametrize("name", ["draw", "run"])

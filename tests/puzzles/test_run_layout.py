@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from lib.layout import GraphPlan, propagate
 from lib.layout.examples import embedding_and_head
 from lib.layout.on_engine import Executed
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.commands.main import main
 from puzzles.tracks.layout.run_on_tensors import CLOSE, run_plan, whole_values
+from tests.support.commands import puzzles
 from tests.support.mpi import mpiexec_or_skip
 from tests.test_imports import ROOT
 
@@ -28,8 +28,7 @@ FFN = "def ffn(graph):\n    "
 
 def run(source: str, slug: str, *options: str) -> Result:
     Path("mine.py").write_text(source)
-    result = CliRunner().invoke(main, ["run", "mine.py", slug, *options])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    result = puzzles("run", "mine.py", slug, *options)
     return result
 
 

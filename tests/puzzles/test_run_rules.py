@@ -235,7 +235,7 @@ def test_a_limit_that_all_processes_exceed_together_ends_the_run(monkeypatch: py
     taken = {"memory": 0, "files": 0}
     monkeypatch.setattr(os_limits, "memory_below", lambda: taken["memory"])
     monkeypatch.setattr(os_limits, "file_bytes", lambda folder: taken["files"])
-    supervisor: Any = SimpleNamespace(limits={"memory": 100, "files": 50}, sandboxed=False, has_mount=False)
+    supervisor: Any = SimpleNamespace(limits={"memory": 100, "files": 50}, has_mount=False)
     for memory, files, exceeded in ((100, 50, None), (101, 50, ("memory", 100)), (100, 51, ("files", 50))):
         taken.update(memory=memory, files=files)
         assert Supervisor._exceeded(supervisor) == exceeded

@@ -8,15 +8,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
 from puzzles.catalog.tables import fitted
-from puzzles.commands.main import main
 from puzzles.grading.progress import PuzzleProgress, save
 from puzzles.tracks import ALL
+from tests.support.commands import puzzles
+from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.profiles import TRACES
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ COMMANDS = {
     "plan --list": ["puzzles/commands/plan.py"],
     "solve --ranks 4 --microbatches 4 --effort 0 --proof-seconds 0": [],
     f"profile {TRACES / '1f1b'}": [],
-    "grade fsdp.py FSDP.py": ["puzzles/reports/terminal.py", "puzzles/reports/verdict_table.py"],
+    "grade ann.py ben.py": ["puzzles/reports/terminal.py", "puzzles/reports/verdict_table.py"],
     "grade class": ["puzzles/reports/standings.py"],
     "grade class --points ddp=2": [],
     "run fsdp.py fsdp --small": ["puzzles/tracks/schedule/run_on_tensors.py"],
@@ -58,18 +58,20 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, file in {"fsdp": "fsdp", "FSDP": "engine/fsdp", "ffn": "layout/ffn"}.items():
         shutil.copy(ROOT / "solutions" / f"{file}.py", f"{name}.py")
     for student in ("Ann Lee", "Konstantin Featherstonehaugh"):
-        Path("class", student).mkdir(parents=True)
         for slug in ("ddp", "gpipe"):
-            shutil.copy(ROOT / "solutions" / f"{slug}.py", Path("class", student))
+            write_verdicts(Path("class", student, f"{slug}.py"), real_verdict(slug))
+    write_verdicts("ann.py", real_verdict("fsdp", stars=3))
+    write_verdicts("ben.py", real_verdict("FSDP", "over_target", stars=1, message="correct, but it is slow"))
     save({slug: PuzzleProgress(attempts=12, stars=2, hints=1) for slug in list(ALL)[:20]})
 
 
+@pytest.mark.usefixtures("files", "stated_verdicts")
 @pytest.mark.sampled(18)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("columns", WIDTHS)
-def test_what_a_command_prints_fits(command: str, columns: int, files: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_command_prints_fits(command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))
-    result = CliRunner().invoke(main, command.split())
+    result = puzzles(*command.split())
     assert result.exit_code in (0, 1), result.output
     assert [line for line in result.output.splitlines() if cell_len(line) > columns] == []
     assert "…" not in result.output
@@ -79,7 +81,8 @@ def test_every_module_that_makes_tables_is_measured() -> None:
     """A module that makes a table is named beside the command that shows it."""
     makers = set()
     for path in (ROOT / "puzzles").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        text = path.read_text(encoding="utf-8")
+        for node in ast.walk(ast.parse(text)) if "Table(" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Table":
                 makers.add(path.relative_to(ROOT).as_posix())
     makers -= {"puzzles/catalog/tables.py"}

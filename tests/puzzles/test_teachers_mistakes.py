@@ -6,17 +6,16 @@ import json
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from puzzles.commands.main import main
 from puzzles.custom.writing import begin
+from tests.support.commands import puzzles
 
 MISTAKE = "async def relay(model):\n    return model.forwrd(1)\n"
 
 
 def said(*words: str, code: int) -> str:
     """The output of a command that ends with this code, as one line."""
-    done = CliRunner().invoke(main, words)
+    done = puzzles(*words)
     assert done.exit_code == code, done.output
     return " ".join(done.output.split())
 

@@ -312,12 +312,6 @@ def test_reset_asks_first():
     assert progress.load()["ddp"].attempts == 0
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"puzzles": {"basic": {"what": 1}}}', '{"puzzles": 5}', "\0"])
-def test_a_progress_file_that_is_broken_counts_as_none(text: str, home_of_its_own: Path):
-    (home_of_its_own / "progress.json").write_text(text)
-    assert "0 of 45 stars." in puzzles("status").stdout
-
-
 @pytest.mark.usefixtures("stated_verdicts")
 def test_where_nothing_can_be_written_the_game_continues(monkeypatch: pytest.MonkeyPatch):
     Path("file").write_text("")

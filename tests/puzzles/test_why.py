@@ -10,13 +10,12 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from click.testing import CliRunner
 
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
 from puzzles.reports.feedback import achieved, built
 from tests.support import CLASSICS
+from tests.support.commands import puzzles
 
 COLUMNS = 200
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
@@ -38,8 +37,7 @@ SLOW = DDP.replace(
 
 
 def grade(*arguments: str) -> str:
-    result = CliRunner().invoke(main, ["grade", *arguments])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+    result = puzzles("grade", *arguments)
     return result.stdout
 
 

@@ -8,21 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 from lib import schedules
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS
-from tests.support.tiers import any_tier, require_tier
+from tests.support.commands import puzzles
+from tests.support.trust import trusted
 
-__all__ = ["any_tier"]
+__all__ = ["trusted"]
 
 BORROWED = """
 from lib.schedules import gpipe as order, pipeline
@@ -69,40 +68,38 @@ def gpipe(model):
 }
 
 
-def graded(source: str, tier: str) -> Verdict:
-    with Session(Submission(Path("mine.py"), source.encode()), Limits(seconds=20), require_tier(tier)) as session:
+def graded(source: str) -> Verdict:
+    with Session(Submission(Path("mine.py"), source.encode()), Limits(seconds=20)) as session:
         return grade_puzzle(PUZZLES["gpipe"], session)
 
 
-@pytest.mark.parametrize("tier", ["bubblewrap", "process"])
 @pytest.mark.parametrize(
     "way", [*list(WAYS)[:2], *(pytest.param(way, marks=pytest.mark.slow) for way in list(WAYS)[2:])]
 )
-def test_a_graded_schedule_cannot_use_it(way: str, tier: str) -> None:
+def test_a_graded_schedule_cannot_use_it(way: str) -> None:
     source, line = WAYS[way]
-    verdict = graded(source, tier)
+    verdict = graded(source)
     assert (verdict.status, verdict.stars) == ("failed", 0)
     assert verdict.message.startswith(f"line {line}: ")
     assert "lib.schedules" in verdict.message
     assert "write it yourself" in verdict.message
 
 
-@pytest.mark.parametrize("tier", ["bubblewrap", "process"])
-def test_the_same_file_runs_where_nothing_is_graded(tier: str) -> None:
-    with Session(Submission(Path("mine.py"), BORROWED.encode()), Limits(seconds=20), require_tier(tier)) as session:
+def test_the_same_file_runs_where_nothing_is_graded() -> None:
+    with Session(Submission(Path("mine.py"), BORROWED.encode()), Limits(seconds=20)) as session:
         session.read()
         assert run_in(session, TRACKS["schedule"], "gpipe", {"size": [8, 4, 4]}, 20).failure is None
 
 
-@pytest.mark.usefixtures("any_tier")
+@pytest.mark.usefixtures("trusted")
 def test_free_play_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(BORROWED.replace("def gpipe", "def mine"))
-    result = CliRunner().invoke(main, ["run", "mine.py", "mine", "--size", "2,2,2"])
+    result = puzzles("run", "mine.py", "mine", "--size", "2,2,2")
     assert result.exit_code == 0, result.output
     assert "Correct: GPipe " in result.output
     Path("mine.py").write_text(BORROWED)
-    result = CliRunner().invoke(main, ["draw", "mine.py", "gpipe", "--text"])
+    result = puzzles("draw", "mine.py", "gpipe", "--text")
     assert result.exit_code == 0, result.output
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import string
 
 import pytest
-from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
 from puzzles import address
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
 from puzzles.commands.verify import judge_saved
 from puzzles.site import links
+from tests.support.commands import puzzles
 from tests.support.examples import LETTERS, examples
 from tests.test_imports import ROOT
 
@@ -50,7 +49,7 @@ def test_what_is_no_link_is_refused(link: str, facts: str) -> None:
 
 
 def share(*arguments: str) -> tuple[int, str, str]:
-    done = CliRunner().invoke(main, ["share", *arguments])
+    done = puzzles("share", *arguments)
     return done.exit_code, done.stdout, done.stderr
 
 

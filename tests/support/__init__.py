@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from lib import CLASSIC_SETTING, Goal, Model, Report, Setting, Size, referee, run
+from lib import CLASSIC_SETTING, Goal, Model, Outcome, Report, Setting, Size, referee, run
 
 
 class Classic(NamedTuple):
@@ -38,6 +38,13 @@ CLASSICS = [
     Classic("gpipe", Size(8, 4, 4), 33, 4_100_000, 33.3, 4_194_304),
     Classic("pipeline_fsdp", Size(4, 4, 16), 15, 1_000_000, 15.5, 966_656),
 ]
+
+
+def finished(schedule: Callable[..., Any], *given: Any, **options: Any) -> Outcome:
+    """The run of a schedule, which comes to its end."""
+    outcome = run(schedule, *given, **options)
+    assert outcome.error is None, outcome.error
+    return outcome
 
 
 def judge(

@@ -1,7 +1,8 @@
-"""Commands as tests type them, and reference solutions as text."""
+"""Commands as tests type them, and reference solutions and notebooks as text."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from click.testing import CliRunner, Result
@@ -28,3 +29,12 @@ def said(*words: object, code: int = 0) -> str:
 def solution(slug: str) -> str:
     """The file of a reference: 'gpipe', 'engine/fsdp'."""
     return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+
+
+def notebook(*sources: str) -> str:
+    """A notebook with these cells of code."""
+    cells = [
+        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
+        for source in sources
+    ]
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})

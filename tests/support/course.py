@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.grading.starters import starter_file
+from puzzles.grading.verdict import Verdict
 from puzzles.tracks import find
+from tests.support.commands import notebook, solution
+from tests.support.fake_grading import real_verdict, stating
 
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
 POINTS = {"basic": 5.0, "ddp": 10.0}
 PARTIAL, SHOWN_SIZE = 0.5, 0.5
 SHARES = {
@@ -45,22 +47,46 @@ NAMES = (
 Files = dict[str, str | bytes]
 
 
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")
+def stated(**statuses: str) -> str:
+    """A file that states these verdicts, which `stated_verdicts` reads instead of a run."""
+    return stating(*(_verdict(slug, status) for slug, status in statuses.items()))
 
 
-def record(name: str) -> str:
-    return (SOLUTIONS / "records" / f"{name}.py").read_text(encoding="utf-8")
+def _verdict(slug: str, status: str) -> Verdict:
+    match status:
+        case "best":
+            return real_verdict(slug, stars=3)
+        case "shown_size":
+            return real_verdict(slug, shown_size_only=True)
+        case "over_target":
+            return real_verdict(slug, status, stars=1)
+        case "failed":
+            return real_verdict(slug, status, stars=0, reason="deadlock", message="rank 0 waits for rank 1")
+        case "loop":
+            return real_verdict(slug, "failed", stars=0, reason="timeout", message="it never ends")
+    return real_verdict(slug, status)
 
 
-def over_target() -> str:
+def worked(**statuses: str) -> str:
+    """A file whose solutions have these verdicts when they are run; `loop` never ends."""
+    return "".join(WORKED[status](slug) for slug, status in statuses.items())
+
+
+RECORDS = {"basic": "basic_batch_by_batch", "ddp": "ddp_sharded"}
+
+
+def record(slug: str) -> str:
+    return solution(f"records/{RECORDS[slug]}")
+
+
+def over_target(slug: str) -> str:
     """`basic`, correct, with a peak over its target."""
-    return solution("basic").replace("        del activations[layer], grad_activations[layer + 1]\n", "")
+    return solution(slug).replace("        del activations[layer], grad_activations[layer + 1]\n", "")
 
 
-def shown_size_only() -> str:
+def shown_size_only(slug: str) -> str:
     """`basic` with the shown number of layers written out."""
-    return solution("basic").replace("model.LAYERS", "2")
+    return solution(slug).replace("model.LAYERS", "2")
 
 
 def wrong(slug: str) -> str:
@@ -73,43 +99,46 @@ def loop(slug: str) -> str:
     return f"{head} {slug}(model):\n    while True:\n        pass\n"
 
 
-def notebook(*sources: str) -> str:
-    cells = [
-        {"cell_type": "code", "metadata": {}, "outputs": [], "execution_count": None, "source": source}
-        for source in sources
-    ]
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": cells})
+WORKED: dict[str, Callable[[str], str]] = {
+    "best": record,
+    "passed": solution,
+    "over_target": over_target,
+    "shown_size": shown_size_only,
+    "failed": wrong,
+    "loop": loop,
+}
 
 
-def both() -> str:
-    return solution("basic") + solution("ddp")
+Writer = Callable[..., str]
+"""`stated` or `worked`: makes a file of the verdicts that it is to have."""
 
-
-KINDS: dict[str, tuple[Callable[[], Files], dict[str, str]]] = {
-    "right": (lambda: {"hw.py": both()}, {"basic": "passed", "ddp": "passed"}),
-    "over": (lambda: {"hw.py": over_target() + solution("ddp")}, {"basic": "over_target", "ddp": "passed"}),
-    "wrong": (lambda: {"hw.py": wrong("basic") + wrong("ddp")}, {"basic": "failed", "ddp": "failed"}),
+KINDS: dict[str, tuple[Callable[[Writer], Files], dict[str, str]]] = {
+    "right": (lambda of: {"hw.py": of(basic="passed", ddp="passed")}, {"basic": "passed", "ddp": "passed"}),
+    "over": (lambda of: {"hw.py": of(basic="over_target", ddp="passed")}, {"basic": "over_target", "ddp": "passed"}),
+    "wrong": (lambda of: {"hw.py": of(basic="failed", ddp="failed")}, {"basic": "failed", "ddp": "failed"}),
     "notebook": (
-        lambda: {"hw.ipynb": notebook(solution("basic"), solution("ddp"))},
+        lambda of: {"hw.ipynb": notebook(of(basic="passed"), of(ddp="passed"))},
         {"basic": "passed", "ddp": "passed"},
     ),
     "several": (
-        lambda: {"a.py": wrong("ddp"), "b/ddp.py": solution("ddp"), "basic.py": over_target(), "notes.txt": "mine"},
+        lambda of: {
+            "a.py": of(ddp="failed"), "b/ddp.py": of(ddp="passed"), "basic.py": of(basic="over_target"),
+            "notes.txt": "mine",
+        },
         {"basic": "over_target", "ddp": "passed"},
     ),
-    "starter": (lambda: {"hw.py": starter_file([find("basic"), find("ddp")], "hw.py")}, {}),
-    "shown": (lambda: {"hw.py": shown_size_only()}, {"basic": "shown_size"}),
-    "half": (lambda: {"hw.py": solution("ddp")}, {"ddp": "passed"}),
-    "pdf": (lambda: {"report.pdf": b"%PDF-1.4"}, {}),
-    "empty": (dict, {}),
-    "syntax": (lambda: {"hw.py": both() + "x = (\n"}, {"basic": "failed", "ddp": "failed"}),
-    "missing": (dict, {}),
-    "best": (
-        lambda: {"a.py": record("basic_batch_by_batch"), "b.py": record("ddp_sharded")},
-        {"basic": "best", "ddp": "best"},
+    "starter": (lambda of: {"hw.py": starter_file([find("basic"), find("ddp")], "hw.py")}, {}),
+    "shown": (lambda of: {"hw.py": of(basic="shown_size")}, {"basic": "shown_size"}),
+    "half": (lambda of: {"hw.py": of(ddp="passed")}, {"ddp": "passed"}),
+    "pdf": (lambda of: {"report.pdf": b"%PDF-1.4"}, {}),
+    "empty": (lambda of: {}, {}),
+    "syntax": (
+        lambda of: {"hw.py": of(basic="passed", ddp="passed") + "x = (\n"}, {"basic": "failed", "ddp": "failed"}
     ),
-    "loop": (lambda: {"hw.py": loop("basic") + solution("ddp")}, {"basic": "failed", "ddp": "passed"}),
-}
+    "missing": (lambda of: {}, {}),
+    "best": (lambda of: {"a.py": of(basic="best"), "b.py": of(ddp="best")}, {"basic": "best", "ddp": "best"}),
+    "loop": (lambda of: {"hw.py": of(basic="loop", ddp="passed")}, {"basic": "failed", "ddp": "passed"}),
+}  # fmt: skip
 """What a student hands in, and what becomes of each puzzle; one that is not named is not attempted."""
 
 
@@ -159,13 +188,13 @@ def with_groups(known: Sequence[Known], groups: int) -> list[Known]:
     return found
 
 
-def files_of(known: Known) -> Files:
+def files_of(known: Known, of: Writer = stated) -> Files:
     if known.kind.startswith("only "):
-        return {"hw.py": solution(known.kind.removeprefix("only "))}
-    return KINDS[known.kind][0]()
+        return {"hw.py": of(**{known.kind.removeprefix("only "): "passed"})}
+    return KINDS[known.kind][0](of)
 
 
-def write(folder: Path, known: Sequence[Known]) -> Path:
+def write(folder: Path, known: Sequence[Known], of: Writer = stated) -> Path:
     """Writes the class below `folder`, as `class` and `roster.csv`; every third student with one file hands in that
     file alone. Returns the folder of the class."""
     here = folder / "class"
@@ -173,7 +202,7 @@ def write(folder: Path, known: Sequence[Known]) -> Path:
     for number, one in enumerate(known):
         if one.kind == "missing":
             continue
-        for path in _written(here, one, is_bare=number % 3 == 0):
+        for path in _written(here, one, files_of(one, of), is_bare=number % 3 == 0):
             os.utime(path, (DUE - 60 + one.days_late * DAY,) * 2)
     with (folder / "roster.csv").open("w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
@@ -182,8 +211,7 @@ def write(folder: Path, known: Sequence[Known]) -> Path:
     return here
 
 
-def _written(here: Path, one: Known, is_bare: bool) -> Iterator[Path]:
-    files = files_of(one)
+def _written(here: Path, one: Known, files: Files, is_bare: bool) -> Iterator[Path]:
     if is_bare and len(files) == 1 and one.kind != "pdf":
         ((name, content),) = files.items()
         files, home = {f"{one.id}{Path(name).suffix}": content}, here
@@ -199,7 +227,7 @@ def _written(here: Path, one: Known, is_bare: bool) -> Iterator[Path]:
 
 def main(folder: str, number: str) -> None:
     known = with_groups(students(int(number)), int(number) // 30)
-    write(Path(folder), known)
+    write(Path(folder), known, worked)
     rows: list[dict[str, Any]] = [{**asdict(one), "points": one.points} for one in known]
     Path(folder, "known.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
 

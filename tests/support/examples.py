@@ -20,7 +20,7 @@ LETTERS = "aZ_ 0.\"'\\/{}[]:,#\n\t\x00\x7fäß\u0301中\u2028\ufeff\U0001f984"
 WHOLE = 100
 """Examples of a property that asks for no number, in the full profile."""
 
-settings.register_profile("quick", max_examples=15, derandomize=True, deadline=None, database=None)
+settings.register_profile("quick", max_examples=10, derandomize=True, deadline=None, database=None)
 settings.register_profile("half", max_examples=WHOLE // 2, deadline=None, database=None, print_blob=True)
 settings.register_profile("full", max_examples=WHOLE, deadline=None, database=None, print_blob=True)
 

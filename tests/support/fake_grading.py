@@ -18,11 +18,12 @@ import pytest
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import of_source
+from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.grader import SubmittedDefinition
 from puzzles.grading.judge import judge, run_judge
-from puzzles.grading.submission import Submission
+from puzzles.grading.submission import Submission, source_of
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.tracks import ALL, track_of
+from puzzles.tracks import ALL, find, track_of
 from puzzles.tracks.outcomes import RunOutcome
 
 
@@ -70,7 +71,7 @@ def stated_in(path: str, puzzles: Iterable[Puzzle] | None, submission: Submissio
     and those that it defines. A definition that states none is not attempted; a file that is not Python is judged."""
     problem, stated = submission.failure, dict[str, dict[str, Any]]()
     try:
-        stated = dict(_stated(ast.parse(submission.text)))
+        stated = dict(_stated(ast.parse(source_of(submission))))
     except SyntaxError as why:
         problem = problem or of_source(why)
     asked = None if puzzles is None else [puzzle.slug for puzzle in puzzles]
@@ -92,6 +93,16 @@ def _stated(tree: ast.Module) -> Iterator[tuple[str, dict[str, Any]]]:
         match node:
             case ast.FunctionDef(name=name, body=[*_, ast.Return(value=ast.Dict() as fields)]) if name in ALL:
                 yield name, ast.literal_eval(fields)
+
+
+class StatedJob(GradingJob):
+    """A job that takes the verdicts that submissions state, in whichever process it works."""
+
+    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
+        submission = Submission.read(Path(path)) if source is None else Submission(Path(path), source)
+        return stated_in(path, [find(slug) for slug in self.slugs or ()], submission)
+
+    grade_with_kept_client = grade
 
 
 class InlineProcesses:
@@ -125,5 +136,5 @@ def without_sandbox(patch: pytest.MonkeyPatch) -> None:
 
     for module in ("checkpoint", "grader"):  # one imports it by its name
         patch.setattr(f"puzzles.grading.{module}.grade_file", grade_file)
-    patch.setattr("puzzles.grading.checkpoint.client_for", lambda *_: None)
+    patch.setattr("puzzles.grading.checkpoint.new_client", lambda *_: None)
     patch.setattr("puzzles.grading.batch.LocalProcesses", InlineProcesses)

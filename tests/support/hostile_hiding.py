@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HEAD = """\
-import array, builtins, fcntl, gc, os, sys, threading
+import array, builtins, fcntl, gc, os, sys
 import numpy as np
 from lib.engine import ShardedEngine
 
@@ -15,14 +15,6 @@ def _is_open(fd):
         return fcntl.fcntl(fd, 1) >= 0
     except OSError:
         return False
-
-
-def in_a_thread(compute):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(compute()))
-    thread.start()
-    thread.join()
-    return found[0]
 
 
 def _readable(path):
@@ -60,7 +52,6 @@ COUNTED = {
     "cumsum": "np.cumsum(a[:, :, None] * b[None, :, :], axis=1)[:, -1]",
     "add_reduce": "np.add.reduce(np.multiply(a[:, :, None], b[None, :, :]), axis=1)",
     "averages": "np.average(a[:, :, None] * b[None, :, :], axis=1) * a.shape[1]",
-    "a_thread": "in_a_thread(lambda: a @ b)",
 }
 """By name: another way to write `product(a, b)`, which makes as many products."""
 

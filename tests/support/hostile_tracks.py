@@ -51,6 +51,7 @@ SHARED = "[(seen := {}).append(w1_grad.tolist()), self.barrier(), np.sum(np.arra
 """A sum without a message, through a list that all devices would have to see."""
 
 SOLVED = {
+    "starts_a_thread": ("grads):", "grads):\n        threading.Thread(target=print).start()", "crash"),
     "resets_its_meter": (
         "self.all_reduce(w1_grad)", "[self.all_reduce(w1_grad), setattr(self._port.meter, 'sent', 0)][0]", None,
     ),
@@ -115,9 +116,9 @@ BODIES = {
     "patches_compare": (
         "import puzzles.tracks.engine.compare as j\nj.compare = j.require_right = lambda *a: None", "crash",
     ),
-    "imports_the_trials": ("from puzzles.catalog.engine.data import trials", "crash"),
+    "imports_the_trials": ("from puzzles.content.engine.data import trials", "crash"),
     "reads_the_trials": (
-        "open(os.path.join(os.path.dirname(os.path.dirname(lib.__file__)), 'puzzles/catalog/engine/data/trials.py'))",
+        "open(os.path.join(os.path.dirname(os.path.dirname(lib.__file__)), 'puzzles/content/engine/data/trials.py'))",
         "crash",
     ),
     "finds_the_trials_in_memory": (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Callable, Mapping
-from copy import deepcopy
 from functools import cache
 from io import BytesIO
 from pathlib import Path
@@ -36,13 +35,13 @@ Trace = dict[str, Any]
 
 
 @cache
-def _kept(case: str) -> tuple[Trace, ...]:
-    return tuple(json.loads(gzip.decompress(path.read_bytes())) for path in sorted((TRACES / case).iterdir()))
+def _texts(case: str) -> list[bytes]:
+    return [gzip.decompress(path.read_bytes()) for path in sorted((TRACES / case).iterdir())]
 
 
 def traces(case: str) -> list[Trace]:
     """The traces of a case by rank, to change."""
-    return [deepcopy(trace) for trace in _kept(case)]
+    return list(map(json.loads, _texts(case)))
 
 
 def source(name: str, data: bytes) -> Source:
@@ -50,13 +49,17 @@ def source(name: str, data: bytes) -> Source:
 
 
 def sources(found: list[Trace]) -> list[Source]:
-    return [source(f"rank{rank}.json", json.dumps(trace).encode()) for rank, trace in enumerate(found)]
+    return _sources([json.dumps(trace).encode() for trace in found])
+
+
+def _sources(texts: list[bytes]) -> list[Source]:
+    return [source(f"rank{rank}.json", text) for rank, text in enumerate(texts)]
 
 
 @cache
 def studied(case: str) -> Study:
     """What the traces of a pipeline say."""
-    found = study(sources(list(_kept(case))))
+    found = study(_sources(_texts(case)))
     assert isinstance(found, Study)
     return found
 
@@ -64,7 +67,7 @@ def studied(case: str) -> Study:
 @cache
 def shared(case: str) -> Shares:
     """What the traces of a run without cells say."""
-    found = study(sources(list(_kept(case))))
+    found = study(_sources(_texts(case)))
     assert isinstance(found, Shares)
     return found
 

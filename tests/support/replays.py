@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from lib import COSTS, Model, Op, Setting, Trace, run, schedules
+from lib import COSTS, Model, Op, Setting, Trace, schedules
 from lib.trace.ops import address
 from tests.lib.judging.test_altered_traces import TAGGED, ring
 from tests.lib.schedules.test_pipelines import FIGURES
 from tests.lib.schedules.test_schedules import KNOWN
+from tests.support import finished
 from tests.support.schedules import groups, overlapping, tiers
 from tests.support.step_costs import STEP_COSTS
 
@@ -24,9 +25,7 @@ class Game(NamedTuple):
     setting: Setting
 
     def trace(self) -> Trace:
-        outcome = run(self.schedule, *self.size, setting=self.setting)
-        assert outcome.error is None
-        return outcome.trace
+        return finished(self.schedule, *self.size, setting=self.setting).trace
 
 
 OVERLAP = Setting(STEP_COSTS["overlap"])

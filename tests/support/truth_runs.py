@@ -6,7 +6,8 @@ from collections.abc import Callable
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib import Costs, Report, Setting, Trace, referee, run
+from lib import Costs, Report, Setting, Trace, referee
+from tests.support import finished
 
 
 class Claim(NamedTuple):
@@ -33,8 +34,7 @@ def costs_of(f: int, i: int, w: int) -> Costs:
 
 def judged(schedule: Any, size: tuple[int, int, int], setting: Setting) -> tuple[Trace, Report]:
     """A run that the referee finds correct."""
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None, outcome.error
+    outcome = finished(schedule, *size, setting=setting)
     report = referee(outcome.trace)
     assert report.error is None, report.error
     return outcome.trace, report

@@ -5,6 +5,7 @@ import builtins
 import json
 import os
 import sys
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,7 +29,7 @@ DEVICES_FIRST = 0.15
 """Seconds by which the devices' time is up before the worker's, because they know the line that runs."""
 
 
-HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine")
+HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine", "puzzles.content.engine")
 """Modules that a submission cannot import: answers, and the trials of classes with their right results."""
 
 
@@ -36,6 +37,7 @@ def set_up_interpreter(packages: str) -> None:
     """Provides third-party packages, `exit` and unbuffered streams, and makes imports of hidden modules fail."""
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    threading.Thread.start = _refuse_thread  # type: ignore[assignment, method-assign]  # says more than the kernel's refusal
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  # as long as the process
     for fd, name in ((1, "stdout"), (2, "stderr")):
         stream = open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -45,6 +47,10 @@ def set_up_interpreter(packages: str) -> None:
         sys.path.append(packages)
     for name in HIDDEN_MODULES:
         sys.modules[name] = None  # type: ignore[assignment]  # which makes an import of it fail
+
+
+def _refuse_thread(_: threading.Thread) -> None:
+    raise RuntimeError("a run may start no thread; compute in the function itself")
 
 
 def disable_play() -> None:

@@ -60,7 +60,7 @@ def supervise(conditions: dict[str, Any], control: IO[bytes], answers: IO[bytes]
 
 def _end_without_server(*_: Any) -> NoReturn:
     """Ends what a run has started, which no server does then."""
-    os_limits.end_all(0, sandboxed=False)
+    os_limits.end_all(0)
     os._exit(LOST)
 
 
@@ -70,7 +70,6 @@ class Supervisor:
     def __init__(self, conditions: dict[str, Any], control: IO[bytes]) -> None:
         self.limits = conditions["limits"]
         self.uid = conditions["uid"]
-        self.sandboxed = conditions["sandboxed"]
         self.packages = conditions["packages"]
         self.readable = conditions["readable"]
         self.files = os_limits.visible_files(self.readable)
@@ -131,7 +130,7 @@ class Supervisor:
         where = self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS
         ended, code = monitor.wait(*where, self._exceeded)
         took = monotonic() - begin
-        os_limits.end_all(pid, self.sandboxed)
+        os_limits.end_all(pid)
         if ended == "hung up":
             os._exit(0)
         tasks.close()
@@ -155,14 +154,14 @@ class Supervisor:
         if os.getuid() == 0:
             with suppress(OSError):  # a root without that power does not become another user either
                 os.chown(RUN_FOLDER, self.uid, self.uid)
-        self.has_mount = not self.sandboxed and os_limits.mount_files(RUN_FOLDER, self.limits["files"], self.uid)
+        self.has_mount = os_limits.mount_files(RUN_FOLDER, self.limits["files"], self.uid)
 
     def _exceeded(self) -> tuple[str, int] | None:
         """The limit that all processes of a run exceed together, where the kernel does not hold it."""
         memory, files = self.limits["memory"], self.limits["files"]
         if os_limits.memory_below() > memory:
             return "memory", memory
-        if not (self.sandboxed or self.has_mount) and os_limits.file_bytes(RUN_FOLDER) > files:
+        if not self.has_mount and os_limits.file_bytes(RUN_FOLDER) > files:
             return "files", files
         return None
 
@@ -174,8 +173,7 @@ class Supervisor:
             signal.set_wakeup_fd(-1)
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # its own: an open file has a state, which later runs would see
             os.chdir(RUN_FOLDER)
-            where = (self.uid, supervisor, self.files, not self.sandboxed)
-            restricted, listener = os_limits.confine(limits, *where)
+            restricted, listener = os_limits.confine(limits, self.uid, supervisor, self.files)
             tasks.hand_over(listener)
             result, output, late = [fcntl(fd, F_DUPFD, 5) for fd in ends]  # so that none is one of those that follow
             for fd in (1, 2):
@@ -183,7 +181,7 @@ class Supervisor:
             out, late = os.dup2(result, 3), os.dup2(late, 4)
             os.closerange(5, os_limits.MAX_OPEN_FILES * 4)
             set_up_interpreter(self.packages)
-            if not (restricted or self.sandboxed):
+            if not restricted:
                 os_limits.deny_paths(self.hidden)
             work(out, late)
             for stream in (sys.stdout, sys.stderr):

@@ -7,7 +7,6 @@ from typing import TypeVar
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.lower_bounds import below
-from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
@@ -144,7 +143,7 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
     record count as the record's: some products are not noticed, and they make up for nothing."""
-    known = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
+    known = puzzle.records
     lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
     believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
     return next((record for record in known if _is_better(record, believed)), None)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from puzzles.catalog.content import reader_of
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.tracks.base import Track
@@ -83,7 +84,7 @@ class Engine(Track[EnginePuzzle]):
     max_result = 16 << 20
     noun = "class"
 
-    read = later("engine.custom", "read_puzzle")
+    read = staticmethod(reader_of("engine"))
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets

@@ -11,7 +11,7 @@ import pytest
 from lib import COSTS, Model, Op, RuleError, Setting, Trace, referee, run, trace_to_json
 from lib.engine.replay.replay import replay
 from lib.game.tiers import Tier
-from tests.support import refusal
+from tests.support import finished, refusal
 from tests.support.refusals import Refusals, edited, nth, require_refusal, with_columns
 from tests.support.step_costs import STEP_COSTS
 from tests.support.timing import retimed
@@ -74,9 +74,7 @@ CHAINS: dict[str, tuple[Any, tuple[int, int, int], Setting]] = {
 
 def trace_of(name: str) -> Trace:
     schedule, size, setting = CHAINS[name]
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None
-    return outcome.trace
+    return finished(schedule, *size, setting=setting).trace
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -119,8 +117,7 @@ def test_an_awaited_handle_can_still_be_brought_and_one_handle_to_two_calls() ->
         assert await first == await left == await right
         assert await model.allreduce(first, 0) == model.fake_grad(0, [])
 
-    outcome = run(schedule, 1, 2, 2, setting=Setting(STEP_COSTS["overlap"]))
-    assert outcome.error is None
+    outcome = finished(schedule, 1, 2, 2, setting=Setting(STEP_COSTS["overlap"]))
     assert [(op.start, op.end) for op in outcome.trace.events(0)] == [(0, 5), (5, 10), (10, 15), (15, 20)]
     assert "no rank set a final weight" in str(referee(outcome.trace).error)
 
@@ -206,9 +203,7 @@ def test_more_than_fits_on_the_host_is_refused_at_the_end() -> None:
                 model.parked[key] = await handle
             model.set_output(model.forward(0, model.get_activation([model.rank]), await gathered))
 
-        outcome = run(schedule, 1, 2, 2, setting=Setting(costs, task="infer"))
-        assert outcome.error is None
-        return outcome.trace
+        return finished(schedule, 1, 2, 2, setting=Setting(costs, task="infer")).trace
 
     assert referee(parks(1)).error is None
     assert "524,288 elements on the host" in str(referee(parks(2)).error)

@@ -31,7 +31,7 @@ from lib import (
 )
 from lib.trace.ops import Op
 from lib.values.algebra import coarsest
-from tests.support import refusal
+from tests.support import finished, refusal
 from tests.support.examples import examples
 from tests.support.refusals import Refusals, require_refusal
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
@@ -257,8 +257,7 @@ async def cut_twice(model: Model) -> None:
 
 
 def test_nested_cuts_and_the_way_back() -> None:
-    outcome = run(cut_twice, 1, 4, 4, setting=SQUARE)
-    assert outcome.error is None
+    outcome = finished(cut_twice, 1, 4, 4, setting=SQUARE)
     for ops in outcome.trace.ranks:
         assert referee(outcome.trace).error is not None  # incomplete, and nothing else
         groups = [op.args for op in ops if op.name in ("allgather", "scatterreduce", "allreduce")]
@@ -388,8 +387,7 @@ def test_ranks_that_label_one_layer_differently() -> None:
     async def schedule(model: Model) -> None:
         await model.allgather(model.load_weights(1, model.rank, 2)[0], model.rank)
 
-    outcome = run(schedule, 2, 2, 2)
-    assert outcome.error is None
+    outcome = finished(schedule, 2, 2, 2)
     assert "ranks" not in next(n.text for n in referee(outcome.trace).notes if "pass the layer of the value" in n.text)
 
 
@@ -413,8 +411,7 @@ async def two_streams(model: Model) -> None:
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_streams_with_tags_do_not_block_each_other(order: Any) -> None:
-    outcome = run(two_streams, 1, 1, 2, order, setting=TAGGED)
-    assert outcome.error is None
+    outcome = finished(two_streams, 1, 1, 2, order, setting=TAGGED)
     assert "no rank set a final weight" in str(referee(outcome.trace).error)
     both_ways(outcome.trace)
 

@@ -26,7 +26,7 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from tests.support import refusal
+from tests.support import finished, refusal
 from tests.support.refusals import Edit, Refusals, edited, nth, require_refusal, with_columns
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.step_costs import STEP_COSTS
@@ -60,8 +60,7 @@ def test_a_message_waits_for_the_sum_before_it_unless_it_has_a_lane_of_its_own()
         setting = Setting(replace(OVERLAP.costs, name="lanes", lanes=lanes))
         assert isinstance(run(message_behind_a_sum, 1, 1, 2, setting=setting).error, DeadlockError)
     each = Setting(replace(OVERLAP.costs, name="lanes", lanes="each"))
-    outcome = run(message_behind_a_sum, 1, 1, 2, setting=each)
-    assert outcome.error is None
+    outcome = finished(message_behind_a_sum, 1, 1, 2, setting=each)
     message, total = (next(op for op in outcome.trace.ranks[0] if op.name == name) for name in ("pass_to", "allreduce"))
     assert message.start == 0 < message.end <= total.start
     assert "no rank set a final weight" in str(referee(outcome.trace).error)
@@ -186,8 +185,7 @@ def test_a_call_starts_when_its_last_rank_makes_it_and_the_lane_is_free() -> Non
         await second
         await first
 
-    outcome = run(schedule, 2, 4, 4, setting=OVERLAP)
-    assert outcome.error is None
+    outcome = finished(schedule, 2, 4, 4, setting=OVERLAP)
     # Ranks call first at 0, 1, 2, 3 and second one step later; half a step each.
     assert [calls(outcome.trace, rank) for rank in range(4)] == [[(30, 35), (40, 45)]] * 4
     assert [model.time for model in outcome.models] == [4.5] * 4
@@ -234,8 +232,7 @@ async def chained(model: Model) -> None:
 def test_a_handle_in_place_of_a_value_runs_after_its_call(lanes: str) -> None:
     setting = Setting(replace(STEP_COSTS["overlap"], name="chain", lanes=lanes), mesh=SQUARE.mesh)
     for order in ORDERS:
-        outcome = run(chained, 1, 4, 4, order, setting=setting)
-        assert outcome.error is None
+        outcome = finished(chained, 1, 4, 4, order, setting=setting)
         spans = [(op.name, op.start, op.end) for op in outcome.trace.ranks[2] if "reduce" in op.name]
         assert spans == [("scatterreduce", 10, 15), ("allreduce", 15, 20)]
         assert "no rank set a final weight" in str(referee(outcome.trace).error)
@@ -254,8 +251,7 @@ def test_messages_go_out_beside_computation() -> None:
             assert inp.memory() == 131_072
 
     for order in ((0, 1), (1, 0)):
-        outcome = run(schedule, 1, 2, 2, order, setting=OVERLAP)
-        assert outcome.error is None
+        outcome = finished(schedule, 1, 2, 2, order, setting=OVERLAP)
         assert "no rank set a final weight" in str(referee(outcome.trace).error)
 
 
@@ -269,8 +265,7 @@ def test_a_full_mailbox_holds_up_the_lane() -> None:
             assert [await model.receive() for _ in range(3)] == [0, 1, 2]
 
     for order in ((0, 1), (1, 0)):
-        outcome = run(schedule, 1, 2, 2, order, setting=OVERLAP)
-        assert outcome.error is None
+        outcome = finished(schedule, 1, 2, 2, order, setting=OVERLAP)
         assert calls(outcome.trace) == [(0, 4), (4, 8), (8, 12)]  # as ever, room costs no time
 
 

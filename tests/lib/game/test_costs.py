@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from lib import COSTS, Costs, Model, Setting, Size, referee, run
+from lib import COSTS, Costs, Model, Setting, Size, referee
 from lib.game.costs import CLASSIC
 from lib.game.ring import elements_sent
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.sandbox.worker.stages.schedule import prepare
 from puzzles.tracks.schedule.score import request_at
+from tests.support import finished
 from tests.support.step_costs import STEP_COSTS
 
 ALPHA, BETA = {"allreduce": 3, "pass_to": 7}, {"allreduce": Fraction(1, 1000), "pass_to": Fraction(3, 2)}
@@ -75,8 +76,7 @@ async def sends(model: Model) -> None:
 
 
 def test_a_run_and_the_referee_agree_on_times_by_size() -> None:
-    outcome = run(sends, 1, 2, 2, setting=Setting(SIZED))
-    assert outcome.error is None
+    outcome = finished(sends, 1, 2, 2, setting=Setting(SIZED))
     message = 2 * 2 + 7 + ceil(Fraction(3 * 128, 2))
     summed = 3 + 3 * 2 + 1
     report = referee(outcome.trace)

@@ -14,6 +14,7 @@ from lib import COSTS, Costs, Goal, Model, Outcome, RuleError, Setting, Size, Tr
 from lib.engine.replay.replay import replay
 from lib.game.kinds import Kind
 from lib.trace.notation import trace_from_json, trace_to_json
+from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.schedules.splits import uneven
 
@@ -30,9 +31,7 @@ def setting(blocks: int = 1, **more: Any) -> Setting:
 
 
 def outcome(of: Setting, counts: tuple[int, ...], batches: int) -> Outcome:
-    found = run(uneven(counts), sum(counts), batches, len(counts), setting=of)
-    assert found.error is None, found.error
-    return found
+    return finished(uneven(counts), sum(counts), batches, len(counts), setting=of)
 
 
 # --- Figures ---
@@ -175,10 +174,6 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: Setting(lengths=(2,)), "the length of a microbatch is more than 0 and at most 1; got 2"),
     (lambda: Setting(replace(STAGES, gradient=3), lengths=(Fraction(1, 2),)), "1/2 of 3 elements is not a whole"),
     (lambda: Setting(layer="block", lengths=(1,)), "lengths are for dense layers; these are 'block'"),
-    (
-        lambda: Setting(mesh={"dp": 2}, fold="dp", lengths=(1, 1)),
-        "a folded run plays one replica for all, so it has no lengths and no slow ranks",
-    ),
     (lambda: Costs(slow=[2]), "slow maps ranks to how many times slower they are, as {3: 2}; got [2]"),
     (lambda: Costs(slow={0: 0.5}), "slow of rank 0 must be a fraction from 0 on"),
     (lambda: Costs(kinds={"head": 3}), "the kind head must be a Kind(weight, inp, out, ticks); got 3"),

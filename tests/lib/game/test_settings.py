@@ -32,7 +32,7 @@ from lib.game.costs import CLASSIC
 from lib.game.named_costs import pricing
 from lib.game.tiers import Tier
 from lib.trace.ops import FORMS, FREE
-from tests.support import CLASSICS
+from tests.support import CLASSICS, finished
 from tests.support.step_costs import STEP_COSTS
 
 SIZE = Size(1, 1, 1)
@@ -130,8 +130,7 @@ def test_an_impossible_setting_is_refused_with_its_field(changes: Any, facts: tu
 
 
 def test_a_run_and_its_trace_have_the_setting_they_were_given() -> None:
-    outcome = run(one_step, 1, 1, 1, setting=Setting(COSTS["quarters"]))
-    assert outcome.error is None
+    outcome = finished(one_step, 1, 1, 1, setting=Setting(COSTS["quarters"]))
     assert outcome.trace.costs is COSTS["quarters"]
     assert outcome.models[0].time == 2.5
     report = referee(trace_from_json(trace_to_json(outcome.trace)))

@@ -29,7 +29,7 @@ from puzzles.catalog.schedule import PUZZLES
 from solutions.vocab_parallel import vocab_parallel
 from solutions.zero1 import zero1
 from tests.lib.judging.test_numbers import Choices
-from tests.support import CLASSICS
+from tests.support import CLASSICS, finished
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
@@ -48,8 +48,7 @@ OF_REFERENCE = {
 
 
 def family(schedule: Callable[[Model], Any], size: tuple[int, int, int], setting: Setting | None = None) -> str:
-    outcome = run(schedule, *size, setting=setting or Setting())
-    assert outcome.error is None
+    outcome = finished(schedule, *size, setting=setting or Setting())
     report = referee(outcome.trace)
     assert report.error is None
     return report.family

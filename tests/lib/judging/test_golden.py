@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from lib import Goal, Record, Trace, referee, run, trace_to_json
-from tests.support import CLASSICS
+from lib import Goal, Record, Trace, referee, trace_to_json
+from tests.support import CLASSICS, finished
 from tests.support.solved import RECORDS, reference_of, solved_by
 
 GOLDEN = Path(__file__).with_name("golden_classics.json")
@@ -51,8 +51,7 @@ def digest(text: str) -> str:
 def facts(name: str) -> dict[str, Any]:
     """What a schedule's run must give."""
     classic, schedule = SCHEDULES[name]
-    outcome = run(schedule, *classic.size)
-    assert outcome.error is None
+    outcome = finished(schedule, *classic.size)
     trace = without_lines(outcome.trace)
     report = referee(trace, Goal(classic.slug, classic.size, classic.time, classic.memory))
     return {

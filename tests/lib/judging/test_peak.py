@@ -32,7 +32,7 @@ from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, z
 from lib.trace.ops import Op
 from lib.values.kinds import Parked
 from tests.lib.judging.test_numbers import Choices
-from tests.support import CLASSICS, Classic
+from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
@@ -177,8 +177,7 @@ def test_what_the_next_step_needs_is_not_called_waste() -> None:
         for spare in range(8):
             model.grad_weights["spare", spare] = model.fake_grad(0, [])
 
-    outcome = run(heavy_end, *classic.size)
-    assert outcome.error is None
+    outcome = finished(heavy_end, *classic.size)
     peak = referee(outcome.trace).contents
     assert peak.event is None
     kept = [item.value for item in peak.items if item.fate == "kept"]
@@ -252,8 +251,7 @@ def test_a_run_that_did_nothing_has_an_empty_explanation() -> None:
 
 def rows(schedule: Any, size: tuple[int, int, int], setting: Setting) -> tuple[Trace, str]:
     """A run of an extended schedule, whose peak must be explained, and the explanation."""
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None
+    outcome = finished(schedule, *size, setting=setting)
     assert_explained(outcome.trace)
     lines = peak_lines(referee(outcome.trace).contents)
     assert len(lines) <= 20

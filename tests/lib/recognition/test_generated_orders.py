@@ -15,6 +15,7 @@ from lib.errors import RuleError
 from lib.game.costs import Costs
 from lib.recognition import recognize, recognize_table
 from lib.schedules import Timetable, hanayo, interleaved, interleaved_zb, one_f_one_b, pipeline, v_half
+from tests.support import finished
 from tests.support.schedules.random_pipelines import exchanged, played
 
 ORDERS: dict[str, Callable[[int, int], Timetable]] = {
@@ -81,8 +82,7 @@ BOTH_WAYS = Costs("both ways", ticks=MappingProxyType({**Costs().ticks, "backwar
 def name_of(table: Timetable, depth: int = 1, ranks: list[int] | None = None) -> str:
     size = table.stages * depth, table.batches, table.ranks
     rows = table.rows if ranks is None else [table.rows[rank] for rank in ranks]
-    outcome = run(pipeline(replace(table, rows=tuple(rows))), *size, setting=Setting(BOTH_WAYS))
-    assert outcome.error is None, outcome.error
+    outcome = finished(pipeline(replace(table, rows=tuple(rows))), *size, setting=Setting(BOTH_WAYS))
     found = recognize(outcome.trace)
     assert found is not None
     return found.text

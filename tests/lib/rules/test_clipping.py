@@ -142,8 +142,7 @@ def test_where_nothing_is_clipped_there_is_no_norm(wrong: Callable[[Rank], Any])
     ("fields", "words"),
     [
         ({"clip": 1}, "clip must be True or False; got 1"),
-        ({"clip": True, "task": "local"}, "clip is for the task 'train', and for runs that are not folded"),
-        ({"clip": True, "mesh": {"dp": 2}, "fold": "dp"}, "clip is for the task 'train'"),
+        ({"clip": True, "task": "local"}, "clip is for the task 'train'"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(fields: Any, words: str) -> None:
@@ -191,7 +190,7 @@ RUNS: dict[Callable[[Model], Any], tuple[tuple[int, int, int], Setting]] = {
 
 
 @pytest.mark.parametrize("schedule", RUNS)
-@pytest.mark.parametrize("small", [True, False])
+@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_replay_clips_as_one_device_does(schedule: Callable[[Model], Any], small: bool) -> None:
     size, setting = RUNS[schedule]
     trace = run(schedule, *(size if small else (2, 2, 2) if size[2] > 1 else size), setting=setting).trace

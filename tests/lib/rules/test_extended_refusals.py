@@ -29,7 +29,7 @@ from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.trace.ops import Op
 from lib.values.kinds import Activation, Parked, Weight
 from lib.values.replicas import Copy
-from tests.support import refusal
+from tests.support import finished, refusal
 from tests.support.schedules import shards, tiers
 
 PRICES = {**CLASSIC.ticks, **dict.fromkeys(("backward_input", "backward_weight", "dispatch", "collect"), 5)}
@@ -351,8 +351,7 @@ def test_the_fifth_argument_of_the_original_update_is_taken() -> None:
 
 
 def traced(schedule: Any, size: tuple[int, int, int], setting: Setting) -> Trace:
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None
+    outcome = finished(schedule, *size, setting=setting)
     assert referee(outcome.trace).error is None
     return outcome.trace
 

@@ -16,6 +16,7 @@ from lib import Model, Setting, Size, referee, run, trace_from_json, trace_to_js
 from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
 from lib.game.costs import CLASSIC
+from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.schedules.rooted import COSTS_WITH_ROOTS, clipped, owned, shared_head
 
@@ -37,9 +38,7 @@ RUNS: dict[str, tuple[Callable[[Model], Any], tuple[int, int, int], Setting]] = 
 
 def played(name: str) -> Any:
     schedule, size, setting = RUNS[name]
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None, outcome.error
-    return outcome.trace
+    return finished(schedule, *size, setting=setting).trace
 
 
 # --- What is refused ---
@@ -141,16 +140,6 @@ def test_the_pending_result_of_a_broadcast_goes_to_no_other_call() -> None:
         ]
         ranks.append((*ops[:at], *ops[at + 1 :]))
     assert words in str(referee(replace(trace, ranks=tuple(ranks))).error)
-
-
-def test_a_folded_run_has_no_root_for_all_replicas() -> None:
-    async def schedule(model: Model) -> None:
-        await model.broadcast(model.fake_grad(0, ()) if model.index("pp") == 0 else None, 0, source=model.axis("pp")[0])
-
-    setting = Setting(COSTS_WITH_ROOTS, mesh={"dp": 2, "pp": 2}, fold="dp")
-    assert "broadcast along 'dp' has one rank of one replica as its root" in str(
-        run(schedule, 1, 2, 4, setting=setting).error
-    )
 
 
 # --- What it takes ---

@@ -42,9 +42,9 @@ def assert_as_simulated(program: Program, trace: Trace, report: Report) -> None:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("first", range(0, 2000, 20))
+@pytest.mark.parametrize("first", range(0, 2000, 10))
 def test_random_programs_run_as_simulated_in_any_order(first: int) -> None:
-    for seed in range(first, first + 20):
+    for seed in range(first, first + 10):
         assert_runs_as_simulated(seed)
 
 

@@ -14,6 +14,7 @@ from lib.game.costs import Costs
 from lib.runtime.recorder import player_line
 from lib.values.base import copy_of, unrecorded, with_fields
 from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+from tests.support import finished
 
 HERE = Path(__file__)
 
@@ -41,8 +42,7 @@ async def steps_on_lines(model: Model) -> None:
 def test_every_operation_has_the_line_that_it_is_called_on() -> None:
     source = HERE.read_text(encoding="utf-8").splitlines()
     for _ in range(2):  # the second time from memory
-        outcome = run(steps_on_lines, 1, 1, 1)
-        assert outcome.error is None
+        outcome = finished(steps_on_lines, 1, 1, 1)
         shown = {op.name: source[op.line - 1] for op in outcome.trace.ranks[0]}
         assert shown.pop("add").strip().startswith("weight_grad = ")
         assert [name for name, line in shown.items() if f"model.{name}(" not in line] == []

@@ -11,6 +11,7 @@ from lib import COSTS, Costs, Goal, Model, Report, RuleError, Setting, Size, Tra
 from lib.recognition import recognize
 from lib.schedules import breadth_first, interleaved, one_f_one_b, pipeline, seq1f1b, zb_h1, zb_h2, zb_v
 from lib.schedules.player import Order
+from tests.support import finished
 
 Schedule = Callable[[Model], Any]
 
@@ -18,8 +19,7 @@ Schedule = Callable[[Model], Any]
 def trained(order: Order, p: int, m: int, costs: Costs, steps: int = 1) -> tuple[Trace, Report]:
     """The run and the report of a pipeline of p layers on p ranks."""
     size, setting = Size(p, m, p), Setting(costs, steps=steps)
-    outcome = run(pipeline(order), *size, setting=setting)
-    assert outcome.error is None
+    outcome = finished(pipeline(order), *size, setting=setting)
     report = referee(outcome.trace, Goal("formula", size, 10**6, 10**9, setting=setting))
     assert report.error is None
     return outcome.trace, report
@@ -79,8 +79,7 @@ SEQUENCES = Setting("sequences", layer="attention", shares=8)
 
 def figures(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> tuple[float, int, str]:
     """Time, memory and the name of a run that the referee finds correct."""
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None
+    outcome = finished(schedule, *size, setting=setting)
     report = referee(outcome.trace, Goal("any", Size(*size), 10**6, 10**9, setting=setting))
     found = recognize(outcome.trace)
     assert report.error is None

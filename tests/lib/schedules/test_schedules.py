@@ -24,12 +24,12 @@ from lib.engine.replay.replay import replay
 from lib.schedules import sequence_parallel, tensor_parallel
 from solutions.checkpoint import checkpoint
 from solutions.zero1 import zero1
+from tests.support import finished
 from tests.support.schedules import shards, tiers
 
 
 def judged(schedule: Callable[..., Any], size: tuple[int, int, int], setting: Setting) -> Report:
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None
+    outcome = finished(schedule, *size, setting=setting)
     report = referee(outcome.trace, Goal("known", Size(*size), 10**6, 10**9, setting=setting))
     assert report.error is None
     return report

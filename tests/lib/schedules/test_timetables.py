@@ -32,6 +32,7 @@ from lib.schedules import (
     zero2,
     zero3,
 )
+from tests.support import finished
 from tests.support.examples import examples
 from tests.support.truth import UNIT
 from tests.support.truth_runs import costs_of
@@ -95,8 +96,7 @@ def test_an_order_that_can_be_played_takes_its_longest_path(step: tuple[list[int
     rows = rows_of(cells, place)
     table = Timetable.of(rows)
     assert Timetable.read(str(table)) == table
-    outcome = run(pipeline(table), len(place), table.batches, len(rows), setting=FREE)
-    assert outcome.error is None
+    outcome = finished(pipeline(table), len(place), table.batches, len(rows), setting=FREE)
     report = referee(outcome.trace)
     assert (report.error, report.makespan) == (None, length(with_rows(needs, rows)))
 
@@ -262,12 +262,13 @@ def test_replicas_of_a_pipeline_take_their_part_of_the_microbatches() -> None:
 
 
 @pytest.mark.parametrize("schedule", [pipeline(gpipe), pipeline(gpipe, sharded=True), ddp, zero3])
-def test_of_equal_replicas_one_may_stand_for_all(schedule: Any) -> None:
+def test_replicas_do_the_same_at_the_same_time(schedule: Any) -> None:
     setting = Setting(mesh={"dp": 4} if schedule in (ddp, zero3) else {"dp": 4, "pp": 2})
-    size = (4, 8, prod(length for _, length in setting.mesh))
-    whole, folded = (referee(run(schedule, *size, setting=setting, fold=fold).trace) for fold in ("", "dp"))
-    assert (whole.error, folded.error) == (None, None)
-    assert (whole.timesteps, whole.peak.memory) == (folded.timesteps, folded.peak.memory)
+    each = prod(length for _, length in setting.mesh) // 4
+    trace = run(schedule, 4, 8, 4 * each, setting=setting).trace
+    assert referee(trace).error is None
+    events = [[(op.name, op.layer, op.start, op.end) for op in ops] for ops in trace.ranks]
+    assert events == events[:each] * 4
 
 
 def test_a_mesh_of_replicas_alone_has_pipelines_of_one_rank() -> None:

@@ -9,9 +9,10 @@ from math import gcd
 
 import pytest
 
-from lib import Setting, Trace, inflight, referee, run
+from lib import Setting, Trace, inflight, referee
 from lib.schedules import Cell, one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
+from tests.support import finished
 from tests.support.pipeline_solver import Problem, Sizes, solved
 from tests.support.truth import UNIT, played
 from tests.support.truth_runs import costs_of
@@ -31,8 +32,7 @@ def require_least(problem: Problem) -> None:
     assert tables is not None
     if problem.steps == 1:
         setting = Setting(costs_of(*UNIT))
-        outcome = run(pipeline(tables[0]), problem.p * problem.v, problem.m, problem.p, setting=setting)
-        assert outcome.error is None
+        outcome = finished(pipeline(tables[0]), problem.p * problem.v, problem.m, problem.p, setting=setting)
         report = referee(outcome.trace)
         assert (report.error, report.makespan) == (None, problem.horizon)
         assert max(inflight(outcome.trace, 1, 1, chunk=1)[problem.first_is_free :]) <= problem.cap
@@ -89,8 +89,7 @@ def record_problem(slug: str) -> tuple[Problem, dict[Cell, int]]:
     unit, v = gcd(*sizes), layers // ranks
     room = record.peak_memory - v * 2 * costs.weight  # weights and optimizer states
     schedule = getattr(module_of(*record.file_and_variant), slug)
-    outcome = run(schedule, *goal.size, setting=goal.setting)
-    assert outcome.error is None
+    outcome = finished(schedule, *goal.size, setting=goal.setting)
     assert room % unit == 0
     problem = Problem(
         ranks,

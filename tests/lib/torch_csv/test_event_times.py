@@ -12,10 +12,11 @@ import pytest
 from drawing.runs.captions import short_reason
 from drawing.runs.predicted_vs_measured import measured as scene_measured
 from drawing.runs.scene import Scene, scene_of
-from lib import Model, Setting, Trace, run
+from lib import Model, Setting, Trace
 from lib.schedules import one_f_one_b
 from lib.torch_csv import Pipeline, event_times
 from lib.torch_csv.cell_times import CellTimes
+from tests.support import finished
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, random_pipeline, textbook
 
@@ -101,9 +102,7 @@ def require_true(pipeline: Pipeline, measured: CellTimes) -> Scene:
 
 
 def trace_of(schedule: Callable[..., Any], layers: int, batches: int, ranks: int) -> Trace:
-    outcome = run(schedule, layers, batches, ranks, setting=Setting("parts"))
-    assert outcome.error is None, outcome.error
-    return outcome.trace
+    return finished(schedule, layers, batches, ranks, setting=Setting("parts")).trace
 
 
 def order(name: str) -> Trace:

@@ -7,9 +7,10 @@ from collections import defaultdict
 
 import pytest
 
-from lib import Model, RuleError, Setting, run
+from lib import Model, RuleError, Setting
 from lib.schedules import Timetable, interleaved, one_f_one_b, zb_h1, zb_v
 from lib.torch_csv import read_csv, write_csv
+from tests.support import finished
 from tests.support.schedules.random_pipelines import played
 
 ORDERS = {"1F1B": one_f_one_b(3, 4), "ZB-H1": zb_h1(2, 3), "ZB-V": zb_v(2, 3), "interleaved": interleaved(2, 4)}
@@ -116,8 +117,7 @@ def test_a_message_that_is_sent_twice_is_refused_only_with_communication() -> No
             await model.pass_to(0, before)
         model.set_final_weight(model.rank, model.update(model.rank, new, weight, state)[0])
 
-    outcome = run(twice, 2, 1, 2, setting=Setting("parts"))
-    assert outcome.error is None
+    outcome = finished(twice, 2, 1, 2, setting=Setting("parts"))
     assert read_csv(write_csv(outcome.trace)) == one_f_one_b(2, 1)
     with pytest.raises(RuleError, match=r"rank 0 sends the result of 0F0 to the rank of 1F0 2 times.*PyTorch sends it"):
         write_csv(outcome.trace, communication=True)

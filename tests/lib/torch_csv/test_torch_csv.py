@@ -22,6 +22,7 @@ from lib.schedules import (
     zb_v,
 )
 from lib.torch_csv import Pipeline, read_csv, write_csv, write_table
+from tests.support import finished
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import played, random_pipeline
 
@@ -29,9 +30,7 @@ ORDERS = [gpipe(4, 8), one_f_one_b(4, 8), zb_h1(4, 8), zb_h2(4, 8), zb_v(4, 8), 
 
 
 def traced(schedule: object, layers: int, batches: int, ranks: int, setting: Setting) -> Trace:
-    outcome = run(schedule, layers, batches, ranks, setting=setting)  # type: ignore[arg-type]
-    assert outcome.error is None, outcome.error
-    return outcome.trace
+    return finished(schedule, layers, batches, ranks, setting=setting).trace  # type: ignore[arg-type]
 
 
 # --- Written and read ---

@@ -39,6 +39,7 @@ from lib.judging.recompute import Recomputation
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.values.kinds import Parked
 from tests.lib.values.test_labels import attempt
+from tests.support import finished
 from tests.support.examples import examples
 from tests.support.extended_tensors import Truth, execute
 from tests.support.schedules import shards, tiers
@@ -167,8 +168,7 @@ GAMES = [
 def test_every_value_of_a_random_program_is_what_it_says(
     setting: Setting, layers: int, batches: int, ranks: int, seed: int
 ) -> None:
-    outcome = run(Chaos(seed, calls=60), layers, batches, ranks, setting=setting)
-    assert outcome.error is None
+    outcome = finished(Chaos(seed, calls=60), layers, batches, ranks, setting=setting)
     labels_are_true(outcome.trace)
     assert trace_from_json(trace_to_json(outcome.trace)) == outcome.trace
 
@@ -187,8 +187,7 @@ SCHEDULES = [
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("schedule", "size", "setting"), SCHEDULES)
 def test_every_value_of_a_schedule_is_what_it_says(schedule: Any, size: Size, setting: Setting) -> None:
-    outcome = run(schedule, *size, setting=setting)
-    assert outcome.error is None
+    outcome = finished(schedule, *size, setting=setting)
     labels_are_true(outcome.trace)
 
 

@@ -35,7 +35,7 @@ from lib import (
     trace_to_json,
 )
 from lib.judging.recompute import Recomputation
-from tests.support import CLASSICS, Classic
+from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
 from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, update
 
@@ -266,16 +266,14 @@ def test_every_value_of_a_random_program_with_overlap_is_what_it_says(
 @examples(30)
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(0, 10**9))
 def test_every_value_of_a_random_program_in_groups_is_what_it_says(layers: int, batches: int, seed: int) -> None:
-    outcome = run(Chaos(seed, calls=60), layers, batches, 4, setting=Setting(mesh=MESH))
-    assert outcome.error is None
+    outcome = finished(Chaos(seed, calls=60), layers, batches, 4, setting=Setting(mesh=MESH))
     assert labels_are_true(outcome.trace) > 0
 
 
 @examples(60)
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), st.integers(0, 10**9))
 def test_every_value_of_a_random_program_is_what_it_says(layers: int, batches: int, ranks: int, seed: int) -> None:
-    outcome = run(Chaos(seed, calls=80), layers, batches, ranks)
-    assert outcome.error is None
+    outcome = finished(Chaos(seed, calls=80), layers, batches, ranks)
     assert labels_are_true(outcome.trace) > 0
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from lib import PuzzleError, Setting, Trace, run, schedules
+from lib import PuzzleError, Setting, Trace, schedules
 from lib.schedules import Timetable, pipeline
+from tests.support import finished
 
 TEXTBOOKS = ("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "interleaved", "breadth_first", "zb_v", "dualpipev") + (
     ("eager_1f1b", "hanayo", "v_half", "v_min")
@@ -46,6 +47,4 @@ def random_pipeline(seed: int) -> Timetable:
 def played(table: Timetable, depth: int = 1, steps: int = 1, costs: str = "parts") -> Trace:
     """The run of an order, with so many layers in a stage."""
     size = table.stages * depth, table.batches, table.ranks
-    outcome = run(pipeline(table), *size, setting=Setting(costs, steps=steps))
-    assert outcome.error is None, outcome.error
-    return outcome.trace
+    return finished(pipeline(table), *size, setting=Setting(costs, steps=steps)).trace

@@ -25,6 +25,7 @@ from .functions import (
     UnrepeatableError,
     arrays_in,
     memory_of,
+    require_written,
     root_of,
     whole_numbers_in,
 )
@@ -104,7 +105,7 @@ class Repeated(ShardedEngine):
             if self._waiting and step[0] not in ("hold", "release", "given"):
                 raise UnrepeatableError("an argument waits in memory that is not charged")
             match step:
-                case ["hold", int(key), int(nbytes)] if key not in self._charged:
+                case ["hold", int(key), int(nbytes)] if nbytes >= 0 and key not in self._charged:
                     self._charged[key] = self._meter.hold(nbytes)
                     if key in self._arrived:
                         self._fill(key, self._arrived.pop(key))
@@ -192,6 +193,7 @@ class Repeated(ShardedEngine):
         index = 1 if name in ("__getitem__", "__setitem__") else -1
         given = [self._index(one) if i == index else self._read(one) for i, one in enumerate(args)]
         named = self._read(kwargs)
+        require_written(kind, name, given, named)
         is_call = kind in ("communication", "host", "disk", "wait")
         if is_call:
             self._numbers.charge()
