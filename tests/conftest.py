@@ -20,6 +20,7 @@ from hypothesis import settings
 
 from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
+from tests.support.in_process import without_server
 from tests.support.selection import heaviest_files_first, left_to_the_gate, mark_all_but_samples
 from tests.support.shared_sandbox_server import LENDER
 
@@ -103,6 +104,13 @@ def in_an_empty_folder(request: pytest.FixtureRequest, tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", str(getattr(request.module, "COLUMNS", 80)))
     return tmp_path
+
+
+@pytest.fixture
+def in_this_process(request: pytest.FixtureRequest, lent_server: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Submissions run in this process, but for tests marked `sandboxed`: the files are the tests' own."""
+    if request.node.get_closest_marker("sandboxed") is None:
+        without_server(monkeypatch)
 
 
 @pytest.fixture(autouse=True)

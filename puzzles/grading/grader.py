@@ -12,7 +12,6 @@ from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import ALL, track_of
-from puzzles.tracks.workbench import Runner
 
 from .judge import Definition, judge, run_judge
 from .session import SandboxRunner, Session, lost
@@ -50,17 +49,14 @@ def grade_puzzle(
     session: Session,
     strict: bool = False,
     keep: bool = False,
-    runner: Runner | None = None,
     secret: str = "",
 ) -> Verdict:
-    """The verdict on one puzzle; `strict`, `keep` and `secret` are the judge's. With a `runner`, the sandbox only reads
-    the file."""
+    """The verdict on one puzzle; `strict`, `keep` and `secret` are the judge's."""
     track, definition = track_of(puzzle.slug), definition_in(session, puzzle.slug)
     if definition is None:
         return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
-    return run_judge(
-        judge(puzzle, definition, strict, keep, secret=secret), runner or SandboxRunner(session, track, puzzle.slug)
-    )
+    judging = judge(puzzle, definition, strict, keep, secret=secret)
+    return run_judge(judging, SandboxRunner(session, track, puzzle.slug))
 
 
 @dataclass(frozen=True, kw_only=True)

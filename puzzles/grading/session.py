@@ -122,9 +122,9 @@ class SandboxRunner:
         self.left = session.limits.seconds
 
     def __call__(self, request: RunRequest) -> RunOutcome:
-        left = max(self.left, MIN_SECONDS) if request.is_timed else self.session.limits.seconds
+        left = max(self.left, MIN_SECONDS) if request.own is None else self.session.limits.seconds
         outcome = run_in(self.session, self.track, self.slug, request.data, left)
-        self.left -= outcome.took if request.is_timed else 0
+        self.left -= outcome.took if request.own is None else 0
         return outcome
 
 

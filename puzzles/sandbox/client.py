@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
-from . import protocol, remove_tree
+from . import remove_tree
 from .protocol import RUN_FOLDER, Channel
 from .start import START_SECONDS, cache_bytecode, command, environment
 from .visible_files import read_rules
@@ -87,7 +87,7 @@ class SandboxClient:
         def run() -> dict[str, Any]:
             if not self._is_open:
                 self._open()
-            return self._exchange(protocol.split(request), seconds)
+            return self._exchange([request], seconds)
 
         return self._twice(run)
 

@@ -52,10 +52,7 @@ class Protection(NamedTuple):
             can.append("read what everybody may read, and write to shared folders such as /tmp")
         if not self.seccomp:
             can.append("use the network")
-        can += ["see which files and processes exist"]
-        if not can_fork():
-            can.append("let the devices of a class share data that no meter counts, and change the meters")
-        return can
+        return [*can, "see which files and processes exist"]
 
 
 def protection() -> Protection:

@@ -27,7 +27,7 @@ LEFT_OUT = (
 """What nothing in the browser imports."""
 ARRAYS = "arrays.zip"
 WITH_NUMPY = (
-    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/devices", "puzzles/sandbox/worker/repeat",
+    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/repeat",
 )  # fmt: skip
 """What goes into a second archive, which is loaded with numpy."""
 PACKAGES = (

@@ -112,50 +112,56 @@ def met(slug: str, *timesteps: float) -> list[bool]:
     return [PUZZLES[slug].goal.meets_time(steps) for steps in timesteps]
 
 
-PUZZLE_BOOK = [
-    ("Eight puzzles", len(EIGHT.slugs) == 8),
-    (
-        "`< 67` timesteps is met by 66.9, and not by 67",
-        met("pipeline", score("pipeline").timesteps, 66.9, 67) == [1, 1, 0],
-    ),
-    ("**00_tour**", (NOTEBOOKS / "00_tour.py").exists()),
-    ("three fifths of the memory are activations and their gradients", at_the_turn("basic") == 3),
-    ("just two layers and four batches", CLASSIC_OF["basic"].size == (2, 4, 1)),
-    (f"sixteen batches the same schedule needs {peak('basic', 2, 16) / peak('basic'):g} times the memory", True),
-    ("The peak is a quarter lower than before", peak("grad_accum") == 3 / 4 * peak("basic")),
-    (f"in the same {score('basic').timesteps:g} steps", score("grad_accum").timesteps == score("basic").timesteps),
-    (f"with sixteen batches it is still {peak('grad_accum', 2, 16):,} elements", True),
-    (
-        f"Four devices finish in {score('ddp').timesteps:g} steps what took one device {score('basic').timesteps:g}",
-        True,
-    ),
-    (f"so {score('basic').timesteps / score('ddp').timesteps:.1f} times as fast", True),
-    (f"Each rank sends {sent('ddp'):,} bytes, {sent('ddp') / GRADIENT_BYTES:g} times the size of the gradient", True),
-    ("hardly grows with the number of ranks", sent("ddp", 2, 64, 64) < 2 * GRADIENT_BYTES),
-    ("four ranks keep four copies of every weight", score("ddp").copies == (4, 4)),
-    ("this model of six layers", CLASSIC_OF["wsdp"].size.layers == 6),
-    (f"would need {peak('ddp', 6):,} elements on every rank; this needs {peak('wsdp'):,}", True),
-    ("each rank sends twice the bytes", sent("wsdp") == 2 * sent("ddp", 6)),
-    ("the next puzzle costs nothing and saves more", score("fsdp").timesteps == score("wsdp").timesteps),
-    ("saves more", sent("fsdp") < sent("wsdp") and peak("fsdp") < peak("wsdp")),
-    (f"falls from {peak('ddp', 6):,} to {peak('fsdp'):,} elements", True),
-    (f"each rank sends {sent('fsdp') / sent('ddp', 6):g} times the bytes", True),
-    (f"{idle('pipeline')} of the time is idle", True),
-    (f"A rank in the middle sends {sent('pipeline'):,} bytes", True),
-    (f"`fsdp` on this model and these ranks would send {sent('fsdp', 8):,}", True),
-    (f"With four microbatches {idle('gpipe')} of the time is idle", True),
-    (f"with sixteen it is {idle('gpipe', 8, 16)}, and with thirty-two {idle('gpipe', 8, 32)}", True),
-    ("Memory grows with the number of microbatches", peak("gpipe", 8, 16) > peak("gpipe")),
-    ("one backward (1F1B)", True),
-    (
-        "less memory in less time? One is known",
-        any(r.dominates(33.2, 4_194_303) for r in PUZZLES["gpipe"].goal.records),
-    ),
-    (f"{peak('pipeline_fsdp'):,} elements on a rank, less than half", 2 * peak("pipeline_fsdp") < peak("fsdp")),
-    ("four layers and not six", CLASSIC_OF["pipeline_fsdp"].size.layers == 4),
-    (f"But {idle('pipeline_fsdp')} of the time is idle", True),
-    ("twelve to thirteen million bytes", all(12e6 < r.bytes_sent < 13e6 for r in score("pipeline_fsdp").ranks)),
-]
+@cache
+def puzzle_book() -> list[tuple[str, bool]]:
+    return [
+        ("Eight puzzles", len(EIGHT.slugs) == 8),
+        (
+            "`< 67` timesteps is met by 66.9, and not by 67",
+            met("pipeline", score("pipeline").timesteps, 66.9, 67) == [1, 1, 0],
+        ),
+        ("**00_tour**", (NOTEBOOKS / "00_tour.py").exists()),
+        ("three fifths of the memory are activations and their gradients", at_the_turn("basic") == 3),
+        ("just two layers and four batches", CLASSIC_OF["basic"].size == (2, 4, 1)),
+        (f"sixteen batches the same schedule needs {peak('basic', 2, 16) / peak('basic'):g} times the memory", True),
+        ("The peak is a quarter lower than before", peak("grad_accum") == 3 / 4 * peak("basic")),
+        (f"in the same {score('basic').timesteps:g} steps", score("grad_accum").timesteps == score("basic").timesteps),
+        (f"with sixteen batches it is still {peak('grad_accum', 2, 16):,} elements", True),
+        (
+            f"Four devices finish in {score('ddp').timesteps:g} steps what took one device "
+            f"{score('basic').timesteps:g}",
+            True,
+        ),
+        (f"so {score('basic').timesteps / score('ddp').timesteps:.1f} times as fast", True),
+        (
+            f"Each rank sends {sent('ddp'):,} bytes, {sent('ddp') / GRADIENT_BYTES:g} times the size of the gradient",
+            True,
+        ),
+        ("hardly grows with the number of ranks", sent("ddp", 2, 64, 64) < 2 * GRADIENT_BYTES),
+        ("four ranks keep four copies of every weight", score("ddp").copies == (4, 4)),
+        ("this model of six layers", CLASSIC_OF["wsdp"].size.layers == 6),
+        (f"would need {peak('ddp', 6):,} elements on every rank; this needs {peak('wsdp'):,}", True),
+        ("each rank sends twice the bytes", sent("wsdp") == 2 * sent("ddp", 6)),
+        ("the next puzzle costs nothing and saves more", score("fsdp").timesteps == score("wsdp").timesteps),
+        ("saves more", sent("fsdp") < sent("wsdp") and peak("fsdp") < peak("wsdp")),
+        (f"falls from {peak('ddp', 6):,} to {peak('fsdp'):,} elements", True),
+        (f"each rank sends {sent('fsdp') / sent('ddp', 6):g} times the bytes", True),
+        (f"{idle('pipeline')} of the time is idle", True),
+        (f"A rank in the middle sends {sent('pipeline'):,} bytes", True),
+        (f"`fsdp` on this model and these ranks would send {sent('fsdp', 8):,}", True),
+        (f"With four microbatches {idle('gpipe')} of the time is idle", True),
+        (f"with sixteen it is {idle('gpipe', 8, 16)}, and with thirty-two {idle('gpipe', 8, 32)}", True),
+        ("Memory grows with the number of microbatches", peak("gpipe", 8, 16) > peak("gpipe")),
+        ("one backward (1F1B)", True),
+        (
+            "less memory in less time? One is known",
+            any(r.dominates(33.2, 4_194_303) for r in PUZZLES["gpipe"].goal.records),
+        ),
+        (f"{peak('pipeline_fsdp'):,} elements on a rank, less than half", 2 * peak("pipeline_fsdp") < peak("fsdp")),
+        ("four layers and not six", CLASSIC_OF["pipeline_fsdp"].size.layers == 4),
+        (f"But {idle('pipeline_fsdp')} of the time is idle", True),
+        ("twelve to thirteen million bytes", all(12e6 < r.bytes_sent < 13e6 for r in score("pipeline_fsdp").ranks)),
+    ]
 
 
 # --- From one device to a cluster ---
@@ -311,7 +317,7 @@ def cluster_facts() -> list[tuple[str, bool]]:
 
 FACTS: dict[str, Callable[[], list[tuple[str, bool]]]] = {
     "00_tour": lambda: TOUR,
-    "01_puzzles": lambda: PUZZLE_BOOK,
+    "01_puzzles": puzzle_book,
     "02_field": cluster_facts,
 }
 

@@ -12,7 +12,7 @@ ROWS = re.findall(r"^\| (.+) \| (\w+) \| (\w+) \| (\w+) \| `(\w+)::(\w+)` \|$", 
 
 
 def test_every_line_is_shown_by_a_test_that_exists() -> None:
-    assert len(ROWS) == PAGE.count("::test_") == 34
+    assert len(ROWS) == PAGE.count("::test_") == 30
     for what, *_, module, name in ROWS:
         tree = ast.parse((ROOT / "tests" / "puzzles" / f"{module}.py").read_text(encoding="utf-8"))
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, what

@@ -219,6 +219,7 @@ await asyncio.gather(*[early(Model(layers=1, batches=1, rank=i, dist=dist)) for 
 ]
 
 
+@pytest.mark.slow
 def test_the_tour_runs_cell_by_cell(kernel: Kernel) -> None:
     for title, cell, expected in CELLS:
         shown = kernel.run(cell)

@@ -24,6 +24,8 @@ from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
 from tests.support.solved import SOME_RECORDS, played, record_name, solved_by
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -154,7 +154,7 @@ def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     assert_same_program(free)
     broad = propagated(graph)
     if broad is not None:
-        assert free.bytes <= broad.bytes
+        assert plan(graph, every_split=True).bytes <= broad.bytes  # the rule may leave devices unused
         assert_same_program(broad)
     cap = data.draw(st.integers(low, max(low, free.memory)))
     capped = plan(graph, memory_cap=cap)

@@ -13,6 +13,8 @@ from puzzles.custom import folders, read_folder
 from tests.support.commands import puzzles
 from tests.support.relay import TRACKS, finished_folder
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 SYNTAX = "def f(:\n"
 RAISES = "raise ValueError('boom')\n"
 LEAVES = "raise SystemExit(3)\n"

@@ -17,9 +17,8 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
 from puzzles.reports.html import message_html, text_html
 from puzzles.tracks import find, track_of
-from tests.support.commands import puzzles
-
-ROOT = Path(__file__).parents[2]
+from tests.support.commands import puzzles, solution
+from tests.support.course import over_target
 
 
 class Table(HTMLParser):
@@ -89,7 +88,6 @@ def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(
         assert f'id="{slug}"' in texts
 
 
-FSDP = (ROOT / "solutions" / "fsdp.py").read_text()
 HOSTILE = """
 def layout():
     raise ValueError("`code` <script>alert(1)</script> [x](javascript:alert(1)) ![y](http://z.example/a.png)")
@@ -100,10 +98,10 @@ def layout():
 def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graded")
     sources = {
-        "anna": FSDP + (ROOT / "solutions" / "ddp.py").read_text(),
-        "ben": FSDP.replace("async def fsdp(model: Model) -> Model:", "async def fsdp(model):\n    layout()") + HOSTILE,
-        "cleo": FSDP.replace("del activations[layer]", "pass; activations[layer]"),
-        "dan": FSDP + (ROOT / "solutions" / "ddp.py").read_text() + "x = (\n",
+        "anna": solution("basic") + solution("ddp"),
+        "ben": "def basic(model):\n    layout()\n" + HOSTILE,
+        "cleo": over_target("basic"),
+        "dan": solution("basic") + solution("ddp") + "x = (\n",
         "eve": "y = 1\n",
     }
     (folder / "class").mkdir()
@@ -136,7 +134,7 @@ def test_every_link_of_the_index_and_of_the_students_leads_somewhere(pages: Path
 def test_a_student_sees_figures_code_advice_the_peak_and_pictures(pages: Path) -> None:
     anna, cleo = page(pages, "anna"), page(pages, "cleo")
     assert anna.count("<svg") == 4, "a timeline and a front for each of two puzzles"
-    assert "19.9" in anna
+    assert "16.5" in anna
     assert "Best known" in anna
     assert "Where memory and traffic go" in cleo
     assert "<details open>" in cleo, "it misses the memory target"
@@ -162,8 +160,8 @@ def test_texts_that_repeat_are_there_once(pages: Path) -> None:
     assert dan.count("<section") == 1, "one syntax error, whatever it breaks"
     assert dan.count("was never closed") == 1
     assert "#ddp" in dan
-    assert "#fsdp" in dan
-    practice = find("fsdp").in_practice.split(".")[0][:40]
+    assert "#basic" in dan
+    practice = find("basic").in_practice.split(".")[0][:40]
     assert practice in unescape((pages / "puzzles.html").read_text())
     assert not any(practice in unescape(path.read_text()) for path in (pages / "students").iterdir())
 

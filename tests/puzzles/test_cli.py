@@ -24,7 +24,7 @@ from puzzles.version import VERSION
 from tests.support.commands import puzzles, solution
 from tests.support.fake_grading import real_verdict, write_verdicts
 
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
@@ -536,6 +536,7 @@ def test_help_is_there_for_every_command():
 # --- From the shell ---
 
 
+@pytest.mark.sandboxed
 def test_python_m_puzzles_is_the_same_program_also_next_to_another_lib(tmp_path: Path):
     (tmp_path / "lib.py").write_text("class Model: ...\n")
     (tmp_path / "mine.py").write_bytes((ROOT / "solutions" / "basic.py").read_bytes())

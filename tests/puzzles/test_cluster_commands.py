@@ -12,7 +12,7 @@ from lib.torch_csv import read_csv, write_csv
 from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 SOLUTIONS = ROOT / "solutions"
 SMALL = ("--ranks", "3", "--microbatches", "4", "--memory", "3", "--effort", "0.02", "--proof-seconds", "0")

@@ -17,7 +17,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.references import reference_file
 from tests.support.commands import puzzles
 
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 COLUMNS, ROWS = 80, 24
 FILE = Path("my_solutions.py")

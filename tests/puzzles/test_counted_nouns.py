@@ -9,6 +9,8 @@ import pytest
 from lib.values.algebra import counted
 from tests.support.commands import puzzles
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).parents[2]
 NOUNS = """
 batches calls collectives cores devices elements files GPUs inputs layers lines microbatches outputs points processes
@@ -29,6 +31,7 @@ COMMANDS = (
 )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_noun_after_one_is_singular(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -18,6 +18,8 @@ from tests.support.commands import puzzles
 from tests.support.fake_grading import without_sandbox
 from tests.support.relay import finished_folder
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 def test_a_rule_on_lateness_is_read(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("Name,E-Mail,Due\nAnn Lee,,2026-11-23\n,b@x.example,2026-11-24T12:00Z\n")

@@ -23,6 +23,8 @@ from puzzles.sandbox.limits import Limits
 from tests.support.commands import puzzles
 from tests.support.relay import TRACKS, finished_folder
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 OPTIONAL = ("solutions", "wrong", "trials", "records", "chapter.toml")
 SHAPES = [gone for count in range(len(OPTIONAL) + 1) for gone in combinations(OPTIONAL, count)]
 

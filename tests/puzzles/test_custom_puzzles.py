@@ -30,6 +30,8 @@ from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
 from tests.support.commands import puzzles
 from tests.support.relay import TARGETS, TRACKS, finished_folder
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.fixture
 def week(tmp_path: Path) -> Iterator[Path]:
@@ -45,6 +47,7 @@ def change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("track", "targets"),

@@ -16,6 +16,8 @@ from puzzles.tracks import find
 from tests.support.commands import puzzles
 from tests.support.relay import measured_rows
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROWS = measured_rows("relay")
 
 

@@ -11,7 +11,7 @@ from click.testing import Result
 from drawing.palette import OPERATIONS, batch_colour
 from tests.support.commands import puzzles
 
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = str(ROOT / "solutions")
@@ -28,6 +28,7 @@ def written(name: str) -> str:
     return Path(name).read_text(encoding="utf-8")
 
 
+@pytest.mark.sandboxed
 def test_the_format_follows_the_ending() -> None:
     for ending, start in (("svg", "<svg"), ("html", "<!doctype html>"), ("JSON", "{"), ("txt", "GPipe schedule\n")):
         assert f"Wrote x.{ending}." in draw(GPIPE, "gpipe", "-o", f"x.{ending}").stdout

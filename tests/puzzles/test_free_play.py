@@ -16,6 +16,8 @@ from puzzles.tracks.schedule.free_game import FreeGame, setting_text
 from solutions.gpipe import gpipe
 from tests.support.commands import puzzles
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
 GPIPE = str(SOLUTIONS / "gpipe.py")
@@ -147,6 +149,7 @@ def test_a_call_that_is_not_awaited_is_shown_at_its_line(costs: str) -> None:
     assert "line 2: rank 0, t=0, the end: allreduce(layer=0) on line 2" in text
 
 
+@pytest.mark.sandboxed
 def test_it_runs_in_the_sandbox_that_grades() -> None:
     secret = Path("secret.txt")
     secret.write_text("x")

@@ -28,6 +28,8 @@ from tests.support import course
 from tests.support.commands import solution
 from tests.support.solved import SOME_PUZZLES
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 SCORES = [
@@ -65,6 +67,7 @@ def failure(slug: str, source: str | bytes, seconds: float = 10.0) -> tuple[str 
 # --- What passes ---
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("slug", "timesteps", "makespan", "peak"), SCORES)
 def test_the_reference_solutions_score_the_table(slug: str, timesteps: float, makespan: float, peak: int):
@@ -181,6 +184,7 @@ def test_a_name_in_a_branch_that_was_not_taken_is_no_attempt():
     assert verdict_on("basic", "if False:\n    def basic(model): pass\n").status == "not_attempted"
 
 
+@pytest.mark.sandboxed
 def test_a_star_import_may_bring_a_solution():
     """Here from a module of the standard library: other files of the player are not there."""
     assert verdict_on("basic", "from this_and_that import *\n").message.endswith(ALONE)
@@ -269,6 +273,7 @@ CRASHES = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("body", "message"), CRASHES)
 def test_a_crash_is_reported_with_its_line(body: str, message: str):
@@ -302,6 +307,7 @@ def test_an_exception_that_cannot_be_shown_is_named():
     assert failure("basic", source) == ("crash", "line 4: rank 0, t=0: Mute: (its text cannot be shown)")
 
 
+@pytest.mark.sandboxed
 def test_no_memory_left():
     reason, message = failure("basic", "def basic(model):\n    bytearray(10**18)\n")
     assert reason == "memory"
@@ -365,6 +371,7 @@ ODD_FILES = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.parametrize(("source", "status", "message"), [pytest.param(*row, id=name) for name, *row in ODD_FILES])
 def test_odd_files_have_verdicts_too(source: bytes, status: str, message: str):
     verdict = verdict_on("basic", source)
@@ -400,6 +407,7 @@ CRASHES_AT_IMPORT = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.parametrize(("line", "message"), CRASHES_AT_IMPORT)
 def test_a_crash_while_loading_fails_what_the_file_defines(line: str, message: str):
     source = f"def basic(model): pass\n{line}\n"
@@ -427,6 +435,7 @@ def test_imports_that_are_missing_and_unused_are_left_out_with_a_note():
     assert half.reason == "crash", "what is used stays"
 
 
+@pytest.mark.sandboxed
 def test_code_under_main_is_not_run():
     source = solution("basic") + "\nif __name__ == '__main__':\n    raise SystemExit\n"
     assert verdict_on("basic", source).status == "passed"
@@ -447,6 +456,7 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "lines"), ENDLESS)
 def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, ...]):
@@ -460,12 +470,14 @@ def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, 
     assert "time limit" in rest
 
 
+@pytest.mark.sandboxed
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(deadline, "REPEAT_SECONDS", 0.005)
     reason, _ = failure("pipeline_fsdp", "def pipeline_fsdp(model):\n    while True: pass\n", seconds=0.02)
     assert reason == "timeout"
 
 
+@pytest.mark.sandboxed
 def test_a_file_that_never_ends_loading_is_waited_for_once():
     stuck = submit("def basic(model): pass\ndef ddp(model): pass\nwhile True: pass\n")
     first, second = (grade(PUZZLES[slug], stuck, seconds=0.03) for slug in ("basic", "ddp"))
@@ -508,6 +520,7 @@ def test_one_puzzles_failure_hides_no_other_result():
     }
 
 
+@pytest.mark.sandboxed
 def test_every_run_starts_from_a_fresh_module():
     """A global of the file counts the runs; it is always at its first."""
     counting = "RUNS = []\n" + solution("basic").replace(
@@ -520,6 +533,7 @@ def test_every_run_starts_from_a_fresh_module():
     assert [(verdict.status, verdict.notes) for verdict in verdicts] == [("passed", ())] * 2
 
 
+@pytest.mark.sandboxed
 def test_files_next_to_a_submission_cannot_be_imported(tmp_path: Path):
     (tmp_path / "my_helpers.py").write_text("NAME = 5\n")
     (tmp_path / "mine.py").write_text("import my_helpers\nmy_helpers\n" + solution("basic"))
@@ -528,6 +542,7 @@ def test_files_next_to_a_submission_cannot_be_imported(tmp_path: Path):
     assert (verdict.reason, verdict.message) == ("crash", told)
 
 
+@pytest.mark.sandboxed
 def test_what_a_player_prints_is_shown_as_the_players(capsys: pytest.CaptureFixture[str]):
     noisy = "print('loading')\n" + solution("basic").replace(
         "    return model", "    print('\\x1b[2J')\n    return model"
@@ -566,6 +581,7 @@ def kill_supervisor(client: SandboxClient) -> None:
     os.kill(supervisor, signal.SIGKILL)
 
 
+@pytest.mark.sandboxed
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
@@ -583,6 +599,7 @@ def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None])
     assert client.close() == 0
 
 
+@pytest.mark.sandboxed
 @pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
     client = SandboxClient()

@@ -12,6 +12,8 @@ from click.testing import Result
 from puzzles.reports.class_pages import INDEX, PageNames
 from tests.support.commands import puzzles
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 LONG = "Long " * 32 + "Name"
 
 

@@ -17,6 +17,8 @@ from puzzles.tracks import TRACKS, track_of
 from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 HEAD = "from lib.planning import Job, Prediction, Split\n\n"
 GOOD = "    return Split(dp=16, zero=2), Prediction(gib=65, dominates='replicas')\n"
 
@@ -55,6 +57,7 @@ BODIES = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(("body", "words"), BODIES)
 def test_what_is_no_split_is_refused_in_a_sentence(body: str, words: str, tmp_path: Path) -> None:

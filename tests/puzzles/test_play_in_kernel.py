@@ -49,6 +49,7 @@ def test_the_result_is_shown_once_and_again_when_asked_for(kernel: Kernel) -> No
     assert kernel.run("print(result, result.as_dict()['stars'])") == "<ddp: passed, ★★☆> 2\n"
 
 
+@pytest.mark.slow
 def test_it_needs_no_await(kernel: Kernel) -> None:
     kernel.run(SOLUTIONS)
     shown = kernel.run("play('ddp', ddp)")
@@ -59,6 +60,7 @@ def test_it_needs_no_await(kernel: Kernel) -> None:
     assert kernel.run(TASKS) == "[]\n"
 
 
+@pytest.mark.slow
 def test_two_at_once(kernel: Kernel) -> None:
     kernel.run(SOLUTIONS + "import asyncio")
     shown = kernel.run("print(await asyncio.gather(play('ddp', ddp), play('fsdp', fsdp), play('ddp', ddp)))")

@@ -13,6 +13,8 @@ from puzzles import play
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import find, track_of
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -73,6 +75,7 @@ SAME = [
 ]
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("slug", "text"), SAME)
 def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:

@@ -17,6 +17,8 @@ from puzzles.grading.verdict import Verdict
 from puzzles.tracks import find
 from tests.support.commands import puzzles
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 

@@ -20,7 +20,7 @@ from tests.support.mpi import mpiexec_or_skip
 from tests.test_imports import ROOT
 
 COLUMNS = 100
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 SOLUTIONS = ROOT / "solutions" / "layout"
 FFN = "def ffn(graph):\n    "

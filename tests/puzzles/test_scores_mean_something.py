@@ -18,6 +18,8 @@ from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import standing
 from tests.support.variants import module_of
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 def reference(slug: str) -> Any:
     return getattr(import_module(f"solutions.{slug}"), slug)

@@ -22,7 +22,10 @@ from puzzles.reports.terminal import report
 from puzzles.tracks import ALL, TRACKS, groups, track_of
 from tests.support.commands import puzzles, solution
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals")
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "win32", reason="needs pseudo-terminals"),
+    pytest.mark.usefixtures("in_this_process"),
+]
 
 if sys.platform != "win32":
     from tests.support.pseudo_terminal import PseudoTerminal

@@ -22,7 +22,7 @@ CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
 
 def rows() -> list[list[str]]:
     """Every name of the tables, with its numbers."""
-    tables = (*seccomp.ALLOWED.values(), seccomp.ABSENT, seccomp.CHANGES, seccomp.PASSING, seccomp.CLONE, seccomp.FORKS)
+    tables = (*seccomp.ALLOWED.values(), seccomp.ABSENT, seccomp.CHANGES, seccomp.CLONE, seccomp.FORKS)
     return [row.split(":") for row in (*" ".join(tables).split(), *(check.name for check in seccomp.checks(PID)))]
 
 
@@ -35,12 +35,11 @@ def answer(
     call: int,
     *arguments: int,
     new_tasks: int = seccomp.ALLOW,
-    is_device: bool = False,
 ) -> object:
     """What the filter's program answers: an interpreter of the few instructions of classic BPF that it uses."""
     words = {0: call, 4: seccomp.ARCHITECTURES[machine][0]}
     words |= {16 + 8 * at: value & 0xFFFFFFFF for at, value in enumerate(arguments)}
-    code = list(iter_unpack("<HBBI", seccomp.program(machine, PID, new_tasks, is_device)))
+    code = list(iter_unpack("<HBBI", seccomp.program(machine, PID, new_tasks)))
     at = value = 0
     while True:
         operation, if_true, if_false, given = code[at]
@@ -85,12 +84,11 @@ def numbers(machine: str, *tables: str) -> set[int]:
 def test_every_call_that_is_not_in_the_table_is_refused(machine: str) -> None:
     allowed = numbers(machine, *seccomp.ALLOWED.values(), seccomp.FORKS)
     absent = numbers(machine, seccomp.ABSENT)
-    passing, checked = numbers(machine, seccomp.PASSING), numbers(machine, *(c.name for c in seccomp.checks(PID)))
+    checked = numbers(machine, *(check.name for check in seccomp.checks(PID)))
     assert not checked & allowed
     for call in set(range(seccomp.FIRST_UNKNOWN)) - checked:
-        expected = ALLOWED if call in allowed | passing else ENOSYS if call in absent else EPERM
+        expected = ALLOWED if call in allowed else ENOSYS if call in absent else EPERM
         assert answer(machine, call) == expected, call
-        assert answer(machine, call, is_device=True) == (EPERM if call in passing else expected), call
     for unknown in (seccomp.FIRST_UNKNOWN, 10_000, 0x40000000 | 41):  # the last is of the x32 interface
         assert answer(machine, unknown) == ENOSYS
 
@@ -100,7 +98,7 @@ def test_the_kernel_refuses_every_other_call() -> None:
     """Each is made with arguments of 0 by a process under the filter, which goes on."""
     here = seccomp.machine()
     checked = numbers(here, *(check.name for check in seccomp.checks(PID)))
-    kept = checked | numbers(here, *seccomp.ALLOWED.values(), seccomp.FORKS, seccomp.PASSING)
+    kept = checked | numbers(here, *seccomp.ALLOWED.values(), seccomp.FORKS)
     kept |= {335, 336}  # uretprobe and uprobe of x86-64, which kernels answer with a signal before they ask a filter
     code = f"""
 import ctypes, os

@@ -15,6 +15,8 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.notebook_filter import FAILED, KeptStatements
 from tests.support.commands import solution
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 

@@ -19,6 +19,8 @@ from tests.support.commands import puzzles
 from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.profiles import TRACES
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).parents[2]
 WIDTHS = (60, 80, 120)
 PLAN = "plan --model llama-3-8b --gpus 16 --batch 64 --pp 2 --tp 2 --best 1 --ranks"

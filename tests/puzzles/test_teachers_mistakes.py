@@ -10,6 +10,8 @@ import pytest
 from puzzles.custom.writing import begin
 from tests.support.commands import puzzles
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 MISTAKE = "async def relay(model):\n    return model.forwrd(1)\n"
 
 

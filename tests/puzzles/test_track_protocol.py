@@ -26,6 +26,8 @@ from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unre
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 from tests.support.commands import said
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).parents[2]
 AUTHORING = ROOT / "puzzles" / "notebook" / "authoring"
 """Writes the notebooks of one track, and says so."""
@@ -240,6 +242,7 @@ def test_a_file_of_all_default_puzzles_has_the_imports_of_each_track(
     assert ("from lib import Model, WeightGrad\nimport math\n" in text, "def answer(n):" in text) == (True, True)
 
 
+@pytest.mark.sandboxed
 def test_it_is_graded_in_a_worker(fourth: Path) -> None:
     assert graded(fourth, RIGHT) == {
         "puzzle": "answer",

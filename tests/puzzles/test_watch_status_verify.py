@@ -30,7 +30,7 @@ from tests.support.fake_grading import real_verdict, stated_in, stating, write_v
 from tests.support.solved import reference_of
 
 COLUMNS = 100
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
@@ -119,6 +119,7 @@ def test_what_has_not_passed_is_looked_at_in_the_order_of_the_path():
     assert set(visited) >= set(CORE[2:])
 
 
+@pytest.mark.sandboxed
 @pytest.mark.parametrize(("text", "is_run"), [(BASIC, False), (solution("basic"), True)])
 def test_a_file_that_passes_is_shown_as_passed(text: str, is_run: bool) -> None:
     watched = Watched(text, is_run)
@@ -215,6 +216,7 @@ def test_keys_give_hints_the_list_and_the_end():
     assert watched.game.handle("q") is False
 
 
+@pytest.mark.sandboxed
 @pytest.mark.slow
 def test_classes_and_layouts_are_watched_like_schedules():
     watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + engine("fsdp"), is_run=True)

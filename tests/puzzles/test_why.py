@@ -18,7 +18,7 @@ from tests.support import CLASSICS
 from tests.support.commands import puzzles
 
 COLUMNS = 200
-pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 ROOT = Path(__file__).parents[2]
 DDP = (ROOT / "solutions" / "ddp.py").read_text(encoding="utf-8")

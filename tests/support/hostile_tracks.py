@@ -127,7 +127,7 @@ BODIES = {
     ),
     "loops_for_ever": ("while True: pass", "timeout"),
     "sleeps": ("time.sleep(10**9)", "timeout"),
-    "hogs_memory": ("self.hog = [np.ones(10**8) for _ in range(99)]", "memory"),
+    "hogs_memory": ("self.hog = [np.zeros(10**8) for _ in range(99)]", "memory"),
     "floods": ("while True: os.write(1, b'x' * 65536)", "crash"),
     "forks": ("while True:\n            if os.fork() == 0: time.sleep(100)", "crash"),
     "segfaults": ("ctypes.string_at(0)", "crash"),
@@ -146,7 +146,7 @@ BODIES = {
     "tells_a_strange_type": ("tell(results={'array': ['f4,(1000000,1000000)i8', [1], '']})", "rule"),
     "tells_a_negative_shape": ("tell(results={'array': ['<f4', [-1], '']})", "rule"),
     "tells_deep_lists": ("os.write(3, b'{\"results\":' + b'[' * 9000 + b']' * 9000 + b'}\\n'); os._exit(0)", "crash", "rule"),  # Python 3.13 reads such lists
-    "tells_too_much": ("while True: os.write(3, b'x' * 65536)", "rule"),
+    "tells_too_much": ("while True: os.write(3, b'x' * 65536)", "crash"),
 }  # fmt: skip
 """Of a class that computes nothing."""
 

@@ -37,8 +37,8 @@ MAX_LEFTOVERS = 10_000
 LOST = 70
 """Exit code of a supervisor or worker that failed itself."""
 
-Work = Callable[[int, int], None]
-"""What a worker does: it sends its result to the first file descriptor, and reads the second, see `protocol.LATE`."""
+Work = Callable[[int], None]
+"""What a worker does: it sends its result to a file descriptor."""
 
 
 def supervise(conditions: dict[str, Any], control: IO[bytes], answers: IO[bytes], server: int) -> NoReturn:
@@ -71,8 +71,7 @@ class Supervisor:
         self.limits = conditions["limits"]
         self.uid = conditions["uid"]
         self.packages = conditions["packages"]
-        self.readable = conditions["readable"]
-        self.files = os_limits.visible_files(self.readable)
+        self.files = os_limits.visible_files(conditions["readable"])
         self.hidden = conditions["hidden"]
         self.control = control
         self.compiled = b""
@@ -86,7 +85,7 @@ class Supervisor:
     def read(self, source: bytes) -> dict[str, Any]:
         """Lets a worker read and compile the submission. The result is the survey of its definitions."""
 
-        def work(out: int, _: int) -> None:
+        def work(out: int) -> None:
             given = json.loads(source)
             code = SubmissionCode(given["name"], given["text"], given["slugs"])
             survey = json.dumps(code.survey()).encode() + b"\n"
@@ -98,35 +97,28 @@ class Supervisor:
         return {**answer, "result": survey.decode(errors="replace")}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Lets a worker run a definition. Each device of its own may have one process more."""
-        limits = {**self.limits, "processes": self.limits["processes"] + int(request.get("devices", 0))}
+        """Lets a worker run a definition."""
 
-        def work(out: int, late: int) -> None:
-            given = {**request, "readable": self.readable}
-            DefinitionRun(CompiledCode.load(self.compiled), given, self.limits["seconds"], out, late).run()
+        def work(out: int) -> None:
+            DefinitionRun(CompiledCode.load(self.compiled), request, self.limits["seconds"], out).run()
 
-        answer = self._in_worker(work, request["left"], request["longest"], limits, request.get("late", False))
+        answer = self._in_worker(work, request["left"], request["longest"], self.limits)
         return {**answer, "result": answer["result"].decode(errors="replace")}
 
-    def _in_worker(
-        self, work: Work, seconds: float, longest: int, limits: dict[str, Any], has_late: bool = False
-    ) -> dict[str, Any]:
-        """One run, from an empty folder until the last of its processes is gone and the folder is empty again. With
-        `has_late`, the rest of the request is read when the worker has been forked, and passed on to it."""
+    def _in_worker(self, work: Work, seconds: float, longest: int, limits: dict[str, Any]) -> dict[str, Any]:
+        """One run, from an empty folder until the last of its processes is gone and the folder is empty again."""
         self._make_folder()
         result, result_end = os.pipe()
         output, output_end = os.pipe()
-        late, late_end = os.pipe()
         tasks = TaskLimit(limits["processes"], os_limits.tasks_below)
         begin = monotonic()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_worker(work, supervisor, (result_end, output_end, late), tasks, limits)
-        for fd in (result_end, output_end, late):
+            self._be_worker(work, supervisor, (result_end, output_end), tasks, limits)
+        for fd in (result_end, output_end):
             os.close(fd)
-        rest = protocol.receive_bytes(self.control) if has_late else b""
-        monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest, (late_end, rest or b""))
+        monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest)
         where = self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS
         ended, code = monitor.wait(*where, self._exceeded)
         took = monotonic() - begin
@@ -134,7 +126,6 @@ class Supervisor:
         if ended == "hung up":
             os._exit(0)
         tasks.close()
-        monitor.close_late()
         os.close(result)
         os.close(output)
         if self.has_mount:
@@ -166,24 +157,24 @@ class Supervisor:
         return None
 
     def _be_worker(
-        self, work: Work, supervisor: int, ends: tuple[int, int, int], tasks: TaskLimit, limits: dict[str, Any]
+        self, work: Work, supervisor: int, ends: tuple[int, int], tasks: TaskLimit, limits: dict[str, Any]
     ) -> NoReturn:
-        """Runs in the forked worker. `ends` belong to its result, its output and what it reads late."""
+        """Runs in the forked worker. `ends` belong to its result and its output."""
         try:
             signal.set_wakeup_fd(-1)
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # its own: an open file has a state, which later runs would see
             os.chdir(RUN_FOLDER)
             restricted, listener = os_limits.confine(limits, self.uid, supervisor, self.files)
             tasks.hand_over(listener)
-            result, output, late = [fcntl(fd, F_DUPFD, 5) for fd in ends]  # so that none is one of those that follow
+            result, output = [fcntl(fd, F_DUPFD, 4) for fd in ends]  # so that none is one of those that follow
             for fd in (1, 2):
                 os.dup2(output, fd)
-            out, late = os.dup2(result, 3), os.dup2(late, 4)
-            os.closerange(5, os_limits.MAX_OPEN_FILES * 4)
+            out = os.dup2(result, 3)
+            os.closerange(4, os_limits.MAX_OPEN_FILES * 4)
             set_up_interpreter(self.packages)
             if not restricted:
                 os_limits.deny_paths(self.hidden)
-            work(out, late)
+            work(out)
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         except BaseException as why:

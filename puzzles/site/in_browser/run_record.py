@@ -13,7 +13,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.notebook.local_run import NotebookDefinition
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import Track, track_of
-from puzzles.tracks.outcomes import Row, RunOutcome
+from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest
 
 MAX_RUNS, MAX_TEXT = 100, 2_000
 """Runs of one judgement, and characters of a failure's text."""
@@ -112,10 +112,14 @@ def judged(puzzle: Puzzle, data: Any) -> Verdict:
         record = RunRecord(problem=Failure("rule", str(why)))
     definition = NotebookDefinition(sketch=record.sketch, line=record.line, problem=record.problem)
     runs = iter(record.runs)
-    return run_judge(
-        judge(puzzle, definition, keep=True),
-        lambda request: run.outcome(track) if (run := next(runs, None)) is not None else MISSING,
-    )
+
+    def outcome(request: RunRequest) -> RunOutcome:
+        if request.own is not None:
+            return RunOutcome(request.own())
+        run = next(runs, None)
+        return MISSING if run is None else run.outcome(track)
+
+    return run_judge(judge(puzzle, definition, keep=True), outcome)
 
 
 def judged_run(puzzle: Puzzle, trace: str) -> Verdict:

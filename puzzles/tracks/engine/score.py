@@ -44,22 +44,23 @@ def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
             name = getattr(make, "__name__", repr(make))
             raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
         shown = shown or trial
-        given = {"trial": pack(asked(trial)), "devices": trial.devices}
-        yield RunRequest(size_of(trial, shown), given, _scorer(puzzle, trial, make), trial.hidden)
+        yield RunRequest(
+            size_of(trial, shown), {"trial": pack(asked(trial))}, _scorer(puzzle, trial, make), trial.hidden
+        )
 
 
 def _scorer(
     puzzle: EnginePuzzle, trial: Trial, make: Callable[[], Trial]
 ) -> Callable[[Row], Score | Failure | FurtherRun]:
-    """The function that scores a trial's row. If the row has recordings, their repetition has the figures."""
+    """The function that scores a trial's row. The repetition of its recordings has the figures."""
 
     def score(row: Row) -> Score | Failure | FurtherRun:
         def scored() -> Score | FurtherRun:
             performed = performed_of(row, trial)
-            if "recordings" not in row:
-                return score_trial(puzzle, trial, performed)
             require_right(trial, performed)
             _require_allowed(puzzle, performed)
+            if not isinstance(row.get("recordings"), str):  # no worker sends such a row; a class may
+                raise WrongResultError("the run has sent no recording of its operations; let the methods return")
             return partial(repeat_request, make, row["recordings"], partial(_scored_again, puzzle, performed))
 
         return _or_failure(scored)

@@ -20,6 +20,8 @@ from solutions.engine.annotated_moe import AnnotatedMoE
 from tests.catalog.engine.tables.annotated import SENT
 from tests.support.engine_trials import SOLUTIONS, verdict_on
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 SLUGS = ["AnnotatedMLP", "AnnotatedMoE"]
 
 

@@ -33,6 +33,8 @@ from tests.catalog.engine.tables import FIGURES, WRONG
 from tests.support.engine_trials import REFERENCES, SOLUTIONS, reference, score_class, verdict_on
 from tests.support.selection import first_of_each_kind
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 ROOT = Path(__file__).parents[3]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 
@@ -51,6 +53,7 @@ def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
 
 
+@pytest.mark.sandboxed
 @pytest.mark.sampled(1)
 @of_each_chapter()
 def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: EnginePuzzle) -> None:

@@ -24,6 +24,8 @@ from solutions.engine.switch_dispatch import SwitchDispatch
 from tests.catalog.engine.tables.experts import WRONG
 from tests.support.engine_trials import perform, score_class, verdict_on
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 N = 4
 
 SOLVED = (SwitchDispatch, BalanceLoss, GShardTop2, ExactDispatch, FindTheRace)

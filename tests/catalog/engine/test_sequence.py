@@ -20,6 +20,8 @@ from solutions.engine.ring_attention import Queries, RingAttention
 from tests.support.engine_trials import SOLUTIONS, perform, verdict_on
 from tests.support.examples import examples
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.mark.parametrize("part", [slice(3), slice(3, 6)], ids=["all tokens", "causal"])
 def test_the_formulas_are_met_exactly_and_the_peak_does_not_grow(part: slice) -> None:

@@ -21,6 +21,8 @@ from solutions.engine.vocab_parallel_loss import VocabParallelLoss
 from tests.support.engine_trials import REFERENCES, SOLUTIONS, perform, reference, score_class, verdict_on
 from tests.support.examples import examples
 
+pytestmark = pytest.mark.usefixtures("in_this_process")
+
 
 @pytest.mark.parametrize("slug", ["Matmul2D", "MegatronLayer", "MegatronMesh", "VocabParallelLoss"])
 def test_the_formulas_are_met_exactly_at_every_size(slug: str) -> None:

@@ -162,6 +162,7 @@ def fail() -> None:
 # --- What it takes ---
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (2, 8), (4, 8), (4, 12)])
 @pytest.mark.parametrize("price", [20, 25, 30])
 def test_pairs_are_as_fast_as_their_price(p: int, m: int, price: int) -> None:

@@ -312,6 +312,7 @@ def test_a_replay_gives_the_weights_of_one_device_in_the_predicted_memory(ranks:
         assert result.passed, (result.error, result.ranks)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("operation", ["forward", "loss", "backward_input", "allreduce", "backward_weight", "update"])
 def test_zeroing_any_one_result_changes_the_weights_of_a_replay(
     operation: str, monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,7 @@ def figures(schedule: Schedule, size: tuple[int, int, int], setting: Setting) ->
     return report.timesteps, report.peak.memory, found.text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("p", "m"), [(4, 4), (4, 3), (3, 6), (2, 1)])
 def test_without_flushes_a_pipeline_has_one_ramp_for_all_steps(p: int, m: int) -> None:
     """With a flush n (m + p - 1)(F + B), without it (m n + p - 1)(F + B); an older version of each weight is kept."""

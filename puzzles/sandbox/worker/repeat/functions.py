@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from lib.engine.metering.arrays import bases_of
-from lib.engine.transports.base import CallableInt
 
 UFUNCS: dict[str, Any] = {name: found for name, found in vars(np).items() if isinstance(found, np.ufunc)}
 
@@ -105,8 +104,3 @@ def whole_numbers_in(tree: Any) -> list[int]:
     if isinstance(tree, dict):
         tree = list(tree.values())
     return [number for part in tree for number in whole_numbers_in(part)] if isinstance(tree, list | tuple) else []
-
-
-def plain_number(given: Any) -> Any:
-    """A number of a device or a size as Python's own."""
-    return int(given) if isinstance(given, CallableInt) else given
