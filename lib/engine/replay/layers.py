@@ -24,18 +24,18 @@ class Dense:
     variance = 2.0
 
     def forward(self, inp: Array, weight: Array) -> Array:
-        return relu(inp @ whole(weight))
+        return relu(inp @ weight)
 
     def loss(self, out: Array, target: Array) -> Array:
         return (out - target) * (out > 0)
 
     def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
-        return (grad @ whole(weight).T) * (inp > 0)
+        return (grad @ weight.T) * (inp > 0)
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
         h = inp.shape[-1]
         if weight is not None:  # a whole backward: its own weight leaves the gradient as it is, another does not
-            grad = grad * (inp @ whole(weight) > 0)
+            grad = grad * (inp @ weight > 0)
         return inp.reshape(-1, h).T @ grad.reshape(-1, h)
 
 
@@ -154,10 +154,3 @@ def relu(x: Array) -> Array:
 
 def turned(matrices: Array) -> Array:
     return matrices.swapaxes(-1, -2)
-
-
-def whole(weight: Array) -> Array:
-    rows, hidden = weight.shape
-    if rows != hidden:
-        raise TraceError(f"a weight of {rows} rows cannot be used; {hidden} are needed")
-    return weight

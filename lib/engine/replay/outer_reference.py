@@ -14,7 +14,7 @@ from lib.judging.rank_state import RankState, uses_of_weights
 from lib.values.kinds import Weight
 from lib.values.replicas import Average
 
-from .labels import Found
+from .contents import Result
 from .reference import gradients
 from .workload import Workload
 
@@ -113,20 +113,20 @@ def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> 
 
 
 def numbered_copies(
-    workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]
-) -> list[list[Found]]:
+    workload: Workload, declared: Sequence[Sequence[Result]], ranks: Sequence[RankState]
+) -> list[list[Result]]:
     """The declared results of all ranks. A copy is listed once for each of its microbatches, numbered like the
     results."""
-    numbered: list[list[Found]] = []
-    for results, rank in zip(found, ranks):
+    numbered: list[list[Result]] = []
+    for results, rank in zip(declared, ranks):
         copies = iter(rank.copies)
-        own: list[Found] = []
-        for number, label, tensor in results:
+        own: list[Result] = []
+        for number, content, tensor in results:
             if number is None or number >= 0:
-                own.append((number, label, tensor))
+                own.append((number, content, tensor))
                 continue
             mark = next(copies).copy
             batches = mark.batches if mark is not None else ()
-            own += [((1 + batch) * workload.size.layers + ~number, label, tensor) for batch in batches]
+            own += [((1 + batch) * workload.size.layers + ~number, content, tensor) for batch in batches]
         numbered.append(own)
     return numbered
