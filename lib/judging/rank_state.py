@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
 
-from lib.communication.lanes import OpIndex, overlapped
+from lib.communication.calls import OpIndex
+from lib.communication.lanes import overlapped
 from lib.communication.walk import Cursor
 from lib.errors import PuzzleError, TraceError
 from lib.game.costs import CLASSIC, PAIR, Costs
-from lib.rules.collectives import Group
 from lib.rules.outer import USES_A_WEIGHT
 from lib.trace.lifetimes import Liveness
 from lib.trace.ops import NO_BATCHES, TIMED, Op, halves, place_text
@@ -140,22 +139,3 @@ def uses_of_weights(ranks: Iterable[RankState]) -> Iterator[tuple[str, list[Valu
 
 def unparked(value: Value) -> Value:
     return value.value if isinstance(value, Parked) else value
-
-
-class BlockingCall(NamedTuple):
-    """A rank's call of a collective, with the recomputed clock and value."""
-
-    rank: int
-    clock: int
-    line: int
-    name: str
-    group: Group | None
-    values: tuple[Value, ...]
-    batches: frozenset[int]
-    layer: Any
-    args: tuple[Any, ...]
-
-
-def blocking_call(*fields: object) -> BlockingCall:
-    """Equivalent to the constructor, in half the time."""
-    return tuple.__new__(BlockingCall, fields)

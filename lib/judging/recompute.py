@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from lib.communication.lanes import LANES, OpIndex, overlapped
-from lib.communication.meetings import PendingCall, complete, message_ticks
-from lib.communication.meetings import ticks as collective_ticks
+from lib.communication.calls import Call
+from lib.communication.lanes import LANES, overlapped
+from lib.communication.meetings import message_ticks
 from lib.communication.mesh import Mesh, mesh_of
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.setting import Game
@@ -22,14 +22,9 @@ from lib.values.algebra import counted, named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
-from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed, uses_of_weights
+from .rank_state import MALFORMED, RankState, confirm, placed, uses_of_weights
 from .recompute_lanes import OverlappedCalls, refuse_deadlock
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
-
-Met = tuple[tuple[Value, ...], int, int, OpIndex, OpIndex | None]
-"""One rank's part of a collective: its results, the start, the ticks, the call that determined the start, and the event
-before that call."""
-
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
 """The form of a record without optional columns: whether it has no layer, and its numbers of values and arguments."""
@@ -133,13 +128,9 @@ class Recomputation(OverlappedCalls):
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 
-    def on_call(self, cursor: RankState, op: Op) -> PendingCall:
+    def on_call(self, cursor: RankState, op: Op) -> Call:
         used, group = self._checked_call(cursor, op)
-        if self.on_lanes:
-            return self.overlapped(cursor, op, used, group)
-        return blocking_call(
-            cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches, op.layer, op.args
-        )
+        return (self.overlapped if self.on_lanes else self.call)(cursor, op, group, used)
 
     def _checked_call(self, cursor: RankState, op: Op) -> tuple[list[Value], Group | None]:
         """Checks a call that meets other ranks. Returns the values it uses, and its group."""
@@ -239,23 +230,24 @@ class Recomputation(OverlappedCalls):
 
     # --- What ranks do together ---
 
-    def on_collective(self, calls: Sequence[PendingCall]) -> list[Met]:
-        results, start = complete(calls, self.game)
-        length = collective_ticks(calls, self.game)
-        last = self.ranks[next(call.rank for call in calls if call.clock == start)]
-        setter, before = (last.rank, last.at), last.last_event()
-        return [(made, start, length, setter, before) for made in results]
-
-    def on_result(self, cursor: RankState, op: Op, result: Met) -> None:
-        made, start, length, setter, before = result
-        if cursor.clock < start:
-            cursor.waited_for[cursor.at] = setter
-            cursor.cause = before
+    def on_end(self, cursor: RankState, call: Call) -> None:
+        if self.on_lanes:
+            return super().on_end(cursor, call)
+        op = call.op
+        if cursor.clock < call.start:
+            assert call.last is not None
+            cursor.waited_for[call.at] = call.last
+            cursor.cause = call.cause
         try:
             wanted = requested_batches(self.game, op.name, op.batches) if op.name in REQUESTING else NO_BATCHES
-            confirm(cursor, op, made, start, length, wanted)
+            confirm(cursor, op, call.outputs, call.start, call.end - call.start, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
+
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        if self.on_lanes:
+            return super().refuse(calls, why)
+        raise why
 
     def on_send(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)

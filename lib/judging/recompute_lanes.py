@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
+from lib.communication.calls import Call, in_group
 from lib.communication.deadlock_text import WaitingRank, deadlock_text
-from lib.communication.lanes import Call
-from lib.communication.meetings import in_group, require_same_call
+from lib.communication.meetings import require_same_call
 from lib.communication.walk import Walk
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.rules.collectives import Group, requested_batches
@@ -22,7 +22,7 @@ from .record_checks import refuse_pending
 class OverlappedCalls(Walk[RankState]):
     """The calls of all ranks that run on lanes. Each is checked when its rank makes it, and when it ends."""
 
-    def overlapped(self, rank: RankState, op: Op, used: Sequence[Value], group: Group | None) -> Call:
+    def overlapped(self, rank: RankState, op: Op, group: Group | None, used: Sequence[Value]) -> Call:
         """The call in a record; its times are checked when they are known."""
         if op.name == "pass_to":
             refuse_pending(rank, op.inputs)

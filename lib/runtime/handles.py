@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
-from lib.communication.lanes import Call, PendingValue
+from lib.communication.calls import Call, PendingValue
 from lib.errors import RuleError
 from lib.values.base import Value
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from lib.communication.lanes import Call, PendingValue, layer_of
+from lib.communication.calls import Call, PendingValue, layer_of
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
 from lib.rules.collectives import Group, require_contribution
@@ -13,9 +13,9 @@ from lib.values import algebra
 from lib.values.base import Value, object_text
 
 from .handles import Handle
-from .live_run import LiveLanes, LiveRun
+from .live_run import LiveRun
 from .recorder import RankRecorder
-from .waits import HandleWait, Wait
+from .waits import CallWait, Wait
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -110,7 +110,7 @@ class LaneOperations:
         """Starts a collective, as soon as it can."""
         made = results_of(name, len(parts), self._rank, root_in(name, args))
         call = self._write_call(name, parts, used, made, layer, args, group, line, asked)
-        self._lanes.issue(call)
+        self.run.lanes.issue(call)
         return self._handle(call, listed)
 
     def _brought(self, name: str, part: Value | PendingValue) -> int:
@@ -158,11 +158,6 @@ class LaneOperations:
         handle = self._recorder.handles[call.at] = Handle(self, call, listed)
         return handle
 
-    @property
-    def _lanes(self) -> LiveLanes:
-        assert self.run.lanes is not None
-        return self.run.lanes
-
     def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]:
         """Waits for the end of a call, and returns its result.
 
@@ -184,7 +179,7 @@ class LaneOperations:
         if call.end >= 0:
             self.run.act(self._rank)
         else:
-            wait = HandleWait(self._rank, recorder.clock, line, call, self._lanes)
+            wait = CallWait(self._rank, recorder.clock, line, call, self.run.lanes)
             yield from self._together(wait, self.run.ended, _nothing).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line

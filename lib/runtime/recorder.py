@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from lib.communication.lanes import Call
+from lib.communication.calls import Call
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
 from lib.rules.operations import require_cuttable

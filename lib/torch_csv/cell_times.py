@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from lib.communication.lanes import Call
+from lib.communication.calls import Call
 from lib.communication.walk import Cursor, Walk
 from lib.game.setting import Game
 from lib.trace.ops import Op, Trace, group_of
@@ -67,11 +67,14 @@ class _Times(Walk[_RankTimes]):
     def on_call(self, cursor: _RankTimes, op: Op) -> Call:
         return self.call(cursor, op, group_of(op), ())
 
-    def on_collective(self, calls: Sequence[Call]) -> Sequence[None]:
-        return [None] * len(calls)
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[()]]:
+        return [()] * len(calls)
 
-    def on_result(self, cursor: _RankTimes, op: Op, result: None) -> None:
-        self.on_local(cursor, op)
+    def ticks(self, calls: Sequence[Call], outputs: Sequence[object]) -> int:
+        return 0
+
+    def on_end(self, cursor: _RankTimes, call: Call) -> None:
+        self.on_local(cursor, call.op)
 
     def on_send(self, cursor: _RankTimes, op: Op) -> None:
         time = max((cursor.there.get(value, cursor.now) for value in op.inputs), default=cursor.now)

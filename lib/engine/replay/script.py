@@ -4,9 +4,8 @@ the order of its calls."""
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from lib.communication.lanes import Call
+from lib.communication.calls import Call
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Recomputation
 from lib.rules.collectives import COLLECTIVES
@@ -61,7 +60,7 @@ class OrderedRecomputation(Recomputation):
             self.calls[cursor.rank].append(at)
         return visited
 
-    def on_call(self, cursor: RankState, op: Op) -> Any:
+    def on_call(self, cursor: RankState, op: Op) -> Call:
         call = super().on_call(cursor, op)
         if self.on_lanes:
             self.calls[cursor.rank].append(cursor.at)
@@ -69,7 +68,8 @@ class OrderedRecomputation(Recomputation):
 
     def on_end(self, cursor: RankState, call: Call) -> None:
         super().on_end(cursor, call)
-        self.calls[cursor.rank].append(~call.at)
+        if self.on_lanes:
+            self.calls[cursor.rank].append(~call.at)
 
     def scripts(self, shapes: Shapes) -> list[RankScript]:
         """Every rank's part of a legal trace, with tensors of some shapes."""

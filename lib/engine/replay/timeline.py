@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lib.communication.lanes import Call
+from lib.communication.calls import Call
 from lib.communication.walk import Cursor, Walk
 from lib.game.setting import Game
 from lib.rules.collectives import COLLECTIVES
@@ -65,20 +65,10 @@ class MeasuredWalk(Walk[RankClock]):
     def on_call(self, cursor: RankClock, op: Op) -> Call:
         return self.call(cursor, op, group_of(op) if op.name in COLLECTIVES else None, (None,) * len(op.inputs))
 
-    def on_collective(self, calls: Sequence[Call]) -> Sequence[Call]:
-        start = max(call.clock for call in calls)
-        for call in calls:
-            call.start, call.end = start, start + self.ticks(calls, ())
-        return calls
-
-    def on_result(self, cursor: RankClock, op: Op, result: Call) -> None:
-        self.on_end(cursor, result)
-        cursor.clock = result.end
-
     def require_inputs(self, call: Call) -> None:
         pass
 
-    def ticks(self, calls: Sequence[Call], made: Sequence[Any]) -> Any:
+    def ticks(self, calls: Sequence[Call], outputs: Sequence[Any]) -> Any:
         return min(self.cursors[call.rank].seconds[call.at] for call in calls)
 
     def perform(self, calls: Sequence[Call]) -> list[tuple[Any, ...]]:
