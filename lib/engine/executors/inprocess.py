@@ -48,7 +48,7 @@ class InProcessExecutor:
         return results
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        source, sink = InputStream(inputs, self.size), OutputStreams(self.size)
+        source, sink = InputStream(inputs, self.size), OutputStreams([()] * self.size)
         self.scheduler.start(lambda port: self._loop(port, source, sink))
         self.scheduler.ends_with_its_source = lambda device: not sink.devices[device].asked
         done = False
