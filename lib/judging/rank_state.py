@@ -62,8 +62,8 @@ class RankState(Cursor):
     def all(self, names: Set[str]) -> list[Op]:
         """The executed operations with one of the names, in their order."""
         ops, named = self.ops, self.named
-        found = [named[name] for name in names & named.keys()]
-        return [ops[i] for i in (found[0] if len(found) == 1 else sorted(chain(*found)))]
+        places = [named[name] for name in names & named.keys()]
+        return [ops[i] for i in (places[0] if len(places) == 1 else sorted(chain(*places)))]
 
     @property
     def events(self) -> list[int]:

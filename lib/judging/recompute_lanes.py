@@ -28,10 +28,10 @@ class OverlappedCalls(Walk[RankState]):
             refuse_pending(rank, op.inputs)
         alike = used[1:3] if op.name == "tier_update" else used
         first, root = len(rank.values), root_in(op.name, op.args)
-        made = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
-        numbers = (first,) if made == 1 else tuple(range(first, first + made))
+        count = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
+        numbers = (first,) if count == 1 else tuple(range(first, first + count))
         if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
-            raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
+            raise TraceError(f"it makes {count} values from number {first} on, of no batches; this record is {op}")
         call = self.call(rank, op, group, used)
         for number, value in zip(numbers, alike or [self._unknown(op)]):
             rank.values[number] = value  # until it ends, what it uses stands in for what it makes

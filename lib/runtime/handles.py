@@ -64,8 +64,8 @@ class Handle:
     @property
     def result(self) -> Any:
         """The result of `await`, once the call has ended."""
-        made = self.call.outputs
-        return list(made) if self.listed else tuple(made) if len(made) > 1 else made[0] if made else None
+        outputs = self.call.outputs
+        return list(outputs) if self.listed else tuple(outputs) if len(outputs) > 1 else outputs[0] if outputs else None
 
     @property
     def unawaited(self) -> str:

@@ -18,7 +18,7 @@ from lib.values.base import Value, unrecorded
 from lib.values.kinds import Parked
 
 from .lane_operations import A, LaneOperations, R, W
-from .recorder import player_line
+from .recorder import new_op, player_line
 from .storage import Storage
 from .waits import CallWait, Message, ReceiveWait, SendWait
 
@@ -114,16 +114,16 @@ class RankOperations(LaneOperations):
         if run.costs.overlap:
             return self._issue(name, values, used, layer, args, members, line, wanted)
         clock = recorder.clock
-        op = Op(name, clock, clock, layer, wanted, used, (), args, line)  # recorded when it has ended
+        op = new_op(Op, (name, clock, clock, layer, wanted, used, (), args, line))  # recorded when it has ended
         call = Call(recorder.rank, len(recorder.ops), clock, None, op, members, values)
         return self._promise(CallWait(recorder.rank, clock, line, call, run.lanes), run.meet, self._met)
 
     def _met(self, wait: CallWait, _: bool) -> Value | None:
         call = wait.of
         name, _start, _end, layer, batches, used, _outputs, args, line = call.op
-        own = [unrecorded(value) for value in call.outputs]
-        self._recorder.write(name, own, line, used, layer, batches, args, call.start, call.end - call.start)
-        return own[0] if own else None
+        outputs = [unrecorded(value) for value in call.outputs]
+        self._recorder.write(name, outputs, line, used, layer, batches, args, call.start, call.end - call.start)
+        return outputs[0] if outputs else None
 
     def _posted(self, wait: SendWait, _: bool) -> None:
         ticks = wait.message.sent - wait.clock

@@ -21,11 +21,11 @@ def event_times(pipeline: Pipeline, measured: CellTimes) -> list[list[Span]]:
     only = pipeline.only()
     ranks = [_RankTimes(only, place, times) for place, times in enumerate(measured)]
     _Times(pipeline.trace, ranks).walk()
-    found = []
+    rows = []
     for rank in ranks:
         timed = {id(op) for op in pipeline.trace.events(rank.rank)}
-        found.append([rank.spans[at] for at, op in enumerate(rank.ops) if id(op) in timed])
-    return found
+        rows.append([rank.spans[at] for at, op in enumerate(rank.ops) if id(op) in timed])
+    return rows
 
 
 class _RankTimes(Cursor):
@@ -41,9 +41,9 @@ class _RankTimes(Cursor):
         self.there: dict[int, float] = {}
         for cell, ats in replica.cells[place].items():
             start, end = times[str(cell)]
-            each = (end - start) / len(ats)
+            length = (end - start) / len(ats)
             for n, at in enumerate(ats):
-                self.spans[at] = start + n * each, start + (n + 1) * each
+                self.spans[at] = start + n * length, start + (n + 1) * length
                 for value in work.ops[at].inputs:
                     self.uses[value] = min(start, self.uses.get(value, start))
                 self.there.update(dict.fromkeys(work.ops[at].outputs, end))

@@ -57,9 +57,9 @@ class InputStream:
             self._forget(number)
             number += 1
             refuse_masked(item, f"input {number - 1} of the stream")
-            mine = self._item_of(port, item, number) if isinstance(item, list | tuple) else item
-            yield argument_for(mine, False, port)
-            del mine
+            argument = self._item_of(port, item, number) if isinstance(item, list | tuple) else item
+            yield argument_for(argument, False, port)
+            del argument
 
     def _item_of(self, port: Port, items: Sequence[Any], number: int) -> Any:
         if len(items) != port.size:

@@ -14,14 +14,14 @@ from .tensor_device import averaged
 
 def pass_along(engine: Any, op: Op, used: list[Array]) -> Sequence[Array]:
     """One rank's part: the result, if it gets one."""
-    members, mine, root = group_of(op) or range(engine.num_devices), engine.device_id, op.args[2]
+    members, device, root = group_of(op) or range(engine.num_devices), engine.device_id, op.args[2]
     is_sum, content = op.name == "reduce", engine.contents[(op.inputs or op.outputs)[0]]
-    if mine != (next_member(root, members) if is_sum else root):
-        came = engine.next_message(next_member(mine, members, -1), CHAIN)
+    if device != (next_member(root, members) if is_sum else root):
+        came = engine.next_message(next_member(device, members, -1), CHAIN)
         came = came.reshape(content.shape)
         used = [came + used[0]] if is_sum else [came]
-    if not is_last(op.name, mine, members, root):
-        engine.send(next_member(mine, members), used[0].reshape(-1))
+    if not is_last(op.name, device, members, root):
+        engine.send(next_member(device, members), used[0].reshape(-1))
     if not op.outputs:
         return ()
     return [averaged(engine, used[0], content.value, len(members)) if is_sum else copy_in(used[0], engine._port)]

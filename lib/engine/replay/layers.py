@@ -64,8 +64,8 @@ class Block:
         g, _ = self.by_expert(grad, weight)
         reached = x @ turned(v)
         back = (g @ turned(v)) * (reached > 0)
-        found = turned(relu(reached)) @ g + turned(back) @ x
-        total: Array = found.sum(axis=0, dtype=found.dtype).reshape(weight.shape)
+        gradients = turned(relu(reached)) @ g + turned(back) @ x
+        total: Array = gradients.sum(axis=0, dtype=gradients.dtype).reshape(weight.shape)
         return total
 
     def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:

@@ -38,11 +38,11 @@ def _course(ranks: Sequence[RankState]) -> _Course:
         if isinstance(value, Weight) and value.copy is not None:
             rounds[value.layer] = max(rounds[value.layer], value.copy.averages, key=len)
             copies[value.layer] |= {value.copy.batches} - {frozenset()}
-    made = [rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})]
+    merges = [rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})]
     merged = {
-        ((one.layer, one.copy.batches), one.step, len(one.copy.averages))
-        for one in made
-        if isinstance(one, Weight) and one.copy is not None
+        ((weight_copy.layer, weight_copy.copy.batches), weight_copy.step, len(weight_copy.copy.averages))
+        for weight_copy in merges
+        if isinstance(weight_copy, Weight) and weight_copy.copy is not None
     }
     replaced = set()
     for _, values in uses_of_weights(ranks):

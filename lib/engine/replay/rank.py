@@ -128,19 +128,19 @@ class ReplayEngine(TensorDevice):
     def begin_copy(self, at: int, op: Op) -> None:
         """Starts a copy in the background, if its source is there. The copy drops its own reference to the tensor, so
         that the rank's reference decides about memory."""
-        (number,), (made,) = op.inputs, op.outputs
+        (number,), (result,) = op.inputs, op.outputs
         library = cast(Any, self._port.library)
         if number in self.reserved or (op.name == "offload" and number not in self.tensors):
             return
-        tier = self.tier(number if op.name == "fetch" else made)
+        tier = self.tier(number if op.name == "fetch" else result)
         store = vars(tier)["_store"]  # counted when the call was made; players have no such way
-        box = [self.tensors[number] if op.name == "offload" else self.arriving[made]]
+        box = [self.tensors[number] if op.name == "offload" else self.arriving[result]]
         if op.name == "offload":
-            self.copies[at] = library.in_background(lambda: store.update({str(made): library.on_host(box.pop())}))
+            self.copies[at] = library.in_background(lambda: store.update({str(result): library.on_host(box.pop())}))
         else:
             self.copies[at] = library.in_background(lambda: library.fill(box.pop(), store[str(number)]))
-        self.reserved.discard(made)
-        self.makers[made] = at
+        self.reserved.discard(result)
+        self.makers[result] = at
 
     def finish(self, at: int) -> None:
         """Waits for an overlapped call."""
@@ -148,10 +148,10 @@ class ReplayEngine(TensorDevice):
         if at in self.copies:
             self.took[at] = self.copies.pop(at).result()
         for number, task in zip(op.outputs, self.begun.pop(at, ())):
-            made = task.switch()
+            array = task.switch()
             self.took[at] = max(self.took.get(at, 0.0), port.carrier.took)
             if number not in self.freed:
-                self.arriving[number] = made
+                self.arriving[number] = array
 
     def perform(self, op: Op) -> dict[int, Array]:
         """The tensors that an operation makes on the device, by number."""

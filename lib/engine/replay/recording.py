@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def names_of(trace: Trace) -> list[dict[int, str]]:
         if any(op.name in COLLECTIVES for ops in trace.ranks for op in ops):
             return names
         raise RuleError(f"a profile shows cells or collectives, and this run has neither: {why}") from None
-    for work, cells in (one for replica in replicas for one in zip(replica.works, replica.cells)):
+    for work, cells in chain.from_iterable(zip(replica.works, replica.cells) for replica in replicas):
         end = -1
         for slot in slots_of(work, cells):
             ats = cells[slot[0]]

@@ -44,12 +44,12 @@ def settled(workload: Workload, op: Op, content: Content, grad: Array) -> Array:
 class CutHead(Head):
     """Some rows of a head's vocabulary."""
 
-    def __init__(self, held: Sequence[int], rows: int) -> None:
-        self.held, self.rows = list(held), rows
+    def __init__(self, vocabulary: Sequence[int], rows: int) -> None:
+        self.vocabulary, self.rows = list(vocabulary), rows
 
     def loss(self, out: Array, target: Array) -> Array:
         """The gradient, as far as these rows determine it."""
-        right = cast_like(out, numbers(self.rows, out)[self.held] == target)
+        right = cast_like(out, numbers(self.rows, out)[self.vocabulary] == target)
         if "int" in str(out.dtype):
             return out - right
         known: Array = namespace(out).exp(out) * (1 - 2 * right)

@@ -82,8 +82,11 @@ def undominated(key: Ints, cost: Table, held: Table) -> Ints:
     order = np.lexsort((held, cost, key))
     place, held = key[order], held[order]
     number = np.cumsum(np.append(False, place[1:] != place[:-1]))[: len(order)]
-    falling = held - number * 2 * (np.abs(held).max(initial=0) + 1)
-    return np.asarray(order[np.append(True, falling[1:] < np.minimum.accumulate(falling)[:-1])[: len(order)]])
+    # Each key's rows are shifted below those of the keys before, so that one running minimum serves all keys.
+    shifted = held - number * 2 * (np.abs(held).max(initial=0) + 1)
+    least_before = np.minimum.accumulate(shifted)[:-1]
+    is_less = np.append(True, shifted[1:] < least_before)[: len(order)]
+    return np.asarray(order[is_less])
 
 
 class ParetoElimination:
