@@ -124,7 +124,7 @@ def require_same_call(calls: Sequence[Call], has_groups: bool = False) -> None:
     all ranks may have forgotten their group.
     """
     forgotten = has_groups and calls[0].group is None
-    heads = [(op.name, _layers(call), root_in(op.name, op.args)) for call, op in [(call, call.op) for call in calls]]
+    heads = [(call.op.name, _layers(call), root_in(call.op.name, call.op.args)) for call in calls]
     rules.require_same_call(heads, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 

@@ -69,6 +69,8 @@ class Walk(Lanes, Generic[C]):
         self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
         """For each unread message the index of its `pass_to` on the sender."""
         self._runnable = deque(cursors)
+        self._visited: C | None = None
+        """The rank that has come to a blocking collective last, and goes on by itself."""
 
     # --- What subclasses say ---
 
@@ -123,8 +125,10 @@ class Walk(Lanes, Generic[C]):
                 cursor.pending[number] = call
             self.issue(call)
         elif name in COLLECTIVES:
-            self.issue(self.on_call(cursor, op))
-            return False  # when it ends, the rank goes on
+            self._visited = cursor
+            call = self.on_call(cursor, op)
+            self.issue(call)
+            return call.settled
         elif name == "pass_to":
             return self.send(cursor, op)
         elif name == "receive":
@@ -193,7 +197,8 @@ class Walk(Lanes, Generic[C]):
         if op.name not in self.on_lanes:
             cursor.clock = call.end
             cursor.at += 1
-            self._runnable.append(cursor)
+            if cursor is not self._visited:
+                self._runnable.append(cursor)
             return
         if op.name == "pass_to":
             to, *tag = op.args
