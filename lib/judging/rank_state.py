@@ -103,7 +103,7 @@ def placed(why: Exception, rank: RankState) -> PuzzleError:
 def confirm(
     rank: RankState,
     op: Op,
-    made: Sequence[Value],
+    values: Sequence[Value],
     start: int,
     ticks: int,
     batches: frozenset[int] = NO_BATCHES,
@@ -114,12 +114,12 @@ def confirm(
         raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
     if its_batches is not batches and its_batches != batches:
         raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(its_batches)}")
-    if made or numbers != ():
+    if values or numbers != ():
         first = len(rank.values)
-        expected = (first,) if len(made) == 1 else tuple(range(first, first + len(made)))
+        expected = (first,) if len(values) == 1 else tuple(range(first, first + len(values)))
         if numbers != expected:
-            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(numbers)}")
-        for number, value in zip(expected, made):
+            raise TraceError(f"it makes {len(values)} values from number {first} on, not {list(numbers)}")
+        for number, value in zip(expected, values):
             rank.values[number] = value
     at = rank.at
     if name in TIMED:

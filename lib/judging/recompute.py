@@ -194,18 +194,18 @@ class Recomputation(OverlappedCalls):
         name, used = op.name, self._used(rank, op)
         if name == "given":
             return self._take_over(rank, op)
-        made = LOCAL_RULES[name](self.game, op, used)
-        if made and type(made[0]) is Parked:
-            memory_tiers.require_room(self.costs, rank.parked(), made)
+        outputs = LOCAL_RULES[name](self.game, op, used)
+        if outputs and type(outputs[0]) is Parked:
+            memory_tiers.require_room(self.costs, rank.parked(), outputs)
         batches, items = NO_BATCHES, 1
         if name in PER_BATCH:
-            batches = batches_of(made)
+            batches = batches_of(outputs)
             items = len(batches)
         price = self._prices.get(name)
-        length = durations.ticks(self.game, name, items, used, made, rank.rank) if price is None else price * items
+        length = durations.ticks(self.game, name, items, used, outputs, rank.rank) if price is None else price * items
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
-        confirm(rank, op, made, rank.clock, length, batches)
+        confirm(rank, op, outputs, rank.clock, length, batches)
         if name == "set_final_copy":
             rank.copies.append(used[0])  # type: ignore[arg-type]  # a weight, as in the next line
         elif name == "set_final_weight":
