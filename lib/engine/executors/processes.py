@@ -12,7 +12,7 @@ from threading import get_ident
 from traceback import StackSummary
 from typing import Any
 
-from lib.engine.metering.meter import Meter, Reading, current
+from lib.engine.metering.meter import Meter, Reading, current, unmetered
 from lib.engine.player_code import is_of_player
 from lib.engine.transports.processes.carrier import Carrier
 from lib.engine.transports.processes.control import ControlChannel, PeerFailedError, SourceEndedError
@@ -182,7 +182,8 @@ class ProcessExecutor:
             written.append((asked, item))
 
         def work() -> Written:
-            source = InputStream(every_input(inputs), 1)
+            with unmetered():  # inputs are charged when the loop reads them
+                source = InputStream(every_input(inputs), 1)
             with suppress(SourceEndedError):
                 self.device.loop(source, asks, OutputStream(self.port, keep))
             return written
