@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test gate test-all nightly mutate fuzz bench check docs docs-site site notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly mutate fuzz bench check docs docs-site site site-archive notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -69,9 +69,9 @@ check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list the papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
+docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
-	PYTHONPATH=. $(BIN)/python docs/generate/papers.py
+	PYTHONPATH=. $(BIN)/python docs/generate/listings.py
 	PYTHONPATH=. $(BIN)/python docs/generate/field.py
 	PYTHONPATH=. $(BIN)/python docs/generate/truth.py
 	PYTHONPATH=. $(BIN)/python docs/generate/xla.py
@@ -83,6 +83,9 @@ docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; wa
 
 site: $(VENV)/.play  ## build the game for the browser in site; needs node and npm
 	$(BIN)/python -m puzzles.site
+
+site-archive: $(VENV)/.play  ## build the site and pack it in build/training-puzzles-site.zip, with numpy; needs node and npm
+	$(BIN)/python -m puzzles.site --archive build/training-puzzles-site.zip
 
 site/.training-puzzles-site: $(VENV)/.play $(shell find lib drawing puzzles solutions -type f -not -name '*.pyc')
 	$(BIN)/python -m puzzles.site
@@ -119,7 +122,7 @@ browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; 
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
 	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
-		tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
+		tests/browser/test_site_versions.py tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
 	rm -rf $(VENV) .venv-* pictures build dist site notebooks/*.ipynb notebooks/*.whl notebooks/solved \

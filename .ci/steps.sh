@@ -52,7 +52,6 @@ provide() {
 }
 
 provide_programs() {
-    provide bwrap bubblewrap # the hostile suite runs in both tiers: bubblewrap, and plain processes
     provide chromium chromium
     provide chromedriver chromium-driver
     provide rsvg-convert librsvg2-bin # a second program that draws the pictures

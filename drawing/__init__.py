@@ -5,9 +5,9 @@ from drawing import draw, draw_group
 
 from drawing.export.files import ENDINGS, is_picture, require_ending, save
 from drawing.runs.pareto import Attempt, draw_pareto
-from drawing.runs.plans import draw_plans, draw_waterfall
+from drawing.runs.plans import draw_plans, draw_steps, draw_waterfall
 from drawing.runs.predicted_vs_measured import draw_replay, draw_runs
-from drawing.runs.scene import EndedRun
+from drawing.runs.scene import EndedRun, TimedRun
 from drawing.runs.text import TEXT_WIDTH, text
 from drawing.runs.timeline import Timeline, draw, draw_compare
 from drawing.values import draw_group, draw_network, draw_value
@@ -20,6 +20,7 @@ __all__ = [
     "Attempt",
     "EndedRun",
     "Picture",
+    "TimedRun",
     "Timeline",
     "draw",
     "draw_compare",
@@ -29,6 +30,7 @@ __all__ = [
     "draw_plans",
     "draw_replay",
     "draw_runs",
+    "draw_steps",
     "draw_value",
     "draw_waterfall",
     "is_picture",

@@ -122,6 +122,9 @@ from puzzles import play
 # {puzzle: pipeline_fsdp}
 
 # %% [markdown]
+# {chapter: classics}
+
+# %% [markdown]
 # ### When does it make sense?
 #
 # When nothing else fits: 966,656 elements on a rank, less than half of what `fsdp` needed (though the model has four

@@ -23,13 +23,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: zero1}
-
-# %% [markdown]
-# {puzzle: zero2}
-
-# %% [markdown]
-# {puzzle: checkpoint}
-
-# %% [markdown]
-# {puzzle: offload}
+# {chapter: memory}

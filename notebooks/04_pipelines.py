@@ -24,19 +24,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: one_f_one_b}
-
-# %% [markdown]
-# {puzzle: interleaved}
-
-# %% [markdown]
-# {puzzle: breadth_first}
-
-# %% [markdown]
-# {puzzle: zb_h1}
-
-# %% [markdown]
-# {puzzle: zb_h2}
-
-# %% [markdown]
-# {puzzle: zb_v}
+# {chapter: pipelines}

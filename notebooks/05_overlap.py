@@ -23,10 +23,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: ddp_overlap}
-
-# %% [markdown]
-# {puzzle: fsdp_prefetch}
-
-# %% [markdown]
-# {puzzle: stream_inference}
+# {chapter: overlap}

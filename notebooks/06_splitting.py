@@ -22,10 +22,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: tensor_parallel}
-
-# %% [markdown]
-# {puzzle: sequence_parallel}
-
-# %% [markdown]
-# {puzzle: expert_parallel}
+# {chapter: splitting}

@@ -22,10 +22,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: three_d}
-
-# %% [markdown]
-# {puzzle: hybrid_shard}
-
-# %% [markdown]
-# {puzzle: local_sgd}
+# {chapter: clusters}

@@ -34,19 +34,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: fsdp_bound}
-
-# %% [markdown]
-# {puzzle: axis_inside}
-
-# %% [markdown]
-# {puzzle: tp_limit}
-
-# %% [markdown]
-# {puzzle: hierarchy}
-
-# %% [markdown]
-# {puzzle: bucket_size}
-
-# %% [markdown]
-# {puzzle: park_or_recompute}
+# {chapter: microseconds}

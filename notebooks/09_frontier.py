@@ -21,25 +21,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: straggler}
-
-# %% [markdown]
-# {puzzle: uneven_stages}
-
-# %% [markdown]
-# {puzzle: vocab_parallel}
-
-# %% [markdown]
-# {puzzle: v_half}
-
-# %% [markdown]
-# {puzzle: two_ways}
-
-# %% [markdown]
-# {puzzle: weight_versions}
-
-# %% [markdown]
-# {puzzle: host_update}
-
-# %% [markdown]
-# {puzzle: streaming_diloco}
+# {chapter: frontier}

@@ -24,31 +24,4 @@ from lib.planning import Job, Prediction, Split
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: llama_8b_16}
-
-# %% [markdown]
-# {puzzle: gpt3_384}
-
-# %% [markdown]
-# {puzzle: mixtral_64}
-
-# %% [markdown]
-# {puzzle: llama_70b_256}
-
-# %% [markdown]
-# {puzzle: llama_405b_16384}
-
-# %% [markdown]
-# {puzzle: llama_8b_long}
-
-# %% [markdown]
-# {puzzle: llama_70b_40gb}
-
-# %% [markdown]
-# {puzzle: llama_405b_1024}
-
-# %% [markdown]
-# {puzzle: llama_70b_64}
-
-# %% [markdown]
-# {puzzle: deepseek_2048}
+# {chapter: plan}

@@ -21,10 +21,4 @@ from lib import Model
 from puzzles import play
 
 # %% [markdown]
-# {puzzle: seq_pipeline}
-
-# %% [markdown]
-# {puzzle: ring_context}
-
-# %% [markdown]
-# {puzzle: ulysses}
+# {chapter: long_context}

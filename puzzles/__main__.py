@@ -8,7 +8,13 @@ from puzzles.search_path import leave_out_current_folder
 leave_out_current_folder()
 gc.disable()  # modules are no garbage, and looking for some takes a tenth of the start
 try:
-    from puzzles.commands.main import main as main  # from the folders that are left
+    from puzzles.catalog.fields import OwnPuzzleError  # from the folders that are left
+
+    try:
+        from puzzles.commands.main import main as main
+    except OwnPuzzleError as why:  # in a file of the content
+        print(f"Error: {why}", file=sys.stderr)
+        sys.exit(2)
 except KeyboardInterrupt:
     print("Interrupted.", file=sys.stderr)
     sys.exit(130)

@@ -86,8 +86,10 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
     text = sanitized(f"{name}: {text}" if text else name)
     if isinstance(error, ModuleNotFoundError):
         text += "; the file is run alone: put what it needs into it"
-    if isinstance(error, BlockingIOError) or "can't start new thread" in text:
-        text += "; a run may start few processes and threads, and needs none; see --limit processes=9"
+    if isinstance(error, BlockingIOError):
+        text += "; a run may start few processes, and needs none; see --limit processes=9"
+    if "can't start new thread" in text:
+        text += "; a run may start no thread"
     return Failure("crash", where + (text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."), line)
 
 

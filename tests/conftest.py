@@ -22,7 +22,7 @@ from puzzles.grading.progress import HOME
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
 from tests.support.in_process import without_server
 from tests.support.selection import heaviest_files_first, left_to_the_gate, mark_all_but_samples
-from tests.support.shared_sandbox_server import LENDER, ordinary_starts
+from tests.support.shared_sandbox_server import LENDER
 
 HOMES = count()
 
@@ -128,10 +128,3 @@ def _servers() -> Iterator[None]:
         patch.setattr("puzzles.grading.batch.cores", lambda: 1)
         yield
     LENDER.close()
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _odd_servers(_servers: None) -> Iterator[None]:
-    starts = ordinary_starts()  # before a test changes how they are started
-    yield
-    LENDER.close(but=starts)

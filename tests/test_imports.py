@@ -27,7 +27,8 @@ lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
-puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.sandbox puzzles.tracks
+puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.content puzzles.sandbox
+puzzles.tracks
 puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.notebook
 puzzles.site puzzles.gradescope puzzles.commands puzzles puzzles.__main__
 puzzles.package.training_puzzles
@@ -163,7 +164,7 @@ def test_layouts_need_nothing_but_numpy() -> None:
             assert always - set(sys.stdlib_module_names) <= {"lib", "numpy"}, name
             later = {target.partition(".")[0] for target, at_load in imports(name) if not at_load}
             # two extras, each in one place: a function of jax is imported, and an integer program is solved
-            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.highs": {"scipy"}}
+            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.highs": {"highspy"}}
             assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | extras.get(name, set()), name
 
 

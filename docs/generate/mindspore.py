@@ -1,6 +1,10 @@
 """Writes docs/generate/mindspore.json: what MindSpore's Sharding Propagation chooses for random networks of 8 devices.
 
-    mpirun -n 8 python -P docs/generate/mindspore.py
+    mpirun -n 8 python -P docs/generate/mindspore.py SEED
+
+Asks about the networks of one seed, and replaces them in the file. Each seed has a process of its own, because
+MindSpore remembers the cost of a redistribution by its layouts, without the shape of the tensor: in networks of one
+shape that changes nothing.
 
 Needs MindSpore 2.10 with 8 devices; its frontend runs before any kernel, so a machine works whose driver and NCCL only
 answer. This file imports nothing of the project, because MindSpore's environment does not have it. Tests read the
@@ -16,17 +20,25 @@ import sys
 import tempfile
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 FILE = Path(__file__).with_suffix(".json")
 DEVICES = 8
-DRAWS = {7: 40, 61: 90, 99: 200}
-"""By seed: how many networks are drawn."""
-FOUND_WITH = 7
-"""The seed of the networks with which our rule was found; the others are kept apart."""
 PARTS = (1, 2, 4, 8)
 
 Network = dict[str, Any]
+
+
+class Draw(NamedTuple):
+    """How many networks are drawn, and the shape of all their tensors; without one, each has shapes of its own."""
+
+    count: int
+    shape: tuple[int, int, int] | None = None
+    """The batch of those that are batched, rows and columns."""
+
+
+DRAWS = {7: Draw(50, (4, 32, 64)), 61: Draw(50, (8, 128, 128)), 99: Draw(50, (8, 64, 256)), 2024: Draw(100)}
+"""By seed."""
 
 CELLS = """\
 import numpy as np
@@ -63,14 +75,15 @@ class Reduced(Layer):
 """
 
 
-def network(rng: random.Random) -> Network:
-    """A random network with one configured product: layers in the order of the program.
+def network(rng: random.Random, shape: tuple[int, int, int] | None = None) -> Network:
+    """A random network with one configured product, or two: layers in the order of the program.
 
     A layer has its kind, its inputs by name, and the shape of its weight, if it has one.
     """
-    batched = rng.random() < 0.25
-    batch = (rng.choice([4, 8]),) if batched else ()
-    rows, width = rng.choice([32, 64, 128]), rng.choice([64, 128])
+    size = int(rng.random() < 0.25)  # of the batch
+    batches, heights, widths = [[each] for each in shape] if shape else ([4, 8], [32, 64, 128], [64, 128])
+    batch = (rng.choice(batches),) * size
+    rows, width = rng.choice(heights), rng.choice(widths)
     shapes: dict[str, tuple[int, ...]] = {"x": (*batch, rows, width)}
     layers: list[Network] = []
 
@@ -81,7 +94,7 @@ def network(rng: random.Random) -> Network:
         return name
 
     def product_of(x: str) -> str:
-        columns = rng.choice([64, 128, 256])
+        columns = width if shape else rng.choice([64, 128, 256])
         *before, inner = shapes[x]
         transposed = rng.random() < 0.3
         weight = (columns, inner) if transposed else (inner, columns)
@@ -100,9 +113,9 @@ def network(rng: random.Random) -> Network:
     at = "x"
     for _ in range(rng.randint(2, 4)):
         at = maps(product_of(at))
-    if shapes[at] == shapes["x"] and rng.random() < 0.7:
+    if shapes[at] == shapes["x"] and rng.random() < 0.4:
         at = layer("plus", [at, "x"], shapes[at])
-    elif rng.random() < 0.35:  # two consumers of one tensor that meet again
+    elif rng.random() < 0.4:  # two consumers of one tensor that meet again
         fork = at
         left = layer("relu", [fork], shapes[fork]) if rng.random() < 0.5 else product_of(fork)
         right = product_of(fork)
@@ -113,19 +126,12 @@ def network(rng: random.Random) -> Network:
     if rng.random() < 0.15:
         at = layer(rng.choice(["reduce_sum", "reduce_mean"]), [at], shapes[at][:-1])
     products = [each for each in layers if each["kind"] == "matmul"]
-    chosen = rng.choice(products)
-    size = len(batch)
-    while True:
-        *first, m, k, n = rng.choice([cut for cut in product(PARTS, repeat=size + 3) if _uses(cut) == DEVICES])
-        if all(shapes["x"][0] % each == 0 for each in first):
-            break
-    weight = [n, k] if chosen.get("transposed") else [k, n]
-    return {
-        "x": list(shapes["x"]),
-        "layers": layers,
-        "configured": chosen["name"],
-        "strategy": [[*first, m, k], [*first, *weight]],
-    }
+    strategies = {}
+    for chosen in rng.sample(products, 2 if rng.random() < 0.25 else 1):
+        cuts = [cut for cut in product(PARTS, repeat=size + 3) if _uses(cut) == DEVICES]
+        *first, m, k, n = rng.choice([cut for cut in cuts if not size or batch[0] % cut[0] == 0])
+        strategies[chosen["name"]] = [[*first, m, k], [*first, *([n, k] if chosen.get("transposed") else [k, n])]]
+    return {"x": list(shapes["x"]), "layers": layers, "strategies": strategies}
 
 
 def _uses(cut: tuple[int, ...]) -> int:
@@ -151,7 +157,7 @@ def code(net: Network, number: int) -> str:
             "reduce_mean": "ops.ReduceMean()",
         }[kind]
         cell = "Weighted" if weight else "Binary" if kind == "plus" else "Reduced" if "reduce" in kind else "Unary"
-        strategy = tuple(map(tuple, net["strategy"])) if name == net["configured"] else None
+        strategy = tuple(map(tuple, net["strategies"][name])) if name in net["strategies"] else None
         made.append(f"        self.{name} = {cell}({op}, {strategy}, {tuple(weight) if weight else None})")
         calls.append(f"        {name} = self.{name}({', '.join(each['inputs'])})")
     last = net["layers"][-1]["name"]
@@ -164,8 +170,8 @@ def code(net: Network, number: int) -> str:
     )
 
 
-def ask(nets: list[Network], full: bool) -> list[dict[str, Any] | None]:
-    """MindSpore's strategy of every layer by name; None for a network that it does not compile."""
+def ask(nets: list[Network], full: bool) -> list[dict[str, Any]]:
+    """MindSpore's strategy of every layer by name."""
     import mindspore as ms
     import numpy as np
     from mindspore.common.api import _cell_graph_executor
@@ -178,18 +184,16 @@ def ask(nets: list[Network], full: bool) -> list[dict[str, Any] | None]:
         cells = importlib.util.module_from_spec(spec)
         sys.modules["cells"] = cells
         spec.loader.exec_module(cells)
-        answers: list[dict[str, Any] | None] = []
+        answers: list[dict[str, Any]] = []
         for i, net in enumerate(nets):
+            cell = getattr(cells, f"Network{i}")()
+            cell.set_train()
+            x = ms.Tensor(np.ones(net["x"]), ms.float32)
             try:
-                cell = getattr(cells, f"Network{i}")()
-                cell.set_train()
-                x = ms.Tensor(np.ones(net["x"]), ms.float32)
                 _cell_graph_executor.compile(cell, x, phase="train", do_convert=False)
-                found = _cell_graph_executor._get_shard_strategy(cell)
-            except Exception as why:
-                print(i, type(why).__name__, str(why)[:150].replace("\n", " "), file=sys.stderr, flush=True)
-                answers.append(None)
-                continue
+            except RuntimeError as why:  # without devices some fail later; the strategies are chosen by then
+                print(i, str(why)[:150].replace("\n", " "), file=sys.stderr, flush=True)
+            found = _cell_graph_executor._get_shard_strategy(cell)
             by_layer: dict[str, Any] = {}
             for key, strategy in found.items():
                 for part in key.split("/"):
@@ -200,14 +204,15 @@ def ask(nets: list[Network], full: bool) -> list[dict[str, Any] | None]:
     return answers
 
 
-def drawn(seed: int, count: int) -> list[Network]:
-    """The first networks of a seed, as they are in the file."""
+def drawn(seed: int) -> list[Network]:
+    """The networks of a seed."""
+    count, shape = DRAWS[seed]
     rng = random.Random(seed)
-    nets: list[Network] = json.loads(json.dumps([network(rng) for _ in range(count)]))
+    nets: list[Network] = json.loads(json.dumps([network(rng, shape) for _ in range(count)]))
     return nets
 
 
-def main() -> None:
+def main(seed: int) -> None:
     import mindspore as ms
     import mindspore.communication as communication
 
@@ -220,18 +225,19 @@ def main() -> None:
         global_rank=communication.get_rank(),
         full_batch=True,
     )
-    nets = [{"seed": seed, **net} for seed, count in DRAWS.items() for net in drawn(seed, count)]
+    nets = [{"seed": seed, **net} for net in drawn(seed)]
     for net, full, some in zip(nets, ask(nets, True), ask(nets, False)):
         net["full"], net["some"] = full, some
     if communication.get_rank() == 0:
-        write([net for net in nets if net["full"] or net["some"]], ms.__version__)
+        known = json.loads(FILE.read_text(encoding="utf-8"))["networks"] if FILE.exists() else []
+        write([net for net in known if net["seed"] != seed] + nets, ms.__version__)
 
 
 def write(nets: list[Network], version: str) -> None:
-    """The file, a line for each network that MindSpore compiled in some setting."""
+    """The file, a line for each network."""
     lines = ",\n".join(json.dumps(net, separators=(",", ":")) for net in nets)
     FILE.write_text(f'{{"mindspore": "{version}", "networks": [\n{lines}\n]}}\n', encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.puzzle import CREDIT as ENGINE_CREDIT
+from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.paper import Paper
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.puzzle import CREDIT as SCHEDULE_CREDIT
+from puzzles.catalog.schedule import CLASSICS, PUZZLES
 
 FILE = Path(__file__).parents[1] / "papers.md"
 HEAD = f"""\
@@ -17,8 +15,8 @@ HEAD = f"""\
 
 Each puzzle cites its sources: see `puzzles show NAME --about`. This page lists them all, with the puzzles citing them.
 
-- {SCHEDULE_CREDIT}: the eight classic schedules.
-- {ENGINE_CREDIT}
+- {CLASSICS.about.credit}: the eight classic schedules.
+- {CHAPTERS[0].about.credit}
 """
 
 

@@ -107,7 +107,7 @@ Source: Lamy-Poirier 2022.""",
 Bytes for each of Y parameters on N ranks: a weight and a gradient take 2, Adam's states with the weight in 32 bits 12.
 They are counted before a rank's second microbatch, when it holds all gradients; in stage 3 before the first update,
 when no layer is gathered. Temporary values of one layer (a gathered weight, a gradient that is not yet
-scattered) come on top; the paper's table leaves them out, as we do here. Up to 1,024 ranks are folded into one.
+scattered) come on top; the paper's table leaves them out, as we do here.
 
 Source: Rajbhandari et al. 2020 (ZeRO), Table 1. GB are 10^9 bytes; the paper rounds some cells and cuts others off.""",
     ),

@@ -50,7 +50,7 @@ A softmax, a mean, silu and relu become one operator each. The axis of such a so
 its maximum, sum and quotient are operators, and plans may split it, as for a split vocabulary. Equal computations are
 done once, and computations that no result needs are left out. `jax.named_scope` prefixes names. The body of a `scan` is
 planned once: the layouts of its first step hold for all of its steps (`graph.repeats`), and what is configured or
-pinned in one step holds for all. Planning a stack of 24 layers takes as many variables as planning 3. Rows are taken,
+pinned in one step holds for all. A stack of 24 layers has hardly more variables than one of 3. Rows are taken,
 and added up, by number along one dimension of a table, as in `table[:, rows]`, `take_along_axis` and their gradients,
 mapped over any axis. Sharding constraints are ignored, and types are not converted: a graph has one size of elements,
 and if floats differ, all count as the largest. Row numbers of a gather are used as they are. Primitives without an
@@ -82,8 +82,8 @@ TAIL = """\
 - With the ends given, both partitioners move more than twice as much for the MLP that is stored by rows and for the
   blocks of GPT and Llama, and five times as much for the attention. GSPMD moves more than Shardy in two rows: four
   times as much with the ends of the MLP's exact plan, and half as much again for GPT's block.
-- Grouped queries with rotary embedding are too entangled for an elimination. An integer program proves 31,232 bytes
-  under a cap of 140,000 bytes on each device.
+- Grouped queries with rotary embedding move at least 31,232 bytes under a cap of 140,000 bytes on each device, as the
+  planner proves.
 - 250 columns do not divide by 4. Both pad them to 252 and send the padding. JAX has no uneven arguments, so XLA gets
   such weights whole on every device; left to choose, it leaves them there, and nothing moves.
 - The other rows agree. With the same layouts, XLA never moves less.

@@ -164,6 +164,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "ranks": len(rows.every),
         "labels": [row.label for row in rows.every],
         "end": scene.end,
+        "timesteps": timesteps_data(scene),
         "streams": scene.streams,
         "rank": [rows.places[mark.rank] for mark in marks],
         "stream": [mark.stream for mark in marks],
@@ -196,6 +197,13 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "colourings": {by: colouring_data(scene, by) for by in COLOURS},
         "colours": {name.lower(): both(getattr(palette, name)) for name in TONES},
     }
+
+
+def timesteps_data(scene: Scene) -> list[Any] | None:
+    """The figure that a game's target is for, which is the start of the last event, as time and as text; None without a
+    game."""
+    report = scene.report
+    return None if scene.goal is None else [report.timesteps, report.costs.took(report.timesteps)]
 
 
 def colouring_data(scene: Scene, by: str) -> dict[str, Any]:

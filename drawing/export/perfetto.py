@@ -28,7 +28,8 @@ def viewer_json(scene: Scene, title: str = "") -> str:
 
 def all_events(scene: Scene) -> Iterator[dict[str, Any]]:
     yield process(RANKS, "ranks")
-    yield process(MEMORY, "memory in elements")
+    if scene.shows_memory:
+        yield process(MEMORY, "memory in elements")
     for lane in scene.lanes:
         for stream, name in enumerate(scene.streams):
             row = place(lane.rank, stream, scene)

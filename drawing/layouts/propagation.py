@@ -30,17 +30,17 @@ class StepTexts:
         self.heading = f"{number}. {decision.operator}"
         self.at = f"{strategy_text(self.chosen.strategy)}, {decision.reason}"
         self.found: list[Candidate] = []
-        self.known = ""
-        reached = decision.reached
-        if reached is not None:
-            self.found = sorted(
-                compared(plan.graph, decision.operator, reached, decision.full), key=lambda each: each.cost
-            )
-            if reached.place is None:
-                what = f"takes {reached.tensor} as"
+        known = []
+        for edge in decision.reached:
+            if edge.place is None:
+                what = f"takes {edge.tensor} as"
             else:
-                what = "is taken elsewhere as" if reached.neighbor in plan.storage_layouts else "leaves"
-            self.known = f"{reached.neighbor} {what} {reached.known}"
+                what = "is taken elsewhere as" if edge.neighbor in plan.storage_layouts else "leaves"
+            known.append(f"{edge.neighbor} {what} {edge.known}")
+        self.known = "; ".join(known)
+        if decision.reached:
+            options = compared(plan.graph, decision.operator, decision.reached, decision.full)
+            self.found = sorted(options, key=lambda each: each.rank)
 
     @property
     def shown(self) -> list[Candidate]:
@@ -52,7 +52,8 @@ class StepTexts:
         others = self.found[MAX_CANDIDATES:]
         if not others:
             return ""
-        return f"and {len(others)} more, {others[0].bytes:,} to {max(each.bytes for each in others):,} bytes"
+        costs = [each.edges.communication for each in others]
+        return f"and {len(others)} more, {min(costs):,.0f} to {max(costs):,.0f} sent"
 
     def is_chosen(self, candidate: Candidate) -> bool:
         return candidate.choice.inputs == self.chosen.inputs
@@ -68,7 +69,8 @@ def draw_propagation(plan: GraphPlan, title: str = "Sharding Propagation, step b
     if left:
         words += f"; the last {len(left)}, from '{left[0].operator}', are not shown"
     head = [label(0, 10, title, 15, INK, "start", bold=True), label(0, 28, words, 11, SOFT, "start")]
-    note = "Left: the operators, those settled so far filled. A bar: bytes that the edge would move. Gold: chosen."
+    note = "Left: the operators, those settled so far filled. Gold: chosen. "
+    note += "A bar: bytes that the edge sends, as MindSpore counts them."
     head.append(label(0, 42, note, 10, SOFT, "start"))
     dots = _dots(plan)
     panels = [panel(max(TABLE, text_width(note, 10)), 58, head)]
@@ -95,7 +97,7 @@ def _panel(plan: GraphPlan, step: StepTexts, settled: set[str], dots: Mapping[st
     parts.append(label(left, 16, step.heading, 12, INK, "start", bold=True))
     parts.append(label(left + text_width(step.heading, 12, True) + 12, 16, step.at, SIZE, SOFT, "start"))
     parts.append(label(left, 33, step.known, SIZE, SOFT, "start"))
-    most = max((each.bytes for each in step.found), default=0) or 1
+    most = max((each.edges.communication for each in step.found), default=0) or 1
     y = HEAD
     for each in step.shown:
         mine = step.is_chosen(each)
@@ -104,11 +106,12 @@ def _panel(plan: GraphPlan, step: StepTexts, settled: set[str], dots: Mapping[st
         middle = y + LINE / 2 - 1
         parts.append(label(left, middle, strategy_text(each.choice.strategy), SIZE, INK, "start", bold=mine))
         bar = left + 210
-        if each.bytes:
-            parts.append(box(bar, y + 3, bar + BAR * each.bytes / most, y + LINE - 5, style(ALARM)))
-        parts.append(label(bar + BAR + 86, middle, f"{each.bytes:,} bytes", SIZE, ALARM if each.bytes else INK, "end"))
-        size = plan.graph.itemsize
-        rest = f"{each.flops:,} operations, {each.held * size:,} bytes of memory"
+        sent = each.edges.communication
+        if sent:
+            parts.append(box(bar, y + 3, bar + BAR * sent / most, y + LINE - 5, style(ALARM)))
+        parts.append(label(bar + BAR + 86, middle, f"{sent:,.0f} sent", SIZE, ALARM if sent else INK, "end"))
+        rest = f"{each.edges.computation:,.0f} copied, {each.own.computation:,.0f} read, "
+        rest += f"{each.own.communication:,.0f} all-reduced"
         parts.append(label(left + TABLE - 6, middle, rest, SIZE - 0.5, SOFT, "end"))
         y += LINE
     if step.rest:
@@ -130,8 +133,7 @@ def _map(
         if edge.tensor in dots and edge.operator in dots:
             (x0, y0), (x1, y1) = dots[edge.tensor], dots[edge.operator]
             line = [(x0 + DOT_WIDTH / 2, top + y0 + DOT_HEIGHT), (x1 + DOT_WIDTH / 2, top + y1)]
-            reached = decision.reached
-            mine = reached is not None and {edge.tensor, edge.operator} == {reached.neighbor, decision.operator}
+            mine = any({edge.tensor, edge.operator} == {each.neighbor, decision.operator} for each in decision.reached)
             found.append(lines([line], style(stroke=STEP_EDGE if mine else EDGE, width=2.2 if mine else 0.8)))
     for name, (x, y) in dots.items():
         dot = style(SETTLED if name in settled else EMPTY, EDGE, 0.8)

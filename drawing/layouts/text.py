@@ -96,14 +96,14 @@ def propagation_text(plan: GraphPlan, width: int) -> Text:
     found = Text()
     for number, decision in enumerate(plan.decisions.values(), start=1):
         step = StepTexts(plan, decision, number)
-        _add(found, f"{step.heading}: {step.at}", width, CONFIGURED if decision.reached is None else Style(bold=True))
+        _add(found, f"{step.heading}: {step.at}", width, Style(bold=True) if decision.reached else CONFIGURED)
         if step.known:
             _add(found, f"{INDENT}{step.known}", width)
         shown = step.found[:TEXT_CANDIDATES]
         wide = max((len(strategy_text(each.choice.strategy)) for each in shown), default=0)
         for each in shown:
             mine = step.is_chosen(each)
-            text = f"{strategy_text(each.choice.strategy):<{wide}} {each.bytes:>11,} bytes"
+            text = f"{strategy_text(each.choice.strategy):<{wide}} {each.edges.communication:>11,.0f} sent"
             _add(found, f"  {'>' if mine else ' '} {text}{'  chosen' if mine else ''}", width, Style(bold=mine))
         if len(step.found) > len(shown):
             _add(found, f"{INDENT}and {len(step.found) - len(shown)} more", width)

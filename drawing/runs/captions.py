@@ -9,7 +9,7 @@ from lib.values.algebra import counted
 from .glyphs import batches_text, glyph_of
 from .marks import Gap, Mark
 from .rows import MarkRow
-from .scene import Scene
+from .scene import Scene, has_memory
 
 MAX_ROWS = 8
 
@@ -107,9 +107,8 @@ def short_reason(gap: Gap, scene: Scene) -> str:
 
 def name_of(scene: Scene) -> str:
     """A title for a run without one: '1F1B: 4 ranks, 6 layers, 4 microbatches', or without a name that is long."""
-    replicas, steps = scene.trace.setting.replicas, scene.steps
     known = f"{scene.known}: " if 0 < len(scene.known) <= MAX_KNOWN else ""
-    ranks = counted(len(scene.lanes), "rank") + (f" of each of {replicas:,} replicas" if replicas > 1 else "")
+    ranks, steps = counted(len(scene.lanes), "rank"), scene.steps
     sizes = [ranks, counted(scene.layers, "layer"), counted(scene.trace.size.batches, "microbatch")]
     return known + ", ".join([*sizes, *([f"{steps} steps"] if steps > 1 else [])])
 
@@ -119,10 +118,11 @@ def summary(report: Report) -> str:
     < 13) · 2,097,152 elements (target < 2.4M; rank 0, t=5) · 1,572,864 sent · makespan 12.4 · ...'."""
     goal, peak = report.goal, report.peak
     time, memory, traffic = (goal.time_text, goal.memory_text, goal.traffic_words) if goal is not None else ("", "", "")
+    where = f"rank {peak.rank}, t={time_text(peak.time)}"
     return " · ".join(
         [
             f"{time_text(report.timesteps)} {report.costs.time_unit}{_with_target(time)}",
-            f"{peak.memory:,} elements{_with_target(memory, f'rank {peak.rank}, t={time_text(peak.time)}')}",
+            *([f"{peak.memory:,} elements{_with_target(memory, where)}"] if has_memory(report) else []),
             *([f"{report.traffic:,} sent{_with_target(traffic)}"] if report.traffic else []),
             f"makespan {time_text(report.makespan)}",
             f"bubble {tenths_text(100 * report.bubble)}%",
@@ -171,10 +171,11 @@ def describe_row(row: MarkRow, scene: Scene) -> str:
     counts = Counter(glyph_of(mark.op.name).name for mark in lane.marks)
     work = ", ".join(f"{number} {name}" for name, number in counts.items()) or "nothing"
     most = max((span.memory for span in lane.memory), default=0)
+    holds = f"; at most {most:,} elements" if scene.shows_memory else ""
     busy = f"{100 * scene.report.ranks[lane.rank].busy:.0f}% busy"
     sent = scene.report.sent.of(lane.rank)
     sends = f"; sends {sent:,} elements" if sent else ""
     gap, waits = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None), ""
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
         waits = f"; idle from t={time_text(gap.start)} to {time_text(gap.end)}, {short_reason(gap, scene)}"
-    return f"{row.first.capitalize()}: {work}; {busy}; at most {most:,} elements{sends}{waits}."
+    return f"{row.first.capitalize()}: {work}; {busy}{holds}{sends}{waits}."

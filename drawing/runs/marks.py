@@ -193,7 +193,7 @@ def streams_of(trace: Trace) -> tuple[tuple[str, ...], list[list[int]]]:
     """The streams in a run, computation first ('compute', 'network', and 'network 2' if groups have their own); and for
     each rank, the index of every operation's stream."""
     rows = [[_key(op, trace) for op in ops] for ops in trace.ranks]
-    # Each stream once, sorted as text, since a group of a folded run begins with the name of an axis.
+    # Sorted as text, since the group of all ranks is None.
     found = [sorted({key for key in row if key is not None}, key=str) for row in rows]
     used = [{kind: [key for key in keys if key[0] == kind] for kind in KINDS} for keys in found]
     most = {kind: max(len(keys[kind]) for keys in used) for kind in KINDS}

@@ -33,7 +33,10 @@ class Level(NamedTuple):
 
 
 def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
-    """Memory of all ranks up to `most` elements, with the peak marked, and the target if there is one."""
+    """Memory of all ranks up to `most` elements, with the peak marked, and the target if there is one; nothing if the
+    memory is not shown."""
+    if not scene.shows_memory:
+        return panel(scale.width, 0.0, [])
     most = most or highest(scene)
     height = HEAD + scale.rows * scale.memory_pitch
     heading = f"memory in elements, all ranks on one scale up to {most:,}"

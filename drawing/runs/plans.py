@@ -13,7 +13,8 @@ from drawing.pen import Point, box, clip, hatch, label, lines, panel, stack, sty
 from drawing.picture import Picture
 
 from .pareto import HEIGHT, LEFT, RIGHT, WIDTH, Plane, Spot, around, draw_axes, draw_front, draw_spot, round_numbers
-from .timeline import draw_header
+from .scene import TimedRun
+from .timeline import Timeline, draw, draw_header
 
 if TYPE_CHECKING:
     from lib.planning import Plan  # graded schedules draw, and cannot load what it plans with
@@ -63,6 +64,11 @@ def draw_plans(plans: Sequence[Plan], title: str = "", dark: bool = False) -> Pi
 CHART_WIDTH, FIRST, LAST, ROW, BAR = 760.0, 262.0, 700.0, 22.0, 14.0
 COLOURS = (*KINDS.values(), STROKE, EDGE)
 """Of the kinds of memory, in their order."""
+
+
+def draw_steps(plan: Plan, title: str = "", colour: str = "layer") -> Timeline:
+    """The timeline of a plan: one replica, without its memory, of which the waterfall has the bytes."""
+    return draw(TimedRun(plan.trace), title, colour=colour)
 
 
 def draw_waterfall(plan: Plan, title: str, target: float = 0.0, dark: bool = False) -> Picture:

@@ -17,7 +17,7 @@ from .axis import Scale
 from .captions import name_of
 from .legend import draw_legend
 from .marks import LaneMarks, Link, Mark, Tie
-from .scene import Scene, awaited_before, idle_between, scene_of
+from .scene import Scene, awaited_before, idle_between, scene_of, without_traffic
 from .text import MAX_ROWS, letter_of, row_lines
 from .timeline import draw_header
 from .timeline_rows import draw_lanes
@@ -87,8 +87,7 @@ def plain_scene(trace: Trace, colour: str = "layer") -> Scene:
     """The lanes of a trace without memory and traffic. In measured times no two ranks are equal, so each has a row."""
     whole = scene_of(trace, colour=colour)
     lanes = tuple(lane._replace(memory=()) for lane in whole.lanes)
-    nothing = whole.report.sent._replace(busiest=0, total=0, between=0, by_rank=((),) * len(lanes))
-    return replace(whole, lanes=lanes, shares_rows=False, report=replace(whole.report, sent=nothing))
+    return replace(whole, lanes=lanes, shares_rows=False, report=without_traffic(whole.report))
 
 
 def draw_runs(

@@ -112,6 +112,17 @@ class Scene:
         """The highest memory of any rank."""
         return max((span.memory for lane in self.lanes for span in lane.memory), default=0)
 
+    @property
+    def shows_memory(self) -> bool:
+        return has_memory(self.report)
+
+
+@dataclass(frozen=True)
+class TimedRun:
+    """A trace whose memory and traffic are not shown, because the run stands for a larger one that shares them."""
+
+    trace: Trace
+
 
 @dataclass(frozen=True)
 class EndedRun:
@@ -121,13 +132,13 @@ class EndedRun:
     error: PuzzleError
 
 
-RunLike = Trace | Outcome | EndedRun | Model | Sequence[Model]
+RunLike = Trace | Outcome | TimedRun | EndedRun | Model | Sequence[Model]
 """A run in any form: its trace, its outcome, one model, or all of them."""
 
 
 def trace_from(run: RunLike) -> Trace:
     """The trace of a run."""
-    if isinstance(run, Outcome | EndedRun):
+    if isinstance(run, Outcome | TimedRun | EndedRun):
         return run.trace
     if isinstance(run, Model):
         return trace_of([run])
@@ -142,7 +153,7 @@ def trace_from(run: RunLike) -> Trace:
 
 def scene_from(run: RunLike, goal: Goal | None = None, colour: str = "layer") -> Scene:
     """The scene of a run. If the trace just ends, the refusal that ended the run is the error."""
-    scene = scene_of(trace_from(run), goal, colour)
+    scene = scene_of(trace_from(run), goal, colour, times_only=isinstance(run, TimedRun))
     error = run.error if isinstance(run, Outcome | EndedRun) else None
     if not isinstance(error, DeadlockError) or not isinstance(scene.report.error, IncompleteError | None):
         return scene
@@ -162,10 +173,13 @@ def _ended_in(error: DeadlockError, scene: Scene) -> Scene:
     return replace(scene, lanes=tuple(lanes), end=end, report=replace(scene.report, error=error))
 
 
-def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> Scene:
-    """The scene of a trace, legal or not, finished or not. With a `goal`, its report applies the rules of a puzzle."""
+def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer", times_only: bool = False) -> Scene:
+    """The scene of a trace, legal or not, finished or not. With a `goal`, its report applies the rules of a puzzle.
+    With `times_only`, it has no memory, no traffic and no name."""
     require_colour(colour)
     report = referee(trace, goal)
+    if times_only:
+        report = without_memory(without_traffic(report))
     end = trace.costs.steps(max((op.end for rank in range(len(trace.ranks)) for op in trace.events(rank)), default=0))
     streams, numbers = streams_of(trace)
     steps = event_steps(trace) if trace.setting.steps > 1 else [()] * len(trace.ranks)
@@ -182,7 +196,22 @@ def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer") -> S
             LaneMarks(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end)), _slow(trace, rank))
         )
     links, ties = tuple(links_between(lanes)), tuple(ties_between(lanes))
-    return Scene(trace, report, tuple(lanes), links, ties, end, streams, colour, _known(trace, report))
+    known = "" if times_only else _known(trace, report)
+    return Scene(trace, report, tuple(lanes), links, ties, end, streams, colour, known)
+
+
+def without_traffic(report: Report) -> Report:
+    nothing = report.sent._replace(busiest=0, total=0, between=0, by_rank=((),) * len(report.ranks))
+    return replace(report, sent=nothing)
+
+
+def has_memory(report: Report) -> bool:
+    return any(rank.memory for rank in report.ranks)
+
+
+def without_memory(report: Report) -> Report:
+    ranks = tuple(rank._replace(memory=()) for rank in report.ranks)
+    return replace(report, ranks=ranks, peak=report.peak._replace(memory=0), peaks={})
 
 
 def _known(trace: Trace, report: Report) -> str:

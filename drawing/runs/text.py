@@ -55,8 +55,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
         scene.time_unit.ljust(head) + axis(scene.end, step, columns),
         *(line for row in shown for line in row_lines(row, scene, head, step)),
         *([f"and {counted(more, 'more rank')}"] if more else []),
-        *wrap(f"memory of each rank, in tenths of {most:,} elements", width),
-        *(row.label.ljust(head) + memory_text(row.lane, most, step) for row in shown),
+        *(memory_lines(shown, most, head, step, width) if scene.shows_memory else ()),
         *sent_lines(scene, shown, head, width),
         *wrap(legend_line(scene, step), width),
     ]
@@ -129,6 +128,12 @@ def wording(mark: Mark, room: int, colouring: Colouring) -> str:
 
 def letter_of(name: str) -> str:
     return glyph_of(name).letter or glyph_of(name).mark[:1]
+
+
+def memory_lines(rows: Sequence[MarkRow], most: int, head: int, step: float, width: int) -> Iterator[str]:
+    yield from wrap(f"memory of each rank, in tenths of {most:,} elements", width)
+    for row in rows:
+        yield row.label.ljust(head) + memory_text(row.lane, most, step)
 
 
 def memory_text(lane: LaneMarks, most: int, step: float) -> str:

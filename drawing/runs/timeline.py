@@ -58,7 +58,8 @@ def draw(
     scene = scene_from(models_or_trace, goal, colour)
     report = scene.report
     print(f"Timesteps: {time_text(report.timesteps)}")
-    print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {time_text(report.peak.time)}")
+    if scene.shows_memory:
+        print(f"Maximum Memory: {report.peak.memory} at GPU: {report.peak.rank} time: {time_text(report.peak.time)}")
     return draw_scene(scene, title, critical, dark, judged)
 
 

@@ -64,14 +64,14 @@ def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage],
     many timesteps, computes one microbatch at a time, and keeps a stage's input from its forward to its backward, and
     gradients until they are added.
 
-    0 where nothing is known: where layers can be split or values offloaded, in folded games, and without training.
+    0 where nothing is known: where layers can be split or values offloaded, and without training.
 
     Raises:
         RuleError: there is no such size, or the stages do not have each of its layers once.
     """
     prices = Prices(size, setting)
     require_stages(prices.size.layers, stages)
-    is_plain = setting.layer == "dense" and setting.task == "train" and not setting.fold
+    is_plain = setting.layer == "dense" and setting.task == "train"
     if not is_plain or setting.costs.tiers or not prices.can_train:
         return Bound(0, "")
     # A step ends before the next begins, or with a lag none does: then all microbatches are one step.
@@ -120,13 +120,13 @@ def _after_first(prices: Prices, layer: int) -> int:
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:
     """A lower bound on the elements sent by the busiest rank of any schedule that takes at most so many timesteps.
 
-    0 where nothing is known: on one rank, in folded games, without synchronous steps, and where layers or backwards can
+    0 where nothing is known: on one rank, without synchronous steps, and where layers or backwards can
     be split or a forward paired with a backward, since a rank may then do more alone.
     """
     prices = Prices(size, setting)
     layers, batches, ranks = prices.size
     is_apart = prices.has_halves or prices.costs.priced(PAIR)
-    is_whole = setting.layer == "dense" and not is_apart and not setting.fold and not setting.lag
+    is_whole = setting.layer == "dense" and not is_apart and not setting.lag
     if ranks == 1 or not is_whole or setting.task != "train" or not prices.can_train:
         return Bound(0, "")
     weights = [*map(prices.weight, range(layers))]

@@ -4,12 +4,10 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from lib.errors import RuleError
 from lib.game.costs import Costs
 from lib.game.setting import Game
 from lib.rules import collectives as rules
-from lib.rules.collectives import Group, crosses_replicas
-from lib.rules.folded_collectives import folded
+from lib.rules.collectives import Group
 from lib.rules.rooted import ROOT_OF, results_of, root_in
 from lib.trace.ops import call_text
 from lib.values.base import Value
@@ -86,7 +84,7 @@ class Meetings(Generic[C]):
         meeting = self._of.get(group)
         if meeting is None:
             assert group is not None
-            meeting = self._of[group] = Meeting(group[1:] if crosses_replicas(group) else group)
+            meeting = self._of[group] = Meeting(group)
         return meeting
 
     def pending(self) -> Iterator[Meeting[C]]:
@@ -104,13 +102,6 @@ def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]
     """Applies the collective's rule to the inputs of all members, and returns the outputs of each member."""
     require_same_call(calls, bool(game.setting.mesh))
     first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].args)
-    if game.fold is not None and crosses_replicas(first.group):
-        if root is not None:
-            raise RuleError(
-                f"{first.name} along {game.fold.axis!r} has one rank of one replica as its root, which a folded run "
-                "does not play; name another axis, or do not fold"
-            )
-        rule = folded(game, game.fold, first.name)
     wanted = [call.batches for call in calls] if first.name in rules.REQUESTING else ()
     if root is None:
         columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
@@ -130,10 +121,8 @@ def ticks(calls: Sequence[PendingCall], game: Game) -> int:
 
 
 def members_of(game: Game, group: Group | None) -> Group | range:
-    """The ranks of a group, ascending; None is all. In a folded run, the ranks of every replica that it is in."""
-    if group is None:
-        return range(game.ranks)
-    return game.fold.ranks(group[1:]) if game.fold is not None and crosses_replicas(group) else group
+    """The ranks of a group, ascending; None is all."""
+    return range(game.ranks) if group is None else group
 
 
 def _batches(call: PendingCall) -> int:

@@ -5,15 +5,12 @@ The last axis changes fastest, as in a torch DeviceMesh: on {"dp": 2, "pp": 2, "
 
 from collections.abc import Collection, Iterable, Mapping
 from math import prod
-from operator import index
 from typing import Any
 
 from lib.errors import RuleError
-from lib.game.folding import Fold, stride_of
-from lib.game.setting import Game
 from lib.rules.collectives import Group, group_text
 from lib.values import algebra
-from lib.values.algebra import counted, set_text
+from lib.values.algebra import counted
 
 Axes = tuple[tuple[str, int], ...]
 """The name and the length of each axis."""
@@ -50,23 +47,8 @@ class Mesh:
         for name, length in reversed(self.axes):
             self._stride[name], stride = stride, stride * length
 
-    def shown(self, rank: int) -> int:
-        """A rank's number as its program sees it."""
-        return rank
-
     def index(self, rank: int, axis: object) -> int:
-        """A rank's place on an axis, as its program sees it."""
-        return self._place(rank, axis)
-
-    def axis(self, rank: int, axis: object) -> tuple[int, ...]:
-        """The ranks that are like `rank` on all other axes, as its program sees them."""
-        return self.along(rank, (axis,))
-
-    def partner(self, given: object) -> object:
-        """The rank that a program means by a number."""
-        return given
-
-    def _place(self, rank: int, axis: object) -> int:
+        """A rank's place on an axis."""
         name = self._known(axis)
         return rank // self._stride[name] % dict(self.axes)[name]
 
@@ -74,7 +56,7 @@ class Mesh:
         """The ranks that are like `rank` on all other axes, itself among them, ascending."""
         group = [rank]
         for name in map(self._known, names):
-            here, stride = self._place(rank, name), self._stride[name]
+            here, stride = self.index(rank, name), self._stride[name]
             group = [other + (i - here) * stride for other in group for i in range(dict(self.axes)[name])]
         return tuple(sorted(group))
 
@@ -87,7 +69,7 @@ class Mesh:
             raise RuleError(f"a group is an axis, a tuple of axes, or ranks such as [0, 2]; got {given!r}")
         group = self._members(rank, tuple(given))
         self.require_member(rank, group)
-        return None if self._is_world(group) else group
+        return None if len(group) == self.ranks else group
 
     def _members(self, rank: int, given: tuple[Any, ...]) -> Group:
         if all(isinstance(part, str) for part in given):
@@ -98,9 +80,6 @@ class Mesh:
         if len(set(ranks)) < len(ranks):
             raise RuleError(f"this group names a rank twice: {sorted(ranks)}; name it once")
         return tuple(sorted(ranks))
-
-    def _is_world(self, group: Group) -> bool:
-        return len(group) == self.ranks
 
     def recorded(self, group: object) -> bool:
         """True if a trace may hold this as a group: some ranks, ascending, but not all."""
@@ -127,72 +106,3 @@ class Mesh:
             raise RuleError(f"there is no axis {name!r}; this Dist has {', '.join(name for name, _ in self.axes)}")
         assert isinstance(name, str)
         return name
-
-
-class FoldedMesh(Mesh):
-    """Ranks are in replica 0. A group that has members in all replicas begins with the name of the axis:
-    ("dp", 0, 2) is ranks 0 and 2 of every replica, and (0, 2) the ranks 0 and 2 of one's own replica."""
-
-    def __init__(self, axes: Axes, ranks: int, fold: Fold) -> None:
-        super().__init__(axes, ranks)
-        self.fold = fold
-        self._shown: dict[tuple[int, object], tuple[int, ...]] = {}
-
-    def shown(self, rank: int) -> int:
-        return self.fold.number(rank, self.fold.ranks_per_replica)
-
-    def index(self, rank: int, axis: object) -> int:
-        place = super().index(rank, axis)
-        return self.fold.number(place, 1) if axis == self.fold.axis else place
-
-    def axis(self, rank: int, axis: object) -> tuple[int, ...]:
-        shown = self._shown.get((rank, axis))
-        if shown is None:
-            group = super().axis(rank, axis)
-            shown = group if axis == self.fold.axis else tuple(map(self.shown, group))
-            self._shown[rank, axis] = shown
-        return shown
-
-    def partner(self, given: object) -> object:
-        """A rank of the own replica."""
-        if not hasattr(given, "__index__"):
-            return given  # no rank at all: the rule says so
-        if stride_of(given) == self.fold.ranks_per_replica and 0 <= index(given) < self.fold.ranks_per_replica:
-            return index(given)
-        whose = f"rank {index(given)} of replica 0 would be a rank of another replica on the others"
-        if not stride_of(given):
-            whose = f"rank {given} is the same rank for all replicas"
-        raise RuleError(
-            f"{whose}; in a folded run messages stay within a replica: name a rank by model.rank, as model.rank + 1, "
-            "or by model.axis(...)"
-        )
-
-    def _members(self, rank: int, given: tuple[Any, ...]) -> Group:
-        if all(isinstance(part, str) for part in given):
-            group = super()._members(rank, tuple(part for part in given if part != self.fold.axis))
-            return (self.fold.axis, *group) if self.fold.axis in given else group
-        if all(stride_of(part) == self.fold.ranks_per_replica for part in given):
-            return super()._members(rank, tuple(map(int, given)))
-        ranks = super()._members(rank, given)
-        kept = sorted({each % self.fold.ranks_per_replica for each in ranks})
-        if len(ranks) < len(kept) * self.fold.replicas:
-            raise RuleError(
-                f"the group {set_text(ranks)} is only in some of the {self.fold.replicas} replicas; in a folded run "
-                "name axes, as group='tp', or ranks by model.axis(...)"
-            )
-        return (self.fold.axis, *kept)
-
-    def _is_world(self, group: Group) -> bool:
-        return group[0] == self.fold.axis and len(group) == 1 + self.fold.ranks_per_replica
-
-    def recorded(self, group: object) -> bool:
-        if type(group) is not tuple or not group or self._is_world(group):
-            return False
-        ranks = group[1:] if group[0] == self.fold.axis else group
-        return {*ranks} <= {*range(self.fold.ranks_per_replica)} and list(ranks) == sorted({*ranks})
-
-
-def mesh_of(game: Game) -> Mesh:
-    """The mesh of a game, folded or not."""
-    axes = game.setting.mesh
-    return Mesh(axes, game.ranks) if game.fold is None else FoldedMesh(axes, game.ranks, game.fold)

@@ -1,1 +1,1 @@
-"""What is fixed before a run: sizes, costs, the setting, the goal, and folded replicas."""
+"""What is fixed before a run: sizes, costs, the setting and the goal."""

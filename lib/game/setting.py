@@ -11,7 +11,6 @@ from lib.errors import RuleError
 
 from .cost_checks import fraction
 from .costs import ATTENDING, CLASSIC, PAIR, PRODUCTS, Costs
-from .folding import Fold, fold_of, require_first
 from .kinds import OWN_PRICES
 from .named_costs import costs_named
 from .tiers import ON_TIER
@@ -43,7 +42,7 @@ class Size(NamedTuple):
 class Setting:
     """What a game fixes besides its size, as `Setting("parts", mesh={"dp": 2, "pp": 4})`. `costs` is a record of costs
     or the name of a known one, `mesh` the length of each axis by name; `steps` counts training steps, `layer` is one of
-    LAYERS, `task` one of TASKS. Along the axis `fold`, one of equal replicas is played for all. `kinds` has the kind of
+    LAYERS, `task` one of TASKS. `kinds` has the kind of
     each dense layer, which the costs describe, and `lengths` the share of the full length that each microbatch has. The
     weights that compute may be `lag` steps older than the data. Where layers are attention, a microbatch is so many
     equal `shares` of tokens. With the task "outer", a round has at most `outer` steps, its average comes at most `late`
@@ -58,7 +57,6 @@ class Setting:
     steps: int
     layer: str
     task: str
-    fold: str
     kinds: tuple[str, ...]
     lengths: tuple[Fraction, ...]
     lag: int
@@ -75,7 +73,6 @@ class Setting:
         steps: int = 1,
         layer: str = "dense",
         task: str = "train",
-        fold: str = "",
         kinds: Iterable[str] = (),
         lengths: Iterable[Fraction | int] = (),
         lag: int = 0,
@@ -92,7 +89,7 @@ class Setting:
             example = {"dp": 2, "tp": 4}
             raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
         named, sizes, kept = _kinds(kinds), _lengths(lengths), fraction(mix, "Setting: mix")
-        given = known, axes, steps, layer, task, fold, named, sizes, lag, shares, outer, late, kept, clip
+        given = known, axes, steps, layer, task, named, sizes, lag, shares, outer, late, kept, clip
         for name, content in zip(FIELDS, given, strict=True):
             object.__setattr__(self, name, content)
         self._check()
@@ -110,16 +107,12 @@ class Setting:
         self._check_outer()
         if type(self.clip) is not bool:
             raise RuleError(f"Setting: clip must be True or False; got {self.clip!r:.60}")
-        if self.clip and (self.task != "train" or self.fold):
-            raise RuleError("Setting: clip is for the task 'train', and for runs that are not folded")
+        if self.clip and self.task != "train":
+            raise RuleError("Setting: clip is for the task 'train'")
         if type(self.shares) is not int or not 1 <= self.shares <= MAX_SHARES:
             raise RuleError(f"Setting: shares must be a whole number from 1 to {MAX_SHARES:,}; got {self.shares!r}")
         if self.shares > 1 or self.layer == "attention":
             self._check_attention()
-        if not isinstance(self.fold, str):
-            raise RuleError(f"Setting: fold must be the name of an axis; got {self.fold!r}")
-        if self.fold:
-            require_first(self.mesh, self.fold)
         for name, known in (("layer", LAYERS), ("task", TASKS)):
             if getattr(self, name) not in known:
                 raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
@@ -130,8 +123,6 @@ class Setting:
             raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
         if PAIR in self.costs.ticks and (unequal or self.layer != "dense"):
             raise RuleError("Setting: pairs need dense layers and equal microbatches")
-        if self.fold and (self.lengths or self.costs.slow):
-            raise RuleError("Setting: a folded run plays one replica for all, so it has no lengths and no slow ranks")
 
     def _check_outer(self) -> None:
         for name, least in (("outer", self.task == "outer"), ("late", 0)):
@@ -144,22 +135,15 @@ class Setting:
             raise RuleError(f"Setting: mix must be at least 0 and less than 1; got {self.mix}")
         if self.task != "outer" and (self.outer or self.late or self.mix != Fraction(1, 2)):
             raise RuleError(f"Setting: outer, late and mix are for the task 'outer'; this one is {self.task!r}")
-        if self.task == "outer" and self.fold:
-            raise RuleError("Setting: a folded run plays one replica for all, and the task 'outer' has one of each")
 
     def _check_attention(self) -> None:
         if self.layer != "attention":
             raise RuleError(f"Setting: shares are for layers of attention; these are {self.layer!r}")
-        if self.task in ("local", "outer") or self.lag or self.fold:
-            raise RuleError("Setting: layers of attention have neither local replicas nor lag, and are not folded")
+        if self.task in ("local", "outer") or self.lag:
+            raise RuleError("Setting: layers of attention have neither local replicas nor lag")
         for what, size in (("tokens", self.costs.length), ("keys and values", self.costs.keys_and_values)):
             if size % self.shares:
                 raise RuleError(f"Setting: shares are equal, and {size:,} {what} cannot be divided into {self.shares}")
-
-    @property
-    def replicas(self) -> int:
-        """The replicas for which one is played; 1 where none are folded."""
-        return self.mesh[0][1] if self.fold else 1
 
     def differences(self, other: Setting) -> list[str]:
         """The names of the fields in which another setting differs."""
@@ -199,7 +183,6 @@ class Game:
     steps: int = 1
     layer: str = "dense"
     task: str = "train"
-    fold: Fold | None = None
     lag: int = 0
     shares: int = 1
     prices: Mapping[str, int] = field(init=False, repr=False, compare=False)
@@ -222,12 +205,4 @@ class Game:
             given, count = len(getattr(setting, name)), getattr(size, what)
             if given not in (0, count):
                 raise RuleError(f"Setting: {name} is of {given} {what}, and this game has {count}")
-        fold = None
-        if setting.fold:
-            fold = fold_of(setting.mesh, setting.fold, size.batches, size.ranks, setting.costs.islands)
-        return cls(*size, setting, setting.steps, setting.layer, setting.task, fold, setting.lag, setting.shares)
-
-    @property
-    def played_ranks(self) -> int:
-        """The ranks that are played: all, or in a folded run the ranks of replica 0."""
-        return self.ranks if self.fold is None else self.fold.ranks_per_replica
+        return cls(*size, setting, setting.steps, setting.layer, setting.task, setting.lag, setting.shares)

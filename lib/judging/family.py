@@ -46,8 +46,8 @@ MESSAGES = {"pass_to", "broadcast"}
 """What takes a value from one rank to others as it is."""
 
 
-def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
-    """The family of a legal run: one of FAMILIES. In a folded run the ranks are those of one of the `replicas`.
+def family_of(ranks: Sequence[RankState]) -> str:
+    """The family of a legal run: one of FAMILIES.
 
     A pipeline: activations travel in messages, and any two ranks compute either the same layers or different ones, but
     none computes all of them, except for a shared head. If this holds only for backward, its stages repeat the forward
@@ -55,7 +55,7 @@ def family_of(ranks: Sequence[RankState], replicas: int = 1) -> str:
     collectives. Data parallelism: no activation travels, and in every step a batch is computed on one rank. Weights
     distinguish its kinds: averaged, gathered or updated in shards, sent in messages, or none of these.
     """
-    if sum(not COMPUTING.isdisjoint(rank.named) for rank in ranks) * replicas < 2:
+    if sum(not COMPUTING.isdisjoint(rank.named) for rank in ranks) < 2:
         return ONE_RANK
     if _bring(ranks, {"pass_to", *COLLECTIVES}, KeyValue) or _bring(ranks, HEADS, Batched):
         return CONTEXT_PARALLEL

@@ -3,12 +3,12 @@ messages."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from typing import NamedTuple
 
 from lib.communication.lanes import LANES, OpIndex, overlapped
 from lib.communication.meetings import PendingCall, complete, message_ticks
 from lib.communication.meetings import ticks as collective_ticks
-from lib.communication.mesh import Mesh, mesh_of
+from lib.communication.mesh import Mesh
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.setting import Game
 from lib.game.tiers import ON_TIER
@@ -26,9 +26,16 @@ from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed, us
 from .recompute_lanes import OverlappedCalls, refuse_deadlock
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
 
-Met = tuple[tuple[Value, ...], int, int, OpIndex, OpIndex | None]
-"""One rank's part of a collective: its results, the start, the ticks, the call that determined the start, and the event
-before that call."""
+
+class Met(NamedTuple):
+    """What a member of a collective gets, its start and length in ticks, and what determined the start: the call of the
+    rank that came last, and that rank's event before it."""
+
+    made: tuple[Value, ...]
+    start: int
+    length: int
+    latest: OpIndex
+    before: OpIndex | None
 
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
@@ -41,7 +48,7 @@ class Recomputation(OverlappedCalls):
     def __init__(self, trace: Trace, strict: bool = False) -> None:
         self.trace = trace
         self.size = trace.size
-        self.game, self._impossible = _game_of(trace)
+        self.game = Game.of(trace.size, trace.setting)
         self.strict = strict
         self.mesh = Mesh((), trace.size.ranks)  # the trace's mesh, once it is checked when it is run
         self._prices = {**self.game.prices, **dict.fromkeys(FREE, 0)}
@@ -90,11 +97,9 @@ class Recomputation(OverlappedCalls):
         return True
 
     def _execute(self) -> None:
-        if self._impossible is not None:
-            raise self._impossible
-        if len(self.ranks) != self.game.played_ranks:
-            raise TraceError(f"the trace is of {counted(self.game.played_ranks, 'rank')} and holds {len(self.ranks)}")
-        self.mesh = mesh_of(self.game)
+        if len(self.ranks) != self.game.ranks:
+            raise TraceError(f"the trace is of {counted(self.game.ranks, 'rank')} and holds {len(self.ranks)}")
+        self.mesh = Mesh(self.trace.setting.mesh, self.game.ranks)
         if stuck := self.walk():
             refuse_deadlock(stuck, self, bool(self.mesh.axes))
         self.refuse_unawaited()
@@ -243,17 +248,16 @@ class Recomputation(OverlappedCalls):
         results, start = complete(calls, self.game)
         length = collective_ticks(calls, self.game)
         last = self.ranks[next(call.rank for call in calls if call.clock == start)]
-        setter, before = (last.rank, last.at), last.last_event()
-        return [(made, start, length, setter, before) for made in results]
+        latest, before = (last.rank, last.at), last.last_event()
+        return [Met(made, start, length, latest, before) for made in results]
 
     def on_result(self, cursor: RankState, op: Op, result: Met) -> None:
-        made, start, length, setter, before = result
-        if cursor.clock < start:
-            cursor.waited_for[cursor.at] = setter
-            cursor.cause = before
+        if cursor.clock < result.start:
+            cursor.waited_for[cursor.at] = result.latest
+            cursor.cause = result.before
         try:
             wanted = requested_batches(self.game, op.name, op.batches) if op.name in REQUESTING else NO_BATCHES
-            confirm(cursor, op, made, start, length, wanted)
+            confirm(cursor, op, result.made, result.start, result.length, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 
@@ -289,11 +293,3 @@ def executed(trace: Trace) -> list[RankState]:
         with suppress(PuzzleError):
             recomputation.run()
         return recomputation.ranks
-
-
-def _game_of(trace: Trace) -> tuple[Game, PuzzleError | None]:
-    """The game of a trace. If the trace cannot be folded as it says, the game without folding, and the reason."""
-    try:
-        return Game.of(trace.size, trace.setting), None
-    except PuzzleError as why:
-        return Game.of(trace.size, replace(trace.setting, fold="")), why

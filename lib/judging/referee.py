@@ -66,14 +66,14 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
             )
             for busy, state, prof in zip(working, ranks, profiles)
         ),
-        copies=_copies(ranks, trace.size.layers, trace.setting.replicas),
+        copies=_copies(ranks, trace.size.layers),
         critical_path=_critical_path(ranks, makespan, costs),
         notes=settled(notes) if goal is not None and goal.steady and goal.meets_memory(lasting_peak) else notes,
         waits=tuple(state.waited_for for state in ranks),
         span=costs.steps(max((end - first for first, _, end in spans), default=0)),
         peaks=peaks,
         contents=contents,
-        family=family_of(ranks, trace.setting.replicas),
+        family=family_of(ranks),
         lasting_peak=lasting_peak,
         sent=sent,
         drift=drift(ranks),
@@ -124,11 +124,6 @@ def _first_error(recomputation: Recomputation, goal: Goal | None) -> PuzzleError
 
 
 def _require_setting(trace: Trace, goal: Goal) -> None:
-    if trace.setting.fold and not goal.setting.fold:
-        raise TraceError(
-            f"this run is folded along {trace.setting.fold!r}: it plays one replica for all, for planning; "
-            f"the puzzle {goal.slug} judges every rank, so run it without fold"
-        )
     if trace.size != goal.size:
         raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
     if trace.costs != goal.costs:
@@ -172,11 +167,11 @@ def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
     return None
 
 
-def _copies(ranks: Sequence[RankState], layers: int, replicas: int) -> tuple[float, ...]:
+def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
     copies = [0.0] * layers
     for state in ranks:
         for weight in state.final:
-            copies[weight.layer] += replicas * len(weight.shards) / weight.total
+            copies[weight.layer] += len(weight.shards) / weight.total
     return tuple(copies)
 
 

@@ -9,9 +9,8 @@ from typing import TypeVar
 from lib.game.tiers import COPYING
 from lib.trace.ops import UPDATES
 from lib.values.algebra import named, union
-from lib.values.base import Sharded, Value, with_fields
+from lib.values.base import Sharded, Value
 from lib.values.kinds import OptState, Parked, Weight
-from lib.values.replica_shards import ReplicaShards
 
 from .memory import Profile
 from .rank_state import RankState
@@ -55,7 +54,7 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: 
     left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.stored_at_end]
     held = _by_layer(OptState, left, steps)
     updated = {op.layer or 0 for state in ranks for op in state.all(UPDATES)}
-    return [layer for layer in sorted(updated) if not _contain(_of_all_replicas(held.get(layer, [])), {1: {0}})]
+    return [layer for layer in sorted(updated) if not _contain(held.get(layer, []), {1: {0}})]
 
 
 def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
@@ -97,20 +96,6 @@ def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int
         if type(value) is kind and value.step == step:
             found.setdefault(value.layer, []).append(value)
     return found
-
-
-def _of_all_replicas(held: Sequence[Sharded]) -> list[Sharded]:
-    """The values of all replicas of a folded run, with their own shards joined to blocks unless these have gaps."""
-    together: dict[tuple[int, ReplicaShards], list[Sharded]] = {}
-    for value in held:
-        if value.own is not None:
-            together.setdefault((value.total, value.own), []).append(value)
-    blocks = [value for value in held if value.own is None]
-    for (total, own), values in together.items():
-        joined = own.joined(frozenset().union(*[value.shards for value in values]), total)
-        if joined is not None:
-            blocks.append(with_fields(values[0], shards=joined[0], total=joined[1], own=None))
-    return blocks
 
 
 def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:

@@ -41,13 +41,13 @@ class Report:
     `timesteps` is the start of the last event, `makespan` its end, `bubble` the idle share of all ranks' time, `span`
     the longest time from the start of a rank's first event to the end of its last one (as measured by Qi et al. 2024),
     `peaks` the most that a rank has parked on each memory tier, `copies` the number of copies of each layer's final
-    weight, `critical_path` (rank, index of operation) pairs. In a folded run `ranks` are those of replica 0, which
-    stand for all. `waits` has for each rank, by the index of an event that had to wait, the (rank, index) of the
-    operation it waited for: a `pass_to`, or the same collective on the rank that arrived last. `contents` has every
-    value of the peak, `family` is the kind of schedule (`lib.judging.family`), `lasting_peak` the peak if training
-    continued: loaded values count from the start, and messages until they are read. `sent` is what the ranks send,
-    `drift` the most updates that a replica makes alone. `causes` say why the run sends too much or takes too long for
-    its goal. `staleness` is the most steps by which weights were older than the data that they computed with.
+    weight, `critical_path` (rank, index of operation) pairs. `waits` has for each rank, by the index of an event that
+    had to wait, the (rank, index) of the operation it waited for: a `pass_to`, or the same collective on the rank that
+    arrived last. `contents` has every value of the peak, `family` is the kind of schedule (`lib.judging.family`),
+    `lasting_peak` the peak if training continued: loaded values count from the start, and messages until they are read.
+    `sent` is what the ranks send, `drift` the most updates that a replica makes alone. `causes` say why the run sends
+    too much or takes too long for its goal. `staleness` is the most steps by which weights were older than the data
+    that they computed with.
     """
 
     error: PuzzleError | None

@@ -99,14 +99,14 @@ def _members(recomputation: Recomputation, rank: RankState, op: Op) -> Sequence[
 
 
 def traffic(recomputation: Recomputation) -> Traffic:
-    """The traffic of a run. For a folded run, in which one of several equal replicas was played, the traffic of all."""
+    """The traffic of a run."""
     ranks = [
         [one for one in sent_by(recomputation, rank) if one.operation not in COPYING] for rank in recomputation.ranks
     ]
     totals = [sum(one.elements for one in sent) for sent in ranks]
     return Traffic(
         busiest=max(totals, default=0),
-        total=sum(totals) * recomputation.trace.setting.replicas,
+        total=sum(totals),
         between=max((sum(one.elements for one in sent if one.is_between) for sent in ranks), default=0),
         by_rank=tuple(map(_by_call, ranks)),
         spans=tuple(tuple((one.start, one.end, one.elements) for one in sent) for sent in ranks),

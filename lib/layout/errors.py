@@ -9,9 +9,9 @@ class LayoutError(PuzzleError):
     reason = "layout"
 
 
-class OutOfTimeError(LayoutError):
-    """A search that found no plan in its time; every plan costs at least `bound`."""
+class OutOfEffortError(LayoutError):
+    """A search that found no plan with its effort; every plan costs at least `bound`."""
 
     def __init__(self, bound: int) -> None:
-        super().__init__("no plan was found in this time; allow more with seconds=, or configure more operators")
+        super().__init__("no plan was found with this effort; allow more with effort=, or configure more operators")
         self.bound = bound

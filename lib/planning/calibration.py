@@ -1,8 +1,8 @@
-"""Rates of a GPU from one measured step, or from the stages of a profiled step. One factor scales the rates of matrix
-products and attention."""
+"""Rates of a GPU from one measured step or layer, or from the stages of a profiled step. One factor scales the rates
+of matrix products and attention."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from statistics import median
 from typing import Any, NamedTuple
@@ -12,7 +12,8 @@ from lib.errors import RuleError
 from .cost_model import TICKS, prices
 from .gpus import Gpu
 from .job import GIB, Job
-from .plans import ERRORS
+from .layer_cost import layer_times, shared
+from .plans import usual_error
 from .presets import gpu, transformer
 from .split import Split, require_fit
 from .timing import estimate, memory_range
@@ -23,7 +24,7 @@ RATES = ("efficiency", "core_megatron", "core_pytorch")
 STEPS = 40
 """Halvings of the factor's range; after these, a step is exact to a tick."""
 
-MEASURED = ("tokens_per_second", "stages")
+MEASURED = ("tokens_per_second", "stages", "layer")
 
 
 class Calibration(NamedTuple):
@@ -47,13 +48,32 @@ def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float 
     """
     require_fit(job, split)
     _require_more("tokens_per_second", tokens_per_second, 0)
-    seconds, error = job.tokens / tokens_per_second, ERRORS[job.kernels]
 
-    def step(scaled: Job) -> int:
-        return estimate(scaled, split).ticks
+    def step(scaled: Job) -> float:
+        return estimate(scaled, split).ticks / TICKS
 
-    factor = _factor(job, f"a step with {split}", step, seconds)
-    low, high = (_factor(job, "", step, seconds * share) for share in (1 + error, 1 - error))
+    return _of_one(job, split, f"a step with {split}", step, job.tokens / tokens_per_second, peak_gib)
+
+
+def calibrate_layer(job: Job, split: Split, seconds: float, peak_gib: float = 0.0) -> Calibration:
+    """The rates of `job.gpu` with which the forward and backward of an average layer take the measured seconds for a
+    microbatch. Errors are as in `calibrate`."""
+    require_fit(job, split)
+    _require_more("layer", seconds, 0)
+
+    def layer(scaled: Job) -> float:
+        return sum(layer_times(scaled, shared(split))[:3])
+
+    return _of_one(job, split, f"a layer with {split}", layer, seconds, peak_gib)
+
+
+def _of_one(
+    job: Job, split: Split, what: str, predicted: Callable[[Job], float], seconds: float, peak_gib: float
+) -> Calibration:
+    """From one measured time: the factor, and those for times that are longer or shorter by the usual error."""
+    error = usual_error(job)
+    factor = _factor(job, what, predicted, seconds)
+    low, high = (_factor(job, "", predicted, seconds * share) for share in (1 + error, 1 - error))
     return _calibration(job, split, (low, factor, high), peak_gib)
 
 
@@ -67,11 +87,12 @@ def calibrate_stages(job: Job, split: Split, seconds: Sequence[float], peak_gib:
     for stage, measured in enumerate(seconds):
         _require_more(f"the time of stage {stage}", measured, 0)
 
-        def computed(scaled: Job, stage: int = stage) -> int:
+        def computed(scaled: Job, stage: int = stage) -> float:
             priced = prices(scaled, split)
             again = priced.forward if split.recompute == "full" and split.every == 1 else 0
             head = priced.loss if stage == split.stages - 1 else 0
-            return priced.units[stage] * (priced.forward + priced.back_input + priced.back_weight + again) + head
+            of_unit = priced.forward + priced.back_input + priced.back_weight + again
+            return (priced.units[stage] * of_unit + head) / TICKS
 
         if computed(job):
             factors.append(_factor(job, f"a microbatch in stage {stage}", computed, measured))
@@ -89,14 +110,14 @@ def _require_more(name: str, number: float, least: float) -> None:
         raise RuleError(f"{name} must be a number more than 0; got {number!r:.40}")
 
 
-def _factor(job: Job, what: str, predicted: Callable[[Job], int], seconds: float) -> float:
+def _factor(job: Job, what: str, predicted: Callable[[Job], float], seconds: float) -> float:
     """The factor of the rates at which a prediction equals `seconds`. If `what` is empty, returns the nearest possible
     factor instead of refusing."""
     most: float = 1 / max(job.gpu.efficiency, job.gpu.core_megatron, job.gpu.core_pytorch)
     low, high = most / 100, most
 
     def takes(factor: float) -> float:
-        return predicted(replace(job, gpu=_scaled(job.gpu, factor))) / TICKS
+        return predicted(replace(job, gpu=_scaled(job.gpu, factor)))
 
     fastest, slowest = takes(high), takes(low)
     if not fastest <= seconds <= slowest:
@@ -127,7 +148,7 @@ def preset_text(found: Calibration, name: str) -> str:
     for field in fields(Gpu):
         value = getattr(found.gpu, field.name)
         if field.name == "source":
-            value = f"calibrated from {'measured stages' if found.by_stage else 'one measured step'}; {value}"
+            value = f"calibrated from {'measured stages' if found.by_stage else 'one measured time'}; {value}"
         if field.name != "name":
             lines.append(f"{field.name} = {json.dumps(value)}")
     return "\n".join(lines) + "\n"
@@ -135,14 +156,15 @@ def preset_text(found: Calibration, name: str) -> str:
 
 def read_run(text: str) -> Calibration:
     """The calibration of a measured run, given as JSON. It has `model`, `gpu`, `gpus`, `batch` and `split` as in Job
-    and Split; `tokens_per_second`, or the `stages` that `puzzles profile -o run.json` writes; and optionally
-    `peak_gib`, `sequence`, `kernels`, `fp8` and `flash`."""
+    and Split; `tokens_per_second`, or the `stages` that `puzzles profile -o run.json` writes, or as `layer` the seconds
+    of a layer's forward and backward for a microbatch; and optionally `peak_gib` and the other fields of Job."""
     try:
         given = json.loads(text)
     except ValueError as why:
         raise RuleError(f"a measured run is JSON: {why}") from None
     needed = ("model", "gpu", "gpus", "batch", "split")
-    optional = ("peak_gib", "sequence", "kernels", "fp8", "flash")
+    of_job = [field.name for field in fields(Job) if field.name not in needed]
+    optional = ("peak_gib", *of_job)
     names = set(given) if isinstance(given, dict) else set()
     if len(names & {*MEASURED}) != 1 or not set(needed) <= names <= {*needed, *MEASURED, *optional}:
         raise RuleError(
@@ -150,11 +172,13 @@ def read_run(text: str) -> Calibration:
         )
     if not isinstance(given["split"], dict) or not set(given["split"]) <= set(Split.__dataclass_fields__):
         raise RuleError(f"split has fields of a split: {', '.join(Split.__dataclass_fields__)}")
-    how: Mapping[str, Any] = {name: given[name] for name in ("sequence", "kernels", "fp8", "flash") if name in given}
+    how: dict[str, Any] = {name: given[name] for name in of_job if name in given}
     job = Job(transformer(given["model"]), gpu(given["gpu"]), given["gpus"], given["batch"], **how)
     split: dict[str, Any] = dict(given["split"])
     if isinstance(split.get("layers"), list):
         split["layers"] = tuple(split["layers"])
+    if "layer" in given:
+        return calibrate_layer(job, Split(**split), given["layer"], given.get("peak_gib", 0.0))
     if "stages" in given:
         return calibrate_stages(job, Split(**split), _stage_seconds(given["stages"]), given.get("peak_gib", 0.0))
     return calibrate(job, Split(**split), given["tokens_per_second"], given.get("peak_gib", 0.0))

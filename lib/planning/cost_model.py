@@ -1,6 +1,6 @@
 """The prices of a split in the run of its pipeline: a cost record by size, and the bytes of each value."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cache
 from types import MappingProxyType
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from lib import Costs, Setting
 from lib.game.tiers import Tier
 
-from .gpus import LATENCY, REACHED, call_seconds
+from .gpus import CONTENTION, LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_cost import Moves, activation_bytes, copied_bytes, exact, layer_times, shared, tokens_of, workspace_bytes
 from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
@@ -22,9 +22,6 @@ TICKS = 10**6
 
 MAX_BUCKETS = 16
 """About how many units the layers of a replica's pipeline are joined to; units are reduced one by one."""
-
-CONTENTION = 0.35
-"""A collective that overlaps with computation: both together take the longer time, plus this share of the shorter."""
 
 
 @dataclass(frozen=True)
@@ -72,11 +69,11 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     """The prices of a split that fits the job. Computation takes longer where collectives overlap with it: forward and
     backward with ZeRO 3, backward with ZeRO 2, and otherwise the last microbatch's backward. The last is counted in the
     update, since it happens once a step. Bytes are those of fused or of eager code."""
+    job = of_layers(job, split)
     model, gpu, tp = job.model, job.gpu, split.tp
     units, layers = units_of(job, split)
     replicas = split.sharing
-    dense, routed = model.dense_weights / model.layers, model.routed_weights / model.layers
-    layer = (dense + routed / split.ep) / tp
+    layer = sum(weights_of_layer(job, split))
     ends = model.vocabulary_weights / tp
     alone = split.pp == 1
     parameters = round(layers * layer + (2 * ends / units[0] if alone else 0))
@@ -89,7 +86,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     held = replicas if split.zero else 1
     moved = float(shard) * parameters * (wide.gradient + 2 * wide.state + wide.weight) / held
     of_logits = 2 * logit_bytes(job, False) * tokens * model.vocab / tp
-    head = 3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth
+    head = (1 + job.mtp) * (3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth)
     moves = moves_of(job, split)
     reduce = moves.ticks("scatterreduce" if split.zero else "allreduce", parameters, replicas)
     gather = moves.ticks("allgather", parameters // replicas, replicas)
@@ -113,6 +110,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     root = round(2 * ends * wide.root) if alone else 0
     unlike = ends - (layer if counted else 0)
     border = 2 * elements
+    logits = logit_bytes(job, eager) * tokens * model.vocab / tp / job.loss_chunks
     return Prices(
         units=units,
         layers=layers,
@@ -136,7 +134,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         state=parameters * wide.state,
         shard=shard,
         first=root if alone else round(unlike * of_ends),
-        last=(0 if alone else round(unlike * of_ends)) + round(logit_bytes(job, eager) * tokens * model.vocab / tp),
+        last=(0 if alone else round(unlike * of_ends)) + round(logits),
         workspace=round(workspace_bytes(job, split, eager)),
     )
 
@@ -146,7 +144,7 @@ def moves_of(job: Job, split: Split) -> Moves:
     gpu, replicas = job.gpu, split.sharing
     members = members_of_replicas(job, split, replicas)
     rate = gpu.rate(members, replicas)
-    stages = gpu.members(split.tp * split.cp * split.ep, split.pp)
+    stages = gpu.members(split.adjacent, split.pp)
     wide = widths(job, split)
     state = shards_of(job, split) * wide.state
     groups, near = between_groups(job, split)
@@ -163,15 +161,27 @@ def moves_of(job: Job, split: Split) -> Moves:
     return Moves({name: ticks for name, (ticks, _) in seconds.items()}, beta)
 
 
+def of_layers(job: Job, split: Split) -> Job:
+    """The job as its layers see it: modules of layers that are recomputed in full do not count."""
+    return replace(job, modules=()) if split.recompute == "full" else job
+
+
+def weights_of_layer(job: Job, split: Split) -> tuple[float, float]:
+    """Weights of an average layer on a rank: those that all replicas have, and those of its experts, which are cut
+    along tp only if no ranks share the experts."""
+    dense, routed = (weights / job.model.layers for weights in (job.model.dense_weights, job.model.routed_weights))
+    return dense / split.tp, routed / (split.ep if split.ep > 1 else split.tp)
+
+
 def shards_of(job: Job, split: Split) -> Fraction:
     """How much larger the shards of a layer are than even ones, because its experts have fewer copies."""
-    dense, routed = (weights / job.model.layers for weights in (job.model.dense_weights, job.model.routed_weights))
-    return Fraction(round(dense + routed), round(dense + routed / split.ep)) if split.zero else Fraction(1)
+    even, own = (round(sum(weights_of_layer(job, at))) for at in (replace(split, ep=1), split))
+    return Fraction(even, own) if split.zero else Fraction(1)
 
 
 @cache
 def setting_of(job: Job, split: Split) -> Setting:
-    """The setting with which the run of the pipeline is played."""
+    """The setting of a run of all ranks, whose collectives are priced by what their ranks send."""
     priced, moves = prices(job, split), moves_of(job, split)
     halves = {"backward_input": priced.back_input, "backward_weight": priced.back_weight}
     ticks = {"forward": priced.forward, "backward": sum(halves.values()), **halves}
@@ -189,9 +199,16 @@ def setting_of(job: Job, split: Split) -> Setting:
         calls=MappingProxyType(dict(moves.calls)),
         beta=MappingProxyType(dict(moves.beta)),
     )
-    if priced.replicas == 1:
-        return Setting(costs, mesh={"pp": split.pp})
-    return Setting(costs, mesh={"dp": priced.replicas, "pp": split.pp}, fold="dp")
+    replicas = {"dp": priced.replicas} if priced.replicas > 1 else {}
+    return Setting(costs, mesh={**replicas, "pp": split.pp})
+
+
+def setting_of_replica(job: Job, split: Split) -> Setting:
+    """The setting of a run of one replica, whose collectives take as long as among all replicas."""
+    priced, setting = prices(job, split), setting_of(job, split)
+    ticks = {"allreduce": priced.reduce, "scatterreduce": priced.reduce, "allgather": priced.gather}
+    costs = replace(setting.costs, calls=MappingProxyType({**setting.costs.calls, **ticks}))
+    return replace(setting, costs=costs, mesh=(("dp", 1), ("pp", split.pp)))
 
 
 def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:
@@ -205,10 +222,10 @@ def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:
 
 
 def members_of_replicas(job: Job, split: Split, count: int) -> int:
-    """How many ranks of a group of `count` replicas share a machine. Ranks along cp and ep are adjacent; others are a
-    whole pipeline apart."""
-    inner = split.tp * split.cp * split.ep
-    near = min(split.cp * split.ep, max(1, job.gpu.machine // split.tp))
+    """How many ranks of a group of `count` replicas share a machine. Ranks along cp and those that share experts are
+    adjacent; others are a whole pipeline apart."""
+    inner = split.adjacent
+    near = min(inner // split.tp, max(1, job.gpu.machine // split.tp))
     pipelines = max(1, job.gpu.machine // (inner * split.pp)) if inner <= job.gpu.machine else 1
     return min(count, near * pipelines)
 

@@ -15,6 +15,9 @@ LATENCY = {"nvlink": 10e-6, "network": 25e-6, "host": 10e-6}
 HOP = {"nvlink": 2.4e-6, "network": 12e-6}
 """Seconds of each further rank of a collective: a ring of n ranks has n - 1 steps."""
 
+CONTENTION = 0.35
+"""Communication that overlaps with computation: both together take the longer time, plus this share of the shorter."""
+
 LINKS = tuple(LATENCY)
 
 
@@ -75,13 +78,6 @@ class Gpu:
         share the work."""
         fast = self.nvlink * REACHED
         return fast if members == count else min(fast, members * self.network * REACHED)
-
-    def rate_to_all(self, members: int, count: int) -> float:
-        """Bytes per second that each of `count` GPUs sends to all others. To other machines, each uses its own
-        adapter."""
-        if members == count:
-            return self.nvlink * REACHED
-        return min(self.nvlink, self.network * (count - 1) / (count - members)) * REACHED
 
 
 MAY_BE_ZERO = ("flops8", "context")

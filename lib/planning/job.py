@@ -14,7 +14,17 @@ GIB = 2**30
 KERNELS = ("megatron", "pytorch")
 """The kernels differ in the rate of flash attention, and in what they keep in memory."""
 
-MAX_NUMBER, MAX_TRIED = 10**9, 2**20
+DISPATCHERS = ("alltoall", "dedup")
+"""How tokens are sent to their experts: a copy for each of a token's experts; or one for each machine, and within it
+one for each rank (DeepEP, HybridEP)."""
+
+GRAPHS = ("none", "partial", "full")
+"""What CUDA graphs launch: nothing; attention and the router; the step, in which experts are fused."""
+
+MODULES = ("core_attn", "layernorm", "mla_up_proj", "mlp", "moe", "moe_act", "shared_experts")
+"""Parts of a layer that backward may compute again, by Megatron's names."""
+
+MAX_NUMBER, MAX_TRIED, MAX_MTP = 10**9, 2**20, 8
 """The largest number in a job; for GPUs and sequences it is smaller, because their divisors are tried and played."""
 
 
@@ -25,7 +35,14 @@ class Job:
     `kernels`: Megatron's or PyTorch's. `flash`: attention never stores the matrix of all pairs, and computes its causal
     half (Dao et al. 2022). `fp8`: layers compute matrix products in 8 bits. `overlap`: gradients are reduced during
     computation. Bytes of each parameter: `weight` and `gradient` as they are kept, and the optimizer's `state` (Adam:
-    two moments and a 32-bit weight).
+    two moments and a 32-bit weight; 8 with moments in 16 bits). `loss_chunks`: parts in which the loss is computed.
+    `modules`: parts of a layer that backward computes again, see MODULES. `mtp`: heads for multi-token prediction in
+    addition to the usual one; the layer of each is among the model's.
+
+    For models with experts: `dispatch` and `graphs`, see DISPATCHERS and GRAPHS. `ep_overlap`: the experts' all-to-alls
+    overlap with the computation of another microbatch. The fullest rank has `imbalance` times the mean number of rows,
+    unless routing is forced to be `balanced`, as in benchmarks. `consecutive`: a benchmark sends each token to
+    neighboring experts.
     """
 
     model: Transformer
@@ -40,19 +57,38 @@ class Job:
     weight: int = 2
     gradient: int = 4
     state: int = 12
+    loss_chunks: int = 1
+    modules: tuple[str, ...] = ()
+    mtp: int = 0
+    dispatch: str = "alltoall"
+    graphs: str = "none"
+    ep_overlap: bool = False
+    balanced: bool = False
+    imbalance: float = 1.5
+    consecutive: bool = False
 
     def __post_init__(self) -> None:
-        for name, kind in (("model", Transformer), ("gpu", Gpu), ("flash", bool), ("fp8", bool), ("overlap", bool)):
+        switches = dict.fromkeys(("flash", "fp8", "overlap", "ep_overlap", "balanced", "consecutive"), bool)
+        for name, kind in {"model": Transformer, "gpu": Gpu, **switches}.items():
             if not isinstance(getattr(self, name), kind):
                 raise RuleError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r:.40}")
         if self.kernels not in KERNELS:
             raise RuleError(f"there are no kernels {self.kernels!r:.40}; there are {', '.join(KERNELS)}")
         object.__setattr__(self, "sequence", self.sequence or self.model.sequence)
-        for name in ("gpus", "batch", "sequence", "weight", "gradient", "state"):
-            number = getattr(self, name)
-            most = MAX_TRIED if name in ("gpus", "batch") else MAX_NUMBER
-            if type(number) is not int or not 1 <= number <= most:
-                raise RuleError(f"{name} must be a whole number from 1 to {most:,}; got {number!r:.40}")
+        object.__setattr__(self, "dispatch", self.dispatch or DISPATCHERS[0])
+        object.__setattr__(self, "modules", tuple(self.modules) if isinstance(self.modules, list) else self.modules)
+        for name in ("gpus", "batch", "sequence", "weight", "gradient", "state", "loss_chunks", "mtp"):
+            number, least = getattr(self, name), 0 if name == "mtp" else 1
+            most = {"gpus": MAX_TRIED, "batch": MAX_TRIED, "mtp": MAX_MTP}.get(name, MAX_NUMBER)
+            if type(number) is not int or not least <= number <= most:
+                raise RuleError(f"{name} must be a whole number from {least} to {most:,}; got {number!r:.40}")
+        for name, known in (("dispatch", DISPATCHERS), ("graphs", GRAPHS)):
+            if getattr(self, name) not in known:
+                raise RuleError(f"{name} is one of {', '.join(known)}; got {getattr(self, name)!r:.40}")
+        if type(self.modules) is not tuple or not all(module in MODULES for module in self.modules):
+            raise RuleError(f"modules are some of {', '.join(MODULES)}; got {self.modules!r:.60}")
+        if type(self.imbalance) not in (int, float) or not 1 <= self.imbalance <= MAX_NUMBER:
+            raise RuleError(f"imbalance is a multiple of the mean, at least 1; got {self.imbalance!r:.40}")
         if self.fp8 and not self.gpu.flops8:
             raise RuleError(f"{self.gpu.name} has no matrix products in 8 bits; leave out fp8, or set gpu.flops8")
 
@@ -71,7 +107,8 @@ class Job:
     @property
     def flops(self) -> float:
         """Flops of a step that the model needs, without recomputation."""
-        return self.tokens * self.model.model_flops(self.sequence, self.flash)
+        of_mtp = 6 * self.mtp * self.model.vocabulary_weights
+        return self.tokens * (self.model.model_flops(self.sequence, self.flash) + of_mtp)
 
     def mfu(self, seconds: float) -> float:
         """Model flops utilization (Chowdhery et al. 2022, PaLM, appendix B): the share of the peak of all GPUs that a

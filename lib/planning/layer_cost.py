@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from math import ceil
+from math import ceil, comb
 from types import MappingProxyType
 from typing import NamedTuple
 
 from lib.game.ring import elements_sent
 
-from .gpus import LATENCY, call_seconds
+from .gpus import CONTENTION, LATENCY, REACHED, call_seconds
 from .job import Job
 from .split import Split
 
@@ -38,6 +38,8 @@ def activation_bytes(job: Job, split: Split, eager: bool = False) -> float:
     kept = _all_bytes(job, split, split.recompute != "selective", eager)
     if split.recompute == "full":
         return of_input / split.every + kept * (1 - 1 / split.every)
+    if split.recompute == "ops" and job.kernels == "pytorch":  # grouped products of experts run again
+        kept -= _all_bytes(job, split, False, eager) - _all_bytes(replace(job, modules=("moe",)), split, False, eager)
     return kept * (OPS_BYTES if split.recompute == "ops" else 1)
 
 
@@ -56,15 +58,19 @@ def workspace_bytes(job: Job, split: Split, eager: bool = False) -> float:
         return 2 * _all_bytes(job, split, split.recompute != "selective", eager)
     if split.recompute in ("full", "ops"):
         return _all_bytes(job, split, True, eager)
+    modules = _all_bytes(replace(job, modules=()), split, False) - _all_bytes(job, split, False) if job.modules else 0.0
     if split.recompute == "none" or job.flash:
-        return 0.0
-    return tokens_of(job, split) * job.model.matrix_bytes(job.sequence) / split.tp
+        return modules
+    return modules + tokens_of(job, split) * job.model.matrix_bytes(job.sequence) / split.tp
 
 
 def _all_bytes(job: Job, split: Split, matrices: bool, eager: bool = False) -> float:
     model, tp, wide = job.model, split.tp, eager and job.kernels == "pytorch"
-    small, large = model.inputs_in_8_bits() if job.fp8 and not eager else (0.0, 0.0)
-    each = (model.whole_bytes(wide) - small) / (tp if split.sp else 1) + (model.split_bytes(wide) - large) / tp
+    in_8_bits = job.fp8 and not eager
+    small, large = model.inputs_in_8_bits() if in_8_bits else (0.0, 0.0)
+    again, again_cut = model.recomputed_bytes(job.modules, wide, in_8_bits)
+    each = (model.whole_bytes(wide) - small - again) / (tp if split.sp else 1)
+    each += (model.split_bytes(wide) - large - again_cut) / tp
     if matrices and not job.flash:
         each += model.matrix_bytes(job.sequence) / tp
     return tokens_of(job, split) * each
@@ -90,7 +96,7 @@ def forward_seconds(job: Job, split: Split) -> tuple[float, float, float]:
     rate = (gpu.flops8 if job.fp8 else gpu.flops) * gpu.efficiency
     linear = 2 * tokens * model.active_weights / model.layers / split.tp / rate
     core = tokens * model.core_flops(job.sequence) / (2 if job.flash else 1) / split.tp / job.core_rate
-    return linear, core, 2 * _all_bytes(replace(job, fp8=False), split, True) / gpu.bandwidth
+    return linear, core, 2 * _all_bytes(replace(job, fp8=False, modules=()), split, True) / gpu.bandwidth
 
 
 def core_backward(job: Job, split: Split) -> float:
@@ -98,11 +104,101 @@ def core_backward(job: Job, split: Split) -> float:
     return FLASH_BACKWARD * 3 if job.flash else 3 if split.recompute == "selective" else 2
 
 
+# --- Experts ---
+
+EXPERTS_8_BITS = 0.6
+"""Grouped products of experts reach so much less of the rate of 8 bits than other products do (fitted)."""
+
+ROW_PASSES, SORT_PASSES = 8, 4
+"""How often a row of an expert is read or written in forward: as it is dispatched, permuted (twice), read by the first
+product, written by the second, unpermuted (twice) and combined; and to sort rows by expert after an all-to-all, there
+and back."""
+
+BIAS_PASSES = 40
+"""Passes over the two halves of a gated activation with a bias, which Megatron's kernels do not fuse (fitted)."""
+
+DISPATCH_CALL = 0.3e-3
+"""Seconds of a dispatch or a combine in addition to its bytes (fitted; its metadata is exchanged first)."""
+
+LAUNCHES = {"none": 1.5e-3, "partial": 1.0e-3, "full": 0.0}
+"""Seconds in which the host launches the forward of a layer, by its CUDA graphs (fitted)."""
+
+LAUNCH_EXPERT = 0.12e-3
+"""Seconds in which the host launches the products of an expert with Megatron's kernels (fitted)."""
+
+
+class Experts(NamedTuple):
+    """Seconds of the experts of an average layer in forward: `products` in all, of which `slower` is more than
+    `forward_seconds` counts; `moved`, reading and writing rows and weights. `summed`: adding up their gradients, in the
+    weight half of backward. `host`: the least time of a forward, in which its kernels are launched."""
+
+    products: float = 0.0
+    slower: float = 0.0
+    moved: float = 0.0
+    summed: float = 0.0
+    host: float = 0.0
+
+
+@cache
+def experts_of(job: Job, split: Split) -> Experts:
+    """The experts of a layer on one rank, which for ep > 1 are not cut along tp (Megatron's expert tensor parallel size
+    of 1)."""
+    model, gpu = job.model, job.gpu
+    if not model.experts:
+        return Experts()
+    share, local = model.expert_layers / model.layers, model.experts / split.ep
+    even = tokens_of(job, split) / split.tp * model.top_k
+    rows = even * (1 if job.balanced else job.imbalance)
+    work = 2 * model.matrices * model.hidden * model.expert_ffn
+    rate, slowed = (gpu.flops8, EXPERTS_8_BITS) if job.fp8 else (gpu.flops, 1)
+    products, plain = rows * work / (slowed * rate * gpu.efficiency), even * work / (rate * gpu.efficiency)
+    weights = local * work / 2 / (split.tp if split.ep == 1 else 1)
+    passes = ROW_PASSES + (SORT_PASSES if job.dispatch == "alltoall" and split.ep > 1 else 0)
+    moved = 2 * rows * model.hidden * passes + 2 * weights
+    launched = LAUNCHES[job.graphs]
+    if job.kernels == "megatron" and job.graphs != "full":
+        moved += 2 * BIAS_PASSES * rows * 2 * model.expert_ffn if model.biased else 0
+        launched += local * LAUNCH_EXPERT
+    of_layer = (products, products - plain, moved / gpu.bandwidth, 2 * job.gradient * weights / gpu.bandwidth, launched)
+    return Experts(*(share * seconds for seconds in of_layer))
+
+
+def ep_traffic(job: Job, split: Split) -> tuple[float, float, float]:
+    """A dispatch of the fullest rank in a layer with experts, or a combine: its seconds, and the rows that it sends for
+    each of its tokens, to other machines over the network and at the same time within its machine over NVLink."""
+    model, gpu, ep, k = job.model, job.gpu, split.ep, job.model.top_k
+    near = gpu.members(1, ep)
+    machines = ceil(ep / near)
+    if job.dispatch == "alltoall":
+        out, within = k * (ep - near) / ep, k * (near - 1) / ep
+    elif job.consecutive:
+        out, within = (machines - 1) / machines, ceil(k * ep / model.experts) * (ep - 1) / ep
+    else:
+        reached = float(machines)  # the machines that a token's experts may be in
+        if model.groups:
+            here = max(1, model.groups // machines)
+            missed = comb(model.groups - here, model.top_groups) / comb(model.groups, model.top_groups)
+            reached *= 1 - missed if machines <= model.groups else model.top_groups / model.groups
+        out = _distinct(reached, k) * (machines - 1) / machines
+        within = _distinct(ep, k) * (ep - 1) / ep
+    uneven = 1 if job.balanced else job.imbalance
+    sent = uneven * 2 * model.hidden * tokens_of(job, split) / split.tp
+    sending = sent * max(out / (gpu.network * REACHED), within / (gpu.nvlink * REACHED))
+    return DISPATCH_CALL + sending, uneven * out, uneven * within
+
+
+def _distinct(places: float, tries: int) -> float:
+    """How many of `places` are hit by as many random tries."""
+    return places * (1 - (1 - 1 / places) ** tries)
+
+
+# --- The layer with its communication ---
+
 TICKS = 10**7
 """Ticks in a second in the run of a layer: a tick is 100 ns."""
 
 PARTS = 2
-"""The parts of a layer: attention, and the feed-forward part, whose experts are split along tp too."""
+"""The parts of a layer that tp ranks share: attention, and the feed-forward part."""
 
 
 class Moves(NamedTuple):
@@ -128,7 +224,7 @@ def exact(number: float) -> Fraction:
 
 class LayerTimes(NamedTuple):
     """Seconds of a layer for one microbatch. By axis (tp, cp, ep): the bytes that a rank sends in it, and the seconds
-    that are `added` to its computation."""
+    that are `added` to its computation, without what overlaps with it."""
 
     forward: float
     backward_input: float
@@ -142,21 +238,28 @@ class LayerTimes(NamedTuple):
 @cache
 def layer_times(job: Job, split: Split) -> LayerTimes:
     """Only tp, cp, ep, sp, microbatch and recompute of a split matter: see `shared`."""
-    computed = compute_seconds(job, split)
+    computed, experts = compute_seconds(job, split), experts_of(job, split)
     forward, back_input, back_weight = (
         PARTS * ceil(exact_ticks / split.tp) / TICKS
         for exact_ticks in (_ticks(seconds * split.tp / PARTS) for seconds in computed)
     )
     sent, sent_forward, added = (dict.fromkeys(("tp", "cp", "ep"), 0.0) for _ in range(3))
     added["tp"] = forward + back_input + back_weight - sum(computed)
+    again = experts.products + experts.moved if "moe" in job.modules else 0.0
+    forward, back_input = forward + experts.slower + experts.moved, back_input + experts.slower + experts.moved + again
+    back_weight += experts.slower + experts.summed
+    alone = forward, back_input + back_weight
     for axis, moves, width, (there, back) in _exchanges(job, split):
         ranks = getattr(split, axis)
         ways = there, back
         seconds = [sum(n * moves.ticks(name, size, ranks) for name, size, n in calls) / TICKS for calls in ways]
+        if axis == "ep" and job.ep_overlap:
+            seconds = [sending - (1 - CONTENTION) * min(sending, of) for sending, of in zip(seconds, alone)]
         counts = [sum(n * elements_sent(name, size, ranks) for name, size, n in calls) for calls in ways]
         forward, back_input = forward + seconds[0], back_input + seconds[1]
         sent[axis], sent_forward[axis] = width * sum(counts), width * counts[0]
         added[axis] += sum(seconds)
+    forward, back_input = max(forward, experts.host), max(back_input, 2 * experts.host - back_weight)
     return LayerTimes(forward, back_input, back_weight, *map(MappingProxyType, (sent, sent_forward, added)))
 
 
@@ -188,17 +291,20 @@ def _exchanges(job: Job, split: Split) -> Iterator[tuple[str, Moves, int, tuple[
         moves = _moves(job, split, "cp", 1 / gpu.rate(gpu.members(tp, cp), cp))
         yield "cp", moves, 1, ([("pass_to", pairs, cp - 1)], [("pass_to", pairs, 2 * (cp - 1))])
     if ep > 1:
-        # Tokens go to their experts and back, forward and backward (Lepikhin et al. 2021, GShard, 3.2), a share from
-        # each tensor parallel rank. Layers without experts send nothing, so the average layer sends less.
-        routed = tokens * (model.hidden * model.top_k * model.expert_layers // (model.layers * tp))
-        moves = _moves(job, split, "ep", 2 / gpu.rate_to_all(gpu.members(tp * cp, ep), ep))
-        both = [("dispatch", routed, 1), ("collect", ep * (routed // ep), 1)]
-        yield "ep", moves, 2, (both, both)
+        # Tokens go to their experts and back, forward and backward (Lepikhin et al. 2021, GShard, 3.2). Layers without
+        # experts send nothing, so the average layer sends less.
+        share, (seconds, *rows) = model.expert_layers / model.layers, ep_traffic(job, split)
+        elements = ep * ceil(share * tokens / tp * sum(rows) * model.hidden / (ep - 1))
+        sending = share * (seconds - DISPATCH_CALL) * TICKS / elements_sent("dispatch", elements, ep)
+        calls = dict.fromkeys(("dispatch", "collect"), _ticks(share * DISPATCH_CALL))
+        moves = Moves(calls, dict.fromkeys(calls, exact(sending)))
+        forth, back = ([(name, elements, n) for name in calls] for n in (1, 2 if "moe" in job.modules else 1))
+        yield "ep", moves, 2, (forth, back)
 
 
 def _moves(job: Job, split: Split, axis: str, per_element: float) -> Moves:
     """Prices of an axis; each element sent takes `per_element` seconds."""
-    link, sending = link_of(job, split, axis), ("allreduce", "allgather", "scatterreduce", "dispatch", "collect")
+    link, sending = link_of(job, split, axis), ("allreduce", "allgather", "scatterreduce")
     calls = {
         **dict.fromkeys(sending, _ticks(call_seconds(link, getattr(split, axis)))),
         "pass_to": _ticks(LATENCY[link]),
@@ -208,7 +314,7 @@ def _moves(job: Job, split: Split, axis: str, per_element: float) -> Moves:
 
 def link_of(job: Job, split: Split, axis: str) -> str:
     """The slowest link of an axis within a layer."""
-    stride, count = {"tp": 1, "cp": split.tp, "ep": split.tp * split.cp}[axis], getattr(split, axis)
+    stride, count = {"tp": 1, "cp": split.tp, "ep": 1}[axis], getattr(split, axis)
     return job.gpu.link(job.gpu.members(stride, count), count)
 
 

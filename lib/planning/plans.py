@@ -8,10 +8,18 @@ from typing import NamedTuple
 from lib import Trace
 
 from .actions import program_of
-from .cost_model import TICKS, between_groups, members_of_replicas, prices, sent_between, setting_of
+from .cost_model import (
+    TICKS,
+    between_groups,
+    members_of_replicas,
+    of_layers,
+    prices,
+    sent_between,
+    setting_of_replica,
+)
 from .gpus import LINKS
 from .job import Job
-from .layer_cost import copied_bytes, layer_times, link_of, shared
+from .layer_cost import copied_bytes, ep_traffic, layer_times, link_of, shared
 from .memory import Figures, RankMemory, figures
 from .split import Split, require_fit
 
@@ -41,15 +49,15 @@ class Plan:
 
     @cached_property
     def trace(self) -> Trace:
-        """A run of the split's schedule, for pictures. It takes several times as long as the figures."""
+        """A run of one replica, for pictures: its collectives take the ticks that they take among all replicas, so its
+        operations and times are the plan's. It shares nothing, so its memory and traffic are not."""
         from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 
         from .schedule import planned
 
         priced, program = prices(self.job, self.split), program_of(self.job, self.split)
-        batches = self.split.batches(self.job) * priced.replicas
-        size = (sum(priced.units), batches, self.split.pp * priced.replicas)
-        return played(planned(program), size, setting_of(self.job, self.split)).trace
+        size = sum(priced.units), self.split.batches(self.job), self.split.pp
+        return played(planned(program), size, setting_of_replica(self.job, self.split)).trace
 
     @property
     def tokens_per_second(self) -> float:
@@ -91,8 +99,13 @@ class Plan:
 
     @cached_property
     def by_link(self) -> Mapping[str, int]:
-        """Bytes that a GPU sends in a step over each kind of link."""
-        return {link: sum(n for axis, n in self.sent.items() if self.links[axis] == link) for link in LINKS}
+        """Bytes that a GPU sends in a step over each kind of link. Of rows for experts, a part stays in its machine."""
+        sent = {link: sum(n for axis, n in self.sent.items() if self.links[axis] == link) for link in LINKS}
+        if self.links["ep"] == "network":
+            _, out, within = ep_traffic(self.job, shared(self.split))
+            near = round(self.sent["ep"] * within / (out + within))
+            sent |= {"nvlink": sent["nvlink"] + near, "network": sent["network"] - near}
+        return sent
 
 
 def plan(job: Job, split: Split) -> Plan:
@@ -110,7 +123,7 @@ def plan(job: Job, split: Split) -> Plan:
 
 def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
     """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
-    priced, times = prices(job, split), layer_times(job, shared(split))
+    priced, times = prices(job, split), layer_times(of_layers(job, split), shared(split))
     program = program_of(job, split)
     units = max(len(program.layers_of(place)) for place in range(split.pp))
     layers = split.batches(job) * units * priced.layers
@@ -128,7 +141,7 @@ def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
 
 def links(job: Job, split: Split) -> Mapping[str, str]:
     """The slowest link of each axis."""
-    stride, gpu = split.tp * split.cp * split.ep, job.gpu
+    stride, gpu = split.adjacent, job.gpu
     groups, near = between_groups(job, split)
     return {
         **{axis: link_of(job, split, axis) for axis in ("tp", "cp", "ep")},
@@ -141,6 +154,13 @@ def links(job: Job, split: Split) -> Mapping[str, str]:
 
 ERRORS = {"megatron": 0.03, "pytorch": 0.1}
 """Half of the published steps are predicted within this share; docs/truth.md has the exact figures."""
+
+EXPERTS_ERROR = 0.06
+"""The same for models with experts."""
+
+
+def usual_error(job: Job) -> float:
+    return max(ERRORS[job.kernels], EXPERTS_ERROR if job.model.experts else 0)
 
 
 class Family(NamedTuple):
@@ -169,7 +189,7 @@ def family_of(split: Split) -> str:
 def tied(plans: Sequence[Plan]) -> list[Plan]:
     """The fastest of some plans, and those that are slower by less than the model's usual error."""
     best = min(plans, key=lambda plan: plan.seconds)
-    return [plan for plan in plans if plan.seconds <= best.seconds * (1 + ERRORS[best.job.kernels])]
+    return [plan for plan in plans if plan.seconds <= best.seconds * (1 + usual_error(best.job))]
 
 
 def tie_text(plans: Sequence[Plan]) -> str:
@@ -178,7 +198,7 @@ def tie_text(plans: Sequence[Plan]) -> str:
     if len(tie) < 2:
         return ""
     places = {id(plan): k for k, plan in enumerate(plans, 1)}
-    kernels, share = tie[0].job.kernels, 100 * ERRORS[tie[0].job.kernels]
+    kernels, share = tie[0].job.kernels, 100 * usual_error(tie[0].job)
     smallest = min(tie, key=lambda plan: plan.peak)
     quietest = min(tie, key=lambda plan: plan.by_link["network"])
     names = ", ".join(str(places[id(plan)]) for plan in tie)

@@ -8,8 +8,9 @@ DOMINATES = {
     "recomputation": ("recomputation",),
     "tp": ("tp",),
     "cp": ("cp",),
-    "ep": ("ep",),
-    "replicas": ("dp", "contention", "update", "host"),
+    "ep": ("ep", "permute", "imbalance"),
+    "replicas": ("dp", "contention", "update"),
+    "host": ("host",),
     "bubble": ("bubble",),
 }
 """What may take the most time of a step besides computing everything once, each with its parts in `time_parts`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from math import lcm
 
 from lib.errors import RuleError
 from lib.values.algebra import counted
@@ -29,14 +30,14 @@ OFFLOADED = ("none", "states", "activations")
 @dataclass(frozen=True)
 class Split:
     """Axes, from the fastest: `tp` ranks share each layer, `cp` ranks the tokens of a sequence, `ep` ranks the experts
-    (they are also replicas, so `ep` divides `dp`); `pp` ranks form a pipeline; `dp` is the number of replicas. `sp`:
-    between layers, tokens are split along tp (Korthikanti et al. 2022). `chunks`: stages of each rank. `microbatch`:
-    sequences at a time. `zero`: the stage of ZeRO, 0 to 3. `shards`: the number of replicas that share the shards of
-    ZeRO (0: all). With fewer, as in HSDP, each group of so many has all shards, and groups reduce gradients among them.
-    `every`: only every so many layers are fully recomputed. `layers`: the layers of each stage, if the planner does not
-    deal them; the first and the last stage may have none besides the embedding and the head. `warmup`: forwards of the
-    first rank of an interleaved pipeline before its first backward; 0: pp x chunks + pp - 2, as in Megatron. Fewer hold
-    fewer activations."""
+    (adjacent ranks along tp, cp and dp, so `ep` divides the product of these); `pp` ranks form a pipeline; `dp` is the
+    number of replicas. `sp`: between layers, tokens are split along tp (Korthikanti et al. 2022). `chunks`: stages of
+    each rank. `microbatch`: sequences at a time. `zero`: the stage of ZeRO, 0 to 3. `shards`: the number of replicas
+    that share the shards of ZeRO (0: all). With fewer, as in HSDP, each group of so many has all shards, and groups
+    reduce gradients among them. `every`: only every so many layers are fully recomputed. `layers`: the layers of each
+    stage, if the planner does not deal them; the first and the last stage may have none besides the embedding and the
+    head. `warmup`: forwards of the first rank of an interleaved pipeline before its first backward; 0: pp x chunks + pp
+    - 2, as in Megatron. Fewer hold fewer activations."""
 
     dp: int = 1
     tp: int = 1
@@ -81,6 +82,11 @@ class Split:
     def recompute_text(self) -> str:
         """What is recomputed, for a table: 'full / 2' means every second layer."""
         return self.recompute + (f" / {self.every}" if self.every > 1 else "")
+
+    @property
+    def adjacent(self) -> int:
+        """Adjacent ranks with the same layers: those along tp and cp, and all of a group that shares the experts."""
+        return lcm(self.tp * self.cp, self.ep)
 
     @property
     def sharing(self) -> int:
@@ -159,9 +165,10 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         given = getattr(split, axis)
         if count % given:
             yield f"{axis} {given} does not divide {count} {of}; {_fit(axis, count, given)}"
-    if split.dp % split.ep:
-        yield f"ep {split.ep} does not divide dp {split.dp}, whose replicas share the experts; " + _fit(
-            "ep", split.dp, split.ep
+    sharing = split.dp * split.cp * split.tp
+    if sharing % split.ep:
+        yield f"ep {split.ep} does not divide the dp x cp x tp = {sharing} ranks that share the experts; " + _fit(
+            "ep", sharing, split.ep
         )
     yield from _of_chunks(split)
     if model.layers + 2 < split.stages:
@@ -214,8 +221,8 @@ def _of_choices(split: Split) -> Iterator[str]:
             _fit("shards", replicas, split.shards) if split.zero else "with ZeRO 0 nothing is in shards; leave them out"
         )
         yield f"shards {split.shards} do not divide {replicas} replicas into groups that share shards; {fit}"
-    if split.shards and split.ep > 1:
-        yield f"shards {split.shards} and ep {split.ep} cannot be combined; leave out one of them"
+    if split.shards % split.ep:
+        yield f"ep {split.ep} does not divide the {split.shards} shards; {_fit('ep', split.shards, split.ep)}"
     least, most = split.stages - 1, split.stages + split.pp - 2
     if split.warmup and (split.schedule != "interleaved" or not least <= split.warmup <= most):
         fit = f"{least} to {most} here" if split.schedule == "interleaved" else "for the schedule interleaved"

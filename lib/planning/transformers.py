@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, fields
 
 from lib.errors import RuleError
@@ -15,8 +16,11 @@ class Transformer:
     """`layers` of attention (`heads` of `head_size`, of which `kv_heads` have keys and values) and a feed-forward part
     of width `ffn`, with three matrices if it is `gated`. With `experts`, all layers except the first `dense_layers`
     have a mixture of experts instead: each token goes to `top_k` experts of width `expert_ffn`, and to one of
-    `shared_ffn`. With `tied` the head is the embedding. `sequence` is the usual number of tokens; `attention` overrides
-    the number of an attention's weights."""
+    `shared_ffn`. Experts are `biased` if their products add a bias. If they are in `groups`, those of a token are in
+    `top_groups` of them. With `tied` the head is the embedding. `sequence` is the usual number of tokens; `attention`
+    overrides the number of an attention's weights, as for multi-head latent attention, whose queries and keys have
+    `key_size` (0: 1.5 times `head_size` with `attention`, as in DeepSeek-V3, and otherwise `head_size`). With a
+    `window`, every `full_every`-th layer attends to all tokens (0: none does), and the others to so many."""
 
     name: str
     layers: int
@@ -36,12 +40,21 @@ class Transformer:
     shared_ffn: int = 0
     dense_layers: int = 0
     attention: int = 0
+    key_size: int = 0
+    window: int = 0
+    full_every: int = 0
+    groups: int = 0
+    top_groups: int = 0
+    biased: bool = False
     source: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kv_heads", self.kv_heads or self.heads)
         object.__setattr__(self, "head_size", self.head_size or self.hidden // max(self.heads, 1))
-        optional = {"experts", "top_k", "expert_ffn", "shared_ffn", "dense_layers", "attention"}
+        usual_key = self.head_size * 3 // 2 if self.attention else self.head_size
+        object.__setattr__(self, "key_size", self.key_size or usual_key)
+        optional = {"experts", "top_k", "expert_ffn", "shared_ffn", "dense_layers", "attention", "window", "full_every"}
+        optional |= {"groups", "top_groups"}
         for field in fields(self):
             number, least = getattr(self, field.name), 0 if field.name in optional else 1
             most = MAX_LAYERS if field.name == "layers" else MAX_NUMBER
@@ -51,6 +64,10 @@ class Transformer:
             raise RuleError(f"model.kv_heads must divide the {self.heads} heads; got {self.kv_heads}")
         if bool(self.experts) != bool(self.top_k and self.expert_ffn) or self.top_k > max(self.experts, 0):
             raise RuleError("a model of experts has experts, top_k (at most as many) and expert_ffn; give all three")
+        if self.experts and self.dense_layers >= self.layers:
+            raise RuleError(f"model.dense_layers must be less than the {self.layers} layers; got {self.dense_layers}")
+        if self.experts % (self.groups or 1) or not bool(self.groups) <= self.top_groups <= self.groups:
+            raise RuleError(f"model.groups must divide the {self.experts} experts, and top_groups be at most as many")
 
     # --- Weights ---
 
@@ -104,9 +121,13 @@ class Transformer:
 
     # --- Work ---
 
-    def core_flops(self, sequence: int) -> int:
-        """Flops per token and layer of queries times keys and of weights times values, counting every pair."""
-        return 4 * sequence * self.heads * self.head_size
+    def core_flops(self, sequence: int) -> float:
+        """Flops per token and layer of queries times keys and of weights times values, counting every pair; a causal
+        core computes half of them. Of layers with a window, twice the pairs that causal ones compute, so that the same
+        half is theirs."""
+        window, full = min(self.window or sequence, sequence), 1 / self.full_every if self.full_every else 0
+        pairs = sequence if window == sequence else full * sequence + (1 - full) * (2 * window - window**2 / sequence)
+        return 2 * pairs * self.heads * (self.key_size + self.head_size)
 
     def model_flops(self, sequence: int, causal: bool) -> float:
         """Flops of a step per token: a forward, and twice as much for backward, without recomputation. A `causal` core
@@ -141,6 +162,21 @@ class Transformer:
         """Bytes of a layer per token that 8-bit inputs of matrix products save: those that tensor parallelism alone
         does not divide, and those that it divides."""
         return 2.0 * self.hidden, self.heads * self.head_size + self.width
+
+    def recomputed_bytes(self, modules: Collection[str], wide: bool, in_8_bits: bool) -> tuple[float, float]:
+        """Bytes of a layer per token that are not kept if backward computes `modules` again, divided as in
+        `inputs_in_8_bits`, and beside these: the results of both norms, of experts' activation functions, or all
+        between the input and the output of experts or of a feed-forward part."""
+        share, result = self.expert_layers / self.layers, 1 if in_8_bits else 2
+        routed, every = share * self.top_k * self.expert_ffn, 2 * (self.matrices - 1 + (wide and self.gated)) + result
+        of_module = {
+            "moe": every * (routed + share * self.shared_ffn),
+            "moe_act": 0 if "moe" in modules else result * routed,
+            "shared_experts": 0 if "moe" in modules else every * share * self.shared_ffn,
+            "mlp": every * (1 - share) * self.ffn,
+        }
+        norms = 2 * result * self.hidden if "layernorm" in modules else 0
+        return norms, sum(size for module, size in of_module.items() if module in modules)
 
     def matrix_bytes(self, sequence: int) -> float:
         """Bytes of a layer's attention matrices per token: softmax, its dropout and the mask (5 a s: the same)."""

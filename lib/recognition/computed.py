@@ -90,10 +90,9 @@ class Grid(NamedTuple):
         layers, batches = self.stages[stage], self.replicas[replica]
         return [work for work in self.ranks if work.layers == layers and work.batches == batches]
 
-    def shares(self, folded: int) -> Iterator[tuple[frozenset[int], int]]:
-        """The layers of each stage and the number of ranks that share them, where each played rank stands for
-        `each`."""
-        return ((layers, folded * len(self.ranks) // len(self.stages)) for layers in self.stages)
+    def shares(self) -> tuple[tuple[frozenset[int], int], ...]:
+        """The layers of each stage and the number of ranks that share them."""
+        return tuple((layers, len(self.ranks) // len(self.stages)) for layers in self.stages)
 
 
 def grid_of(ranks: Sequence[RankWork]) -> Grid | None:

@@ -112,14 +112,13 @@ def recognize(trace: Trace) -> Recognition | None:
 
 
 def _recognized(ranks: Sequence[RankWork], family: str, setting: Setting) -> Recognition:
-    alone = family in ALONE and not (family == families.ONE_RANK and setting.replicas > 1)
-    grid = None if alone else grid_of(ranks)
-    stages = tuple(grid.shares(setting.replicas)) if grid is not None and len(grid.stages) > 1 else ()
+    grid = None if family in ALONE else grid_of(ranks)
+    stages = grid.shares() if grid is not None and len(grid.stages) > 1 else ()
     if grid is not None:
         axes = list(_axes(grid, setting))
     elif family in (families.PIPELINE, families.SHARDED_PIPELINE, families.MIXED) and (both := two_ways(ranks)):
         axes = [_ordered([Pipeline([*enumerate(ways.ranks)], ways.placement, ways.up) for ways in both])]
-        if len(both) * setting.replicas > 1:
+        if len(both) > 1:
             axes.append(Match(*data_parallel(ranks)))
         stages = tuple(Counter(work.layers for work in ranks).items())
     else:
@@ -166,7 +165,7 @@ def _axes(grid: Grid, setting: Setting) -> Iterator[Match]:
         yield _pipeline(grid, setting)
     if grid.tensor > 1:
         yield Match(_tensor(grid))
-    if len(grid.replicas) * setting.replicas > 1:
+    if len(grid.replicas) > 1:
         yield Match(*data_parallel(grid.ranks))
 
 

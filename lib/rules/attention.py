@@ -34,7 +34,7 @@ def keys(game: Game, layer: int, inp: Value, weight: Value) -> KeyValue:
     require_usable(game, layer, weight, inp)
     _together(inp, "keys")
     same_model(game, inp, weight)
-    return KeyValue.made(*_label(game, inp, layer, shares_of(game, inp)))
+    return KeyValue.made(**_fields(game, inp, layer, shares_of(game, inp)))
 
 
 def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
@@ -48,7 +48,7 @@ def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
         if twice := seen & into.parts:
             raise RuleError(f"the keys of {set_text(twice)} are in both; attend to each block of keys once")
         seen |= into.parts
-    return Activation.made(*_label(game, inp, layer + 1, queries, seen, of))
+    return Activation.made(**_fields(game, inp, layer + 1, queries, seen, of))
 
 
 def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[Value, ...]:
@@ -61,12 +61,12 @@ def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[
     _require_same(game, inp, grad, queries)
     _require_all_keys(grad)
     same_model(game, inp, grad)
-    made: list[Value] = [ActivationGrad.made(*_label(game, inp, layer - 1, queries, seen, max(queries) + 2))]
+    made: list[Value] = [ActivationGrad.made(**_fields(game, inp, layer - 1, queries, seen, max(queries) + 2))]
     for block in blocks:
         held = shares_of(game, require_kind(block, KeyValue, "each block of keys"))
         start = min(held)
         sources = frozenset(q - start for q in queries if q >= start)
-        made.append(KeyValueGrad.made(*_label(game, inp, layer, held, sources, game.shares - start)))
+        made.append(KeyValueGrad.made(**_fields(game, inp, layer, held, sources, game.shares - start)))
     return tuple(made)
 
 
@@ -106,11 +106,15 @@ def keys_backward(
         raise RuleError(f"this is the {through}; pass the gradient that attend_backward({layer}, ...) returned")
     same_model(game, inp, grad, weight, through)
     numbers = in_shares(game, inp.batches, held)
-    label = layer, inp.layers, numbers, game.batches * game.shares, algebra.WHOLE, 1, inp.step
-    return (
-        WeightGrad.made(*label, None, None, None, game.shares),
-        ActivationGrad.made(*_label(game, inp, layer - 1, held)),
+    made = WeightGrad.made(
+        layer=layer,
+        layers=inp.layers,
+        batches=numbers,
+        total_batches=game.batches * game.shares,
+        step=inp.step,
+        shares=game.shares,
     )
+    return made, ActivationGrad.made(**_fields(game, inp, layer - 1, held))
 
 
 def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
@@ -271,15 +275,26 @@ def _require_into(game: Game, layer: int, inp: Activation, into: Activation, que
     _require_same(game, inp, into, queries)
 
 
-def _label(
+def _fields(
     game: Game, inp: Activation, layer: int, held: Shares, parts: Shares = algebra.WHOLE, of: int = 1
-) -> tuple[Any, ...]:
-    """The label of a value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are
+) -> dict[str, Any]:
+    """The fields of a value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are
     the whole."""
     if len(parts) == of:
         parts, of = algebra.WHOLE, 1
-    tokens = (held, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
-    return layer, inp.layers, inp.batches, inp.total_batches, inp.step, parts, of, *tokens, None, None, inp.heads
+    shards, total = (held, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
+    return {
+        "layer": layer,
+        "layers": inp.layers,
+        "batches": inp.batches,
+        "total_batches": inp.total_batches,
+        "step": inp.step,
+        "parts": parts,
+        "of": of,
+        "shards": shards,
+        "total": total,
+        "heads": inp.heads,
+    }
 
 
 def exchangeable(value: Value, name: str) -> None:

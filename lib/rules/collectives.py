@@ -6,7 +6,7 @@ same. So a weight can be cut for tensor parallelism and again for data paralleli
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from lib.errors import MismatchError, RuleError
 from lib.game.setting import Game
@@ -30,12 +30,9 @@ from lib.values.scalar import Scalar
 from lib.values.sums import added, sum_grads
 
 from . import activations, attention, rooted
-from .folded_numbers import chosen_batches
 
-Group = tuple[Any, ...]
-"""Some of the ranks, ascending, but not all. In a folded run, one with members in all replicas begins with the name of
-the folded axis, and goes on with its ranks in replica 0."""
-
+Group = tuple[int, ...]
+"""Some of the ranks, ascending, but not all."""
 
 Wanted = Sequence[frozenset[int]]
 """The batches that each member asks for, where the operation names any."""
@@ -79,11 +76,7 @@ def scatterreduce(values: Sequence[Value], group: Group | None, wanted: Wanted =
     if len(shards) > 1:
         raise RuleError(f"it splits one shard, and these are {shards_text(total)}; scatter each by itself")
     (first,) = shards
-    own = total.own and total.own.cut(members)
-    return [
-        with_fields(total, shards=frozenset((first * members + i,)), total=count * members, own=own)
-        for i in range(members)
-    ]
+    return [with_fields(total, shards=frozenset((first * members + i,)), total=count * members) for i in range(members)]
 
 
 COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
@@ -158,7 +151,7 @@ def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
     """The batches that a member asks for, checked; none where the operation names none."""
     if name not in REQUESTING:
         return frozenset()
-    return chosen_batches(game, batches)
+    return algebra.numbers(batches, game.batches, "batch")
 
 
 def require_same_call(calls: Sequence[tuple[object, ...]], described: Callable[[int], str], otherwise: str) -> None:
@@ -213,16 +206,12 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
 def _in_coarsest_shards(value: S) -> S:
     """The same value with the smallest shard count that can say so."""
     shards, total = algebra.coarsest(value.shards, value.total)
-    if value.own is None:
-        return with_fields(value, shards=shards, total=total)
-    stride, rest = divmod(value.own.stride * total, value.total)
-    return value if rest else with_fields(value, shards=shards, total=total, own=value.own._replace(stride=stride))
+    return with_fields(value, shards=shards, total=total)
 
 
 def group_text(group: Group) -> str:
-    """'of ranks 0, 2', or in a folded run 'of ranks 0, 2 of every dp'."""
-    ranks = algebra.named("rank", group[1:] if crosses_replicas(group) else group)
-    return f"of {ranks} of every {group[0]}" if crosses_replicas(group) else f"of {ranks}"
+    """'of ranks 0, 2'."""
+    return f"of {algebra.named('rank', group)}"
 
 
 def who_in(group: Group | None) -> Who:
@@ -232,8 +221,3 @@ def who_in(group: Group | None) -> Who:
 
 def _rank(rank: int) -> str:
     return f"rank {rank}"
-
-
-def crosses_replicas(group: tuple[int | str, ...] | None) -> bool:
-    """True if a group of a folded run has members in all replicas: the world, or one that begins with the axis."""
-    return group is None or type(group[0]) is str

@@ -47,13 +47,27 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     cut = game.layer == "dense" and len(weight.shards) < weight.total
     if usual and game.layer == "dense" and inp.of == inp.total == 1 and not cut:
         same_model(game, inp, weight)  # most of all forwards, and all of the classic ones
-        return Activation.made(layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step)
+        return Activation.made(
+            layer=layer + 1, layers=inp.layers, batches=inp.batches, total_batches=inp.total_batches, step=inp.step
+        )
     parts, shares = shares_of(game, inp, weight)
     if cut:
         parts, shares = WHOLE, parts
     same_model(game, inp, weight)
-    label = layer + 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *shares
-    return Activation.made(*label, replica_of(game, inp, weight), version, None, cut)
+    return Activation.made(
+        layer=layer + 1,
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
+        parts=parts[0],
+        of=parts[1],
+        shards=shares[0],
+        total=shares[1],
+        copy=replica_of(game, inp, weight),
+        version=version,
+        vocabulary=cut,
+    )
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -64,8 +78,18 @@ def loss(game: Game, inp: Value) -> ActivationGrad:
         raise RuleError(f"loss needs the output of the last layer, and this is the {inp}; call forward first")
     require_sum(inp)
     same_model(game, inp)
-    label = inp.layers - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *WHOLE, inp.shards, inp.total
-    return ActivationGrad.made(*label, inp.copy, inp.version, None, inp.vocabulary)
+    return ActivationGrad.made(
+        layer=inp.layers - 1,
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
+        shards=inp.shards,
+        total=inp.total,
+        copy=inp.copy,
+        version=inp.version,
+        vocabulary=inp.vocabulary,
+    )
 
 
 def backward(
@@ -127,8 +151,18 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value
         same_model(game, inp, grad)
         require_sum(inp)
         require_tokens(inp)
-        label = layer, inp.layers, inp.batches, inp.total_batches, *known_vocabulary(game, inp, grad, more), inp.step
-        return WeightGrad.made(*label, replica_of(game, inp, grad, grad), None, grad.version)
+        shards, total = known_vocabulary(game, inp, grad, more)
+        return WeightGrad.made(
+            layer=layer,
+            layers=inp.layers,
+            batches=inp.batches,
+            total_batches=inp.total_batches,
+            step=inp.step,
+            shards=shards,
+            total=total,
+            copy=replica_of(game, inp, grad, grad),
+            version=grad.version,
+        )
     weight = require_kind(more, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
     require_usable(game, layer, weight, inp)
     shares_of(game, inp, weight)
@@ -158,12 +192,33 @@ def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple
 
 def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None, version: int | None) -> WeightGrad:
     shards, total = WHOLE if weight.total == 1 else algebra.coarsest(weight.shards, weight.total)
-    label = weight.layer, inp.layers, inp.batches, inp.total_batches, shards, total, inp.step, copy
-    return WeightGrad.made(*label, None, version)
+    return WeightGrad.made(
+        layer=weight.layer,
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
+        shards=shards,
+        total=total,
+        copy=copy,
+        version=version,
+    )
 
 
 def _input_grad(
     inp: Activation, parts: Share, tokens: Share, copy: Copy | None, version: int | None, cut: bool = False
 ) -> ActivationGrad:
-    label = inp.layer - 1, inp.layers, inp.batches, inp.total_batches, inp.step, *parts, *tokens
-    return ActivationGrad.made(*label, copy, version, None, cut)
+    return ActivationGrad.made(
+        layer=inp.layer - 1,
+        layers=inp.layers,
+        batches=inp.batches,
+        total_batches=inp.total_batches,
+        step=inp.step,
+        parts=parts[0],
+        of=parts[1],
+        shards=tokens[0],
+        total=tokens[1],
+        copy=copy,
+        version=version,
+        vocabulary=cut,
+    )

@@ -25,12 +25,10 @@ from lib.game.setting import CLASSIC_SETTING, Game
 from lib.values import algebra
 from lib.values.base import Batched, Value, join_shards, require_kind, shard
 from lib.values.kinds import Activation, OptState, Weight, WeightGrad
-from lib.values.replica_shards import replica_shards_of
 from lib.values.replicas import shared
 from lib.values.sums import added
 
 from . import attention, clipping, memory_tiers, outer, rooted, updating
-from .folded_numbers import chosen_batches, part_in_record
 from .layers import backward, backward_input, backward_weight, forward, loss, pair
 from .requirements import WHOLE, same_model
 
@@ -59,9 +57,8 @@ def load_weights(
     total = algebra.whole_number(total, "total", least=1)
     if total == 1 and type(part) is int and part > 0:
         raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
-    own = replica_shards_of(part, total)
-    shards = frozenset((algebra.number(part if own is None else int(part), total, "shard"),))
-    label = layer, game.layers, 0, shards, total, None, own
+    shards = frozenset((algebra.number(part, total, "shard"),))
+    label = layer, game.layers, 0, shards, total
     weight = Weight.made(*label)
     more = (outer.load_outer_state(game, weight),) if with_outer else ()
     made = (weight, OptState.made(*label), *more)
@@ -70,7 +67,7 @@ def load_weights(
 
 def get_activation(game: Game, batches: object, step: object = 0, shares: object = None) -> Activation:
     """The model's input for some microbatches of a step; of attention, perhaps for some shares of their tokens only."""
-    chosen = chosen_batches(game, batches)
+    chosen = algebra.numbers(batches, game.batches, "batch")
     if not chosen:
         raise RuleError("no batches were given; give at least one, such as [0]")
     label = 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step")
@@ -86,13 +83,13 @@ def get_activation(game: Game, batches: object, step: object = 0, shares: object
 def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:
     """A made-up gradient. Without batches it is a zero; with batches it is a fake, for exploring only."""
     layer = algebra.number(layer, game.layers, "layer")
-    chosen = chosen_batches(game, batches)
+    chosen = algebra.numbers(batches, game.batches, "batch")
     step = algebra.number(step, game.steps, "step")
     if game.shares > 1:
         numbers = attention.in_shares(game, chosen, frozenset(range(game.shares)))
         total = game.batches * game.shares
-        return WeightGrad.made(layer, game.layers, numbers, total, *WHOLE, step, None, None, None, game.shares)
-    return WeightGrad.made(layer, game.layers, chosen, game.batches, *WHOLE, step)
+        return WeightGrad.made(layer, game.layers, numbers, total, step=step, shares=game.shares)
+    return WeightGrad.made(layer, game.layers, chosen, game.batches, step=step)
 
 
 def set_output(game: Game, output: Value) -> tuple[()]:
@@ -126,11 +123,10 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     return ()
 
 
-def shard_value(game: Game, value: Value, i: int, n: int, *stride: int) -> Value:
-    """Shard `i` of `n` of a value; of an activation, so many of its tokens. In a folded run each replica's own may be
-    `stride` apart."""
+def shard_value(game: Game, value: Value, i: int, n: int) -> Value:
+    """Shard `i` of `n` of a value; of an activation, so many of its tokens."""
     require_cuttable(game, value)
-    return shard(value, part_in_record(game, i, stride), n)  # type: ignore[type-var]  # every kind that is left has shards
+    return shard(value, i, n)  # type: ignore[type-var]  # every kind that is left has shards
 
 
 def require_cuttable(game: Game, value: Value) -> None:
@@ -146,7 +142,7 @@ def require_cuttable(game: Game, value: Value) -> None:
 
 def partner(game: Game, rank: int, to: object) -> int:
     """The rank that a message may go to: one that exists, and another."""
-    to = algebra.number(to, game.played_ranks, "rank")
+    to = algebra.number(to, game.ranks, "rank")
     if to == rank:
         raise RuleError("a rank cannot send to itself; store the value in a dictionary")
     return to
@@ -173,15 +169,15 @@ LocalRecord = Any
 """The record of a local operation: an `Op`, of which the rules read the layer, the batches and the args."""
 
 
-def _loaded(game: Game, op: LocalRecord) -> Any:
+def _loaded(op: LocalRecord) -> Any:
     """The arguments of loading: a shard, of how many, a tier where there is one, whether with an outer state."""
     if op.args[-1] is None:
         raise RuleError("a record leaves out the memory tier if there is none; got None")
     args: tuple[Any, ...] = op.args
-    part, total, tier, stride, with_outer = args + (None,) * (5 - len(args))
+    part, total, tier, with_outer = args + (None,) * (4 - len(args))
     if with_outer not in (None, 1):
         raise RuleError(f"a record says 1 where an outer state is loaded; got {with_outer!r}")
-    return part_in_record(game, part, () if stride is None else (stride,)), total, tier, with_outer
+    return part, total, tier, with_outer
 
 
 def _step(op: LocalRecord) -> Any:
@@ -194,7 +190,7 @@ def _step(op: LocalRecord) -> Any:
 
 
 LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Value, ...]]] = {
-    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_loaded(game, op)),
+    "load_weights": lambda game, op, _: load_weights(game, op.layer, *_loaded(op)),
     "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
     "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
     "forward": lambda game, op, v: (forward(game, op.layer, *v),),

@@ -31,7 +31,7 @@ USES_A_WEIGHT: Mapping[str, int] = {
 def load_outer_state(game: Game, weight: Weight) -> OuterState:
     """The outer optimizer's state of a weight that is loaded."""
     _require_outer(game, "outer=True")
-    return OuterState.made(weight.layer, weight.layers, 0, weight.shards, weight.total, None, weight.own)
+    return OuterState.made(weight.layer, weight.layers, 0, weight.shards, weight.total)
 
 
 def delta(game: Game, layer: int, before: Value, after: Value) -> Delta:
@@ -56,7 +56,7 @@ def delta(game: Game, layer: int, before: Value, after: Value) -> Delta:
             "take the change earlier"
         )
     own = tuple(sorted(copy.batches))
-    return Delta.made(layer, after.layers, after.step, after.shards, after.total, copy, after.own, (own,))
+    return Delta.made(layer, after.layers, after.step, after.shards, after.total, copy, (own,))
 
 
 def outer_update(game: Game, layer: int, before: Value, change: Value, state: Value) -> tuple[Weight, OuterState]:
@@ -82,7 +82,7 @@ def outer_update(game: Game, layer: int, before: Value, change: Value, state: Va
         held = algebra.set_text(mark.batches)
         raise RuleError(f"the copies of {held} of {mark.of} are in this delta; all-reduce it first")
     agreed = Copy(change.step, frozenset(), mark.of, (*mark.averages, (mark.since, change.step, change.copies)))
-    label = layer, before.layers, change.step, before.shards, before.total, agreed, before.own
+    label = layer, before.layers, change.step, before.shards, before.total, agreed
     return Weight.made(*label), OuterState.made(*label)
 
 

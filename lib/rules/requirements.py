@@ -117,10 +117,6 @@ def shares_of(game: Game, inp: Activation, weight: Weight) -> tuple[Share, Share
     """Which summands, and which tokens, a layer yields of the batches that it is given."""
     if game.layer == "attention":
         raise RuleError("a layer of attention is computed in two parts; call keys and attend, or block_forward")
-    if weight.own is not None:
-        raise RuleError(
-            f"this is the {weight}; the replicas of a folded run compute with the same weights: allgather it first"
-        )
     if inp.of > 1:
         require_sum(inp)
     if game.layer == "experts":
@@ -175,18 +171,16 @@ def same_model(game: Game, *values: Value) -> None:
         if value.layers != game.layers:
             model = f"a model with {counted(value.layers, 'layer')}"
             raise RuleError(f"the {value} belongs to {model}; this one has {game.layers}")
-        if type(value) in OF_A_STEP and value.total_batches != game.batches and not _of_all(game, value):  # type: ignore[attr-defined]
+        if type(value) in OF_A_STEP and value.total_batches != game.batches and not _counts_shares(game, value):  # type: ignore[attr-defined]
             step = f"a step with {counted(value.total_batches, 'batch')}"  # type: ignore[attr-defined]
             raise RuleError(f"the {value} belongs to {step}; this one has {game.batches}")
 
 
-def _of_all(game: Game, value: Value) -> bool:
-    """True if a value is a gradient summed over all replicas of a folded run, whose batches are counted in each one, or
-    of shares of tokens, which are counted in place of batches."""
+def _counts_shares(game: Game, value: Value) -> bool:
+    """True if a value is a gradient of shares of tokens, which are counted in place of batches."""
     if type(value) is not WeightGrad:
         return False
-    replicas = 1 if game.fold is None else game.fold.replicas
-    return value.shares == game.shares and value.total_batches * replicas == game.batches * game.shares
+    return value.shares == game.shares and value.total_batches == game.batches * game.shares
 
 
 def embeds(game: Game, layer: int) -> bool:

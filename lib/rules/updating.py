@@ -4,12 +4,11 @@ from typing import NoReturn
 
 from lib.errors import RuleError
 from lib.game.setting import Game
-from lib.values.algebra import missing_text, named
+from lib.values.algebra import covers, missing_text, named
 from lib.values.arguments import refuse_kinds
 from lib.values.base import Value
 from lib.values.kinds import OptState, Parked, Weight, WeightGrad
 from lib.values.label_text import batches_text, shard_to_update, shards_text
-from lib.values.replica_shards import covers
 from lib.values.replicas import Copy, averages_of
 
 from . import memory_tiers, outer
@@ -36,19 +35,19 @@ def update(
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
-    if not covers(grad, weight.shards, weight.total, weight.own):
+    if not covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
             f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
             f"{shard_to_update(grad, weight, opt_state)}"
         )
-    if not covers(opt_state, weight.shards, weight.total, weight.own):
+    if not covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
         raise RuleError(
             f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
             "update the shard of the weight that this state belongs to, not the gathered weight"
         )
     require_scale(game, grad, scale)
     same_model(game, grad, weight, opt_state)
-    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy, weight.own
+    label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy
     return Weight.made(*label), OptState.made(*label)
 
 

@@ -5,9 +5,7 @@ from typing import Any, Literal, overload
 
 from lib.communication.lanes import PendingValue
 from lib.errors import PuzzleError, RuleError
-from lib.game.setting import Game
 from lib.rules import clipping, durations, layers, operations, outer, updating
-from lib.rules.folded_numbers import require_own_batches
 from lib.trace.ops import NO_BATCHES, Op, call_text
 from lib.values import algebra
 from lib.values.base import Value, copy_of, object_text
@@ -44,12 +42,12 @@ class Computation(AttentionCalls):
 
         Each `step` has its own batches. For attention, `shares` names some shares of the tokens, such as [0, 7].
         """
-        return self._source("get_activation", _activation, None, batches, step, shares)
+        return self._source("get_activation", operations.get_activation, None, batches, step, shares)
 
     def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
         """Returns a made-up gradient: zero for no batches; a gradient of some batches is refused in puzzles. Takes no
         time."""
-        return self._source("fake_grad", _gradient, layer, batches, step)
+        return self._source("fake_grad", operations.fake_grad, layer, batches, step)
 
     def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
         """Returns the input of the next layer; 1 step for each batch.
@@ -155,14 +153,6 @@ def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, 
         return ahead, (back, *behind[1:])
     except RuleError as why:
         raise why.at(recorder.place("forward_backward()"), player_line(1)) from None
-
-
-def _activation(game: Game, batches: object, step: object, shares: object) -> Activation:
-    return operations.get_activation(game, require_own_batches(game, batches), step, shares)
-
-
-def _gradient(game: Game, layer: int, batches: object, step: object) -> WeightGrad:
-    return operations.fake_grad(game, layer, require_own_batches(game, batches), step)
 
 
 class TierOperations(Computation):

@@ -15,32 +15,17 @@ class Dist:
     """A group of ranks that can communicate: `Dist(4)` for ranks 0 to 3.
 
     `mesh` puts the ranks on named axes, as in `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the
-    setting. `setting` holds everything else that the game fixes: costs, steps, the kind of layers. `fold` is the first
-    axis of the mesh, along which all replicas do the same: one of them is played for all, and only its ranks have a
-    Model. Giving a rank a second Model starts a new run, so that a notebook cell can be run again.
+    setting. `setting` holds everything else that the game fixes: costs, steps, the kind of layers. Giving a rank a
+    second Model starts a new run, so that a notebook cell can be run again.
     """
 
-    def __init__(
-        self,
-        ranks: int,
-        mesh: Mapping[str, int] | None = None,
-        setting: Setting = CLASSIC_SETTING,
-        fold: str = "",
-    ) -> None:
+    def __init__(self, ranks: int, mesh: Mapping[str, int] | None = None, setting: Setting = CLASSIC_SETTING) -> None:
         self.ranks = algebra.whole_number(ranks, "ranks", "Dist", least=1)
         if not isinstance(setting, Setting):
             raise RuleError(f"Dist: setting must be a Setting, such as Setting(steps=2); got {setting!r}")
         axes = axes_of(setting.mesh if mesh is None else mesh, self.ranks)
-        fold = fold or setting.fold
-        self.setting = (
-            setting if (axes, fold) == (setting.mesh, setting.fold) else replace(setting, mesh=axes, fold=fold)
-        )
+        self.setting = setting if axes == setting.mesh else replace(setting, mesh=axes)
         self._run: LiveRun | None = None
-
-    @property
-    def played(self) -> range:
-        """The ranks that have a Model: all, or with folded replicas the ranks of replica 0."""
-        return range(self.ranks // self.setting.replicas)
 
     def __repr__(self) -> str:
         return f"Dist({self.ranks})"
@@ -57,11 +42,6 @@ class Dist:
             algebra.whole_number(batches, "batches", "Model", least=1),
             self.ranks,
         )
-        if rank not in self.played:
-            raise RuleError(
-                f"this Dist is folded along {self.setting.fold!r}: rank {rank} is of another replica, which does what "
-                f"rank {rank % len(self.played)} does; make models for ranks 0 to {len(self.played) - 1} only"
-            )
         run = self._run
         if run is None or rank in run.with_model:
             run = self._run = LiveRun(size, self.setting)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lib.communication.deadlock_text import deadlock_text
 from lib.communication.lanes import Call, Lanes
 from lib.communication.meetings import Mailboxes, Meetings, complete, require_same_call, ticks
-from lib.communication.mesh import mesh_of
+from lib.communication.mesh import Mesh
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
@@ -31,7 +31,7 @@ class LiveLanes(Lanes):
     """The pending calls of all ranks of a run."""
 
     def __init__(self, run: LiveRun) -> None:
-        super().__init__(run.game, run.game.played_ranks)
+        super().__init__(run.game, run.game.ranks)
         self._run = run
         self._payloads: dict[Call, Any] = {}
 
@@ -67,8 +67,8 @@ class LiveRun:
         self.setting = setting
         self.game = Game.of(size, setting)
         self.costs = setting.costs
-        self.mesh = mesh_of(self.game)
-        ranks = self.game.played_ranks
+        self.mesh = Mesh(setting.mesh, size.ranks)
+        ranks = size.ranks
         self.recorders = [RankRecorder(rank, self.game, self) for rank in range(ranks)]
         self.with_model: set[int] = set()
         self._loop = asyncio.get_running_loop

@@ -48,7 +48,7 @@ class Model(TierOperations):
         if not isinstance(self.dist, Dist):
             raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {object_text(dist)}")
         self.run, self._rank = self.dist.enter(rank, layers, batches)
-        self.rank = self.run.mesh.shown(self._rank)
+        self.rank = self._rank
         self._recorder = recorder = self.run.recorders[self._rank]
         self._game, self._costs = self.run.game, self.run.costs
         self.LAYERS, self.BATCHES, self.RANKS = self.run.size
@@ -73,7 +73,7 @@ class Model(TierOperations):
     def axis(self, axis: str) -> tuple[int, ...]:
         """The ranks with the same position on all other axes of the mesh, this rank included, ascending."""
         try:
-            return self.run.mesh.axis(self._rank, axis)
+            return self.run.mesh.along(self._rank, (axis,))
         except PuzzleError as why:
             raise why.at(self._recorder.place("axis()"), player_line()) from None
 
@@ -217,7 +217,7 @@ class Model(TierOperations):
             if isinstance(rank, Value):
                 raise RuleError("the rank comes first: pass_to(rank, value)")
             self._costs.require_priced("pass_to")
-            to = operations.partner(self._game, self._rank, self.run.mesh.partner(rank))
+            to = operations.partner(self._game, self._rank, rank)
             tag = operations.tag(self._game, tag)
             if hasattr(v, "__await__"):
                 raise RuleError(f"cannot send {object_text(v)}")
@@ -246,7 +246,7 @@ class Model(TierOperations):
             self._ready()
             self._costs.require_priced("receive")
             if source is not None:
-                source = algebra.number(self.run.mesh.partner(source), self.RANKS, "rank")
+                source = algebra.number(source, self.RANKS, "rank")
             tag = operations.tag(self._game, tag)
             if source is None and tag:
                 raise RuleError(f"a message with a tag needs its source; write receive(0, tag={tag})")

@@ -43,12 +43,11 @@ def run_nested(
     ranks: int = 1,
     *,
     setting: Setting = CLASSIC_SETTING,
-    fold: str = "",
 ) -> Outcome:
     """Like `run`, but works while an event loop is running."""
     idle = _Idle()
     with no_running_loop():
-        return run_on(_ClosedLoop(idle), idle, schedule, (layers, batches, ranks), setting, fold)
+        return run_on(_ClosedLoop(idle), idle, schedule, (layers, batches, ranks), setting)
 
 
 def played(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> Outcome:

@@ -6,10 +6,8 @@ from typing import Any
 
 from lib.communication.meetings import message_ticks
 from lib.errors import PuzzleError, RuleError
-from lib.game.folding import stride_of
 from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import requested_batches, require_contribution
-from lib.rules.folded_numbers import require_own_batches
 from lib.rules.rooted import require_root
 from lib.trace.ops import NO_BATCHES, TIMED, address, call_text, shortest
 from lib.values import algebra
@@ -46,7 +44,7 @@ class RankOperations(LaneOperations):
             recorder.write(name, made, line, (), layer, operations.batches_of(made), more)
         else:
             *plain, outer = [part if part is None or isinstance(part, str) else index(part) for part in args]
-            more = shortest(*plain, stride_of(args[0]) or None, outer or None)
+            more = shortest(*plain, outer or None)
             recorder.write(name, made, line, (), layer, args=more)
         return result
 
@@ -91,13 +89,11 @@ class RankOperations(LaneOperations):
             run.costs.require_priced(name)
             if isinstance(label, Value):
                 raise RuleError(f"the value comes first: {name}(value, layer)")
-            wanted = (
-                requested_batches(run.game, name, require_own_batches(run.game, batches)) if batches else NO_BATCHES
-            )
+            wanted = requested_batches(run.game, name, batches) if batches else NO_BATCHES
             members = None if group is None else run.mesh.group(recorder.rank, group)
             if root is not None:
-                ranks = members or range(run.game.played_ranks)
-                root = require_root(name, run.mesh.partner(root), recorder.rank, ranks, given is not None)
+                ranks = members or range(run.game.ranks)
+                root = require_root(name, root, recorder.rank, ranks, given is not None)
             if run.lanes is not None and not isinstance(given, Value | None):
                 return self._bucket(name, given, label, members, line, wanted, root)
             if type(label) is not int:

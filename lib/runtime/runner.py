@@ -63,7 +63,6 @@ def run(
     order: Iterable[int] | None = None,
     *,
     setting: Setting = CLASSIC_SETTING,
-    fold: str = "",
 ) -> Outcome:
     """Runs `schedule` on every rank to its end. Ranks are started in `order`, which has no effect on the result.
 
@@ -79,9 +78,7 @@ def run(
             "run cannot be called where an event loop is running, as in a notebook; use 'await run_async(...)'"
         )
     selector = IdleSelector()
-    return run_on(
-        asyncio.SelectorEventLoop(selector), selector, schedule, (layers, batches, ranks), setting, fold, order
-    )
+    return run_on(asyncio.SelectorEventLoop(selector), selector, schedule, (layers, batches, ranks), setting, order)
 
 
 def run_on(
@@ -90,7 +87,6 @@ def run_on(
     schedule: Schedule,
     size: tuple[int, int, int],
     setting: Setting,
-    fold: str,
     order: Iterable[int] | None = None,
 ) -> Outcome:
     """Runs a schedule on its own loop, which is then closed; `selector.on_idle` is called whenever the loop has nothing
@@ -98,7 +94,7 @@ def run_on(
     import asyncio
 
     try:
-        models, live = _enter(*size, setting, fold)
+        models, live = _enter(*size, setting)
         starting = list(range(len(models))) if order is None else list(order)
         tasks = {rank: loop.create_task(_rank(schedule, models[rank])) for rank in starting}
         in_order = [tasks[rank] for rank in range(len(models))]
@@ -120,7 +116,6 @@ async def run_async(
     patience: float = PATIENCE,
     *,
     setting: Setting = CLASSIC_SETTING,
-    fold: str = "",
 ) -> Outcome:
     """Like `run`, on the running loop, as in a notebook. If it is cancelled, so are its ranks.
 
@@ -129,7 +124,7 @@ async def run_async(
     """
     import asyncio
 
-    models, live = _enter(layers, batches, ranks, setting, fold)
+    models, live = _enter(layers, batches, ranks, setting)
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(_rank(schedule, model)) for model in models]
     live.supervise(tasks)
@@ -141,9 +136,9 @@ async def run_async(
     return _outcome(models, live, results)
 
 
-def _enter(layers: int, batches: int, ranks: int, setting: Setting, fold: str) -> tuple[tuple[Model, ...], LiveRun]:
-    dist = Dist(ranks, setting=setting, fold=fold)
-    models = tuple(Model(rank, dist, layers, batches) for rank in dist.played)
+def _enter(layers: int, batches: int, ranks: int, setting: Setting) -> tuple[tuple[Model, ...], LiveRun]:
+    dist = Dist(ranks, setting=setting)
+    models = tuple(Model(rank, dist, layers, batches) for rank in range(dist.ranks))
     return models, models[0].run
 
 

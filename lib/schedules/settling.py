@@ -25,8 +25,9 @@ class Slots(NamedTuple):
 
 
 def v_min_slots(p: int) -> list[Slots]:
-    """By rank, the slots of V-Min, which holds a third of what 1F1B holds."""
-    k = 2 if p % 3 == 0 else 0
+    """By rank, the slots of V-Min, which holds a third of what 1F1B holds. The way back begins k slots after the last
+    forward. With 2 ranks mod 3, k = 0 would do as well; but with 4 a single step is up to four slots shorter."""
+    k = 2 * ((1 - p) % 3)
     return [Slots(r, 2 * p - 1 - r, 2 * p + k + r, 4 * p + k - 1 - r) for r in range(p)]
 
 

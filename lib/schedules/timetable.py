@@ -137,8 +137,8 @@ def timetable_of(trace: Trace, stages: int) -> Timetable:
     if left:
         raise RuleError(f"{counted(trace.size.layers, 'layer')} cannot be cut into {stages} equal stages")
     all_rows = [list(_cells(rank, ops, depth)) for rank, ops in enumerate(trace.ranks)]
-    axes = [axis for axis in trace.setting.mesh if axis[0] != trace.setting.fold] or [("pp", len(all_rows))]
-    mesh = Mesh(tuple(axes), len(all_rows))
+    axes = trace.setting.mesh or (("pp", len(all_rows)),)
+    mesh = Mesh(axes, len(all_rows))
     along = [name for name, _ in axes if name == "pp"]
     pipelines = sorted({mesh.along(rank, along) for rank in range(mesh.ranks)})
     rows, *others = [_numbered([all_rows[rank] for rank in ranks]) for ranks in pipelines]

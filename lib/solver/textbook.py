@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
-from itertools import product
 from math import inf
 from types import MappingProxyType
 
@@ -10,7 +9,6 @@ from lib import PuzzleError, schedules
 from lib.schedules import Cell, Timetable
 from lib.schedules.settling import Slots, StageCosts, settled, v_half_slots, v_min_slots
 
-from .greedy import MODES, greedy, greedy_v
 from .problem import Problem
 
 Rows = list[list[Cell]]
@@ -61,10 +59,7 @@ def orders(placement: str, whole: bool) -> Mapping[str, Order]:
         case _:
             books = [schedules.zb_v, schedules.dualpipev]
     found: dict[str, Order] = {book.__name__: partial(_sized, book) for book in books}
-    if placement == "contiguous" and not whole:
-        found |= {f"greedy {mode}": partial(greedy, *mode) for mode in MODES}
     if placement == "V" and not whole:
-        found |= {f"greedy {a} {b}": partial(greedy_v, a, b) for a, b in product((True, False), repeat=2)}
         found |= {book.__name__: partial(_sized, book) for book in (schedules.v_min, schedules.v_half)}
         for in_turn in IN_TURN:
             for unit in (True, False):

@@ -116,8 +116,6 @@ def slots_of(work: RankWork, cells: Cells) -> Iterator[Slot]:
 def _require_expressible(setting: Setting) -> None:
     if setting.task != "train":
         raise RuleError(f"PyTorch's cells are for training, and this run is for the task {setting.task!r}")
-    if setting.fold:
-        raise RuleError("a folded run stands for many replicas; export one that is not folded")
 
 
 def _require_one_by_one(work: RankWork) -> None:

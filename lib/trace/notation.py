@@ -87,11 +87,10 @@ def _size(head: Mapping[str, Any]) -> Size:
 
 
 def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
-    if not isinstance(ranks, list) or len(ranks) != _played(size, setting):
+    _require_possible(size, setting)
+    if not isinstance(ranks, list) or len(ranks) != size.ranks:
         found = len(ranks) if isinstance(ranks, list) else "none"
-        raise TraceError(
-            f"a trace of {counted(_played(size, setting), 'rank')} holds a list of operations for each; found {found}"
-        )
+        raise TraceError(f"a trace of {counted(size.ranks, 'rank')} holds a list of operations for each; found {found}")
     read = []
     for rank, rows in enumerate(ranks):
         if not isinstance(rows, list):
@@ -100,10 +99,9 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
     return Trace(size, tuple(read), setting)
 
 
-def _played(size: Size, setting: Setting) -> int:
-    """The ranks that a trace has operations of."""
+def _require_possible(size: Size, setting: Setting) -> None:
     try:
-        return Game.of(size, setting).played_ranks
+        Game.of(size, setting)
     except RuleError as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None
 
@@ -174,8 +172,6 @@ def _argument(name: str, given: Any) -> Any:
     elif name == "value":
         return _value(given)
     elif name == "group":
-        if isinstance(given, list) and given and isinstance(given[0], str):  # of a folded run
-            return (given[0], *_numbers(given[1:], name))
         return _numbers(given, name)
     elif name == "shares":
         if isinstance(given, list) and given == sorted(set(given := [*_numbers(given, name)])):

@@ -61,7 +61,7 @@ class Form(NamedTuple):
 
 
 FORMS: Mapping[str, Form] = {
-    "load_weights": Form(True, 0, ("shard", "total"), ("tier", "stride", "outer")),
+    "load_weights": Form(True, 0, ("shard", "total"), ("tier", "outer")),
     "get_activation": Form(False, 0, (), ("step", "shares")),
     "fake_grad": Form(True, 0, (), ("step",)),
     "given": Form(False, 0, ("value",)),
@@ -83,7 +83,7 @@ FORMS: Mapping[str, Form] = {
     "merge": Form(True, 2),
     "add": Form(False, 2),
     "combine": Form(False, 2),
-    "shard": Form(False, 1, ("shard", "total"), ("stride",)),
+    "shard": Form(False, 1, ("shard", "total")),
     "allreduce": Form(True, 1, (), ("group", "label"), bucket=True),
     "allgather": Form(True, 1, (), ("group", "label"), bucket=True),
     "scatterreduce": Form(True, 1, (), ("group", "label"), bucket=True),

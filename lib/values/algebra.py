@@ -10,7 +10,6 @@ from operator import index
 from typing import TypeVar
 
 from lib.errors import RuleError
-from lib.game.folding import ReplicaNumber
 
 WHOLE = frozenset((0,))
 """The only shard of one."""
@@ -100,8 +99,6 @@ def number(given: object, limit: int, thing: str, owner: str = "") -> int:
 
 def whole_number(given: object, thing: str, owner: str = "", least: int | None = None) -> int:
     """`given` as a plain int, at least `least`; a float, a text or a value is a RuleError."""
-    if type(given) is ReplicaNumber:
-        given.refuse(thing)
     try:
         whole = index(given)  # type: ignore[arg-type]  # anything may be given; index says no itself
     except TypeError:

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from lib.errors import RuleError
 from lib.game.costs import CLASSIC, Costs
-from lib.game.folding import stride_of
 from lib.game.kinds import Unequal
 
 from . import algebra
 from .algebra import Who, operand
 from .label_text import ALIKE_FIRST, DIFFERENCES, order_hint
-from .replica_shards import ReplicaShards, checked_replica_shards, covers, replica_shards_of
 from .replicas import Copy, checked_copy
 
 V = TypeVar("V", bound="Value")
@@ -52,7 +50,7 @@ class Value:
     if TYPE_CHECKING:  # both are written by `making.constructors`
 
         @classmethod
-        def made(cls, *label: object) -> Self:
+        def made(cls, *label: object, **named: object) -> Self:
             """A value from fields known to be right: what the rules use, without the constructor's checks."""
 
         def _copied(self, **changed: object) -> Self:
@@ -137,8 +135,6 @@ class Sharded(Value):
 
     shards: frozenset[int]
     total: int
-    own: ReplicaShards | None
-    """In a folded run, which shards the other replicas have, if not the same."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         size = costs.weight if costs.unequal is None else costs.unequal.weight(self.layer)
@@ -153,9 +149,7 @@ class Sharded(Value):
 
     def shard(self, i: int, n: int) -> Self:
         """Shard `i` of `n`, which this value must hold all of."""
-        stride = stride_of(i)
-        args = (int(i), n, stride) if stride else (i, n)
-        return self._operate("shard", (), args, lambda: shard(self, i, n))
+        return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
 
     def combine(self, other: Self) -> Self:
         """One value with the shards of both; they must not overlap."""
@@ -169,13 +163,7 @@ class Sharded(Value):
         if not shards:
             raise RuleError(f"{owner} has no shards; give at least one, such as shards={{0}}")
         layer = algebra.number(self.layer, layers, "layer", owner)
-        return {
-            "layer": layer,
-            "layers": layers,
-            "shards": shards,
-            "total": total,
-            "own": checked_replica_shards(self.own),
-        }
+        return {"layer": layer, "layers": layers, "shards": shards, "total": total}
 
 
 class Batched(Summed):
@@ -284,12 +272,10 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
 def shard(value: C, i: int, n: int) -> C:
     """Shard `i` of `n` of `value`, which must hold every element of it; of an activation, so many of its tokens."""
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
-    own = replica_shards_of(i, n)
-    i = algebra.number(int(i) if own and isinstance(value, Sharded) else i, n, "shard", "shard")
-    if not covers(value, (i,), n, own):
+    i = algebra.number(i, n, "shard", "shard")
+    if not algebra.covers(value.shards, value.total, (i,), n):
         raise RuleError(f"this is the {value}, which does not hold all of shard {i} of {n}; gather it first")
-    marks = {"own": own} if isinstance(value, Sharded) else {}
-    return with_fields(value, shards=frozenset({i}), total=n, **marks)
+    return with_fields(value, shards=frozenset({i}), total=n)
 
 
 def require_kind(value: object, kind: type[V], use: str) -> V:

@@ -16,7 +16,6 @@ from . import algebra
 from .base import Batched, Sharded, Summed, Value, copy_of
 from .label_text import batches_text, more_text, shards_text, share_text, step_text
 from .making import constructors
-from .replica_shards import ReplicaShards
 from .replicas import Copy, checked_copy
 from .scalar import Scalar
 
@@ -31,7 +30,6 @@ class Stepped(Sharded):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
-    own: ReplicaShards | None = None
 
     def __post_init__(self) -> None:
         step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
@@ -115,7 +113,6 @@ class WeightGrad(Sharded, Summed):
     total: int = 1
     step: int = 0
     copy: Copy | None = None
-    own: ReplicaShards | None = None
     version: int | None = None
     shares: int = 1
 
@@ -308,7 +305,6 @@ ALIKE_IN_A_JOIN = (
     "batches",
     "total_batches",
     "copy",
-    "own",
     "version",
     "shares",
     "copies",

@@ -13,9 +13,7 @@ def shards_text(value: Labelled) -> str:
     """'unsharded', 'shard 2 of 4', 'shards 0-2 of 4'."""
     if len(value.shards) == value.total:
         return "unsharded" if value.total == 1 else f"unsharded (all {value.total} shards)"
-    own = getattr(value, "own", None)
-    text = f"{named('shard', sorted(value.shards))} of {value.total}"
-    return text if own is None else f"{text} ({own})"
+    return f"{named('shard', sorted(value.shards))} of {value.total}"
 
 
 def shard_to_update(grad: Labelled, weight: Labelled, state: Labelled) -> str:
@@ -111,7 +109,6 @@ DIFFERENCES = {
     "layers": "the model's layers",
     "total_batches": "the step's batches",
     "copy": "the replica it belongs to",
-    "own": "what the other replicas have",
     "vocabulary": "whether a cut head made them",
 }
 """By field of a label: what differs, in words, where the name does not say it."""

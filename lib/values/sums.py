@@ -92,7 +92,7 @@ def _both_text(first: Batched, twice: set[int]) -> str:
     return f"{algebra.named('part', sorted(twice))} of the sum is in both values; add each once"
 
 
-ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy", "own")
+ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy")
 _summed = attrgetter(*ALIKE_IN_A_SUM, "version")
 
 

@@ -1,8 +1,13 @@
-"""A publication, as puzzles cite it."""
+"""A publication, as puzzles cite it by its name in puzzles/content/papers.toml."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import cache
 from typing import NamedTuple
+
+from .content import CONTENT, content, shown
+from .fields import Fields
 
 
 class Paper(NamedTuple):
@@ -13,7 +18,7 @@ class Paper(NamedTuple):
     title: str
     where: str
     note: str = ""
-    """Why one puzzle cites it; empty where `papers` defines it."""
+    """Why one puzzle cites it; empty in the list of all."""
 
     def __str__(self) -> str:
         note = f" ({self.note})" if self.note else ""
@@ -29,3 +34,21 @@ class Paper(NamedTuple):
     def cited_for(self, note: str) -> Paper:
         """The same publication, cited for something specific: 'for the word micro-batch'."""
         return self._replace(note=note)
+
+
+@cache
+def papers() -> Mapping[str, Paper]:
+    """Every publication by its name."""
+    found = {}
+    for name in content()["papers.toml"]:
+        fields = Fields(shown(CONTENT / "papers.toml"), content()["papers.toml"]).table(name)
+        found[name] = Paper(fields.text("authors"), fields.number("year"), fields.text("title"), fields.text("where"))
+        fields.done()
+    return found
+
+
+def cited(source: str) -> Paper | str:
+    """A publication by its name, after which a colon and a note may say what it is cited for; other texts as they
+    are."""
+    name, _, note = source.partition(": ")
+    return papers()[name].cited_for(note) if name in papers() else source

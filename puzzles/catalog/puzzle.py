@@ -27,8 +27,8 @@ class Puzzle:
     in_practice: str
     """How real systems do it."""
     sources: tuple[Paper | str, ...]
-    credit: str
-    """The work that the track is based on; printed below the sources."""
+    credit: str = ""
+    """The work that it is based on; printed below the sources."""
     allowed: tuple[str, ...] = ()
     """The only calls that a solution may make; empty if it may make any, except for those that are forbidden."""
     forbidden: tuple[str, ...] = ()

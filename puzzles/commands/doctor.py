@@ -12,7 +12,7 @@ from lib.extras import install_command
 from lib.values.algebra import counted
 from puzzles.catalog.text_lines import wrapped
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import IsolationTier, select_tier
+from puzzles.sandbox.start import can_fork
 
 MARGIN = 13
 """Characters of a line before its finding."""
@@ -35,16 +35,14 @@ def findings() -> Iterator[tuple[str, str]]:
 
     python = f"Python {platform.python_version()}"
     yield "system", f"{platform.system()} {platform.release()}, {python}, {counted(cores(), 'core')}"
-    tier = select_tier()
-    here = protection(tier)
-    yield "bubblewrap", "works" if tier.is_sandbox else f"not used: {tier.no_bubblewrap_because}"
+    here = protection()
     yield "Landlock", f"version {here.landlock} of the kernel's interface" if here.landlock else "not on this system"
     yield "seccomp", "a filter denies system calls that no solution needs" if here.seccomp else "not on this system"
     yield "user", _user()
     yield from _rows("a run cannot", here.protections())
-    yield from _rows("a run can", here.limitations() or ["do no harm that we know of; see docs/security.md"])
-    yield "limits", _limits(tier)
-    yield "leftovers", _leftovers(tier)
+    yield from _rows("a run can", here.limitations())
+    yield "limits", _limits()
+    yield "leftovers", _leftovers()
     if not here.guards_files:
         yield "folders", "other people's code is graded only with --trust; your own in the current folder without"
     if platform.system() == "Windows":
@@ -65,19 +63,17 @@ def _user() -> str:
     return f"runs have your own user id, {os.getuid()}"
 
 
-def _limits(tier: IsolationTier) -> str:
-    if not tier.forks:
+def _limits() -> str:
+    if not can_fork():
         return "time and output; not memory, files or processes on this system"
     if sys.platform == "linux":
         return "time, memory, output, files, processes"
     return "time, output and files; not memory or processes on this system"
 
 
-def _leftovers(tier: IsolationTier) -> str:
-    if not tier.forks:
+def _leftovers() -> str:
+    if not can_fork():
         return "a run's processes are ended if they are still its children"
-    if tier.is_sandbox:
-        return "a run's processes and files disappear with the sandbox"
     if sys.platform == "linux":
         return "a run's processes are found and ended, also outside its process group; its folder is removed"
     return "a run's processes are ended if they stay in its process group; its folder is removed"

@@ -18,7 +18,6 @@ from puzzles.grading.progress import is_own_file, remember
 from puzzles.grading.verdict import Graded
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import IsolationTier, UnknownTierError, select_tier
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.course_options import (
@@ -70,13 +69,6 @@ if TYPE_CHECKING:
 @course_options
 @click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
 @limit_option
-@click.option(
-    "--tier",
-    type=click.Choice(["auto", "bubblewrap", "process"]),
-    default="auto",
-    show_default=True,
-    help="How to sandbox a submission; see 'puzzles doctor'.",
-)
 @click.option("--trust", is_flag=True, help="Grade other people's code even if nothing protects your files from it.")
 @click.option(
     "-j", "--jobs", type=click.IntRange(1, 1024), help="How many files to grade at once  [default: one for each core]"
@@ -98,7 +90,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
 
     outputs = outputs_of(options)
     require_picture(options["colour"], {"html", "pages"} & {*outputs}, "-o page.html")
-    tier = _tier(options["tier"], options["trust"], paths)
+    _require_trust(options["trust"], paths)
     options = with_course(ctx, options)
     submitted = submitted_from(paths, options)
     scoring = scoring_from(options)
@@ -109,19 +101,17 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
     own = tuple((str(folder.path), folder.digest) for folder in folders())
     keep = _is_kept(len(submitted), outputs, options)
-    job = GradingJob(slugs, limits_from(options), tier, options["strict"], keep, own)
+    job = GradingJob(slugs, limits_from(options), options["strict"], keep, own)
     pages = class_pages(outputs.pop("pages"), submitted, options, scoring) if "pages" in outputs else None
     gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one)
     several = Checkpoint.of([file.path for file in files], job, options["resume"]) if len(files) > 1 else None
     with several or nullcontext():
         grade_all(files, job, options["jobs"], several, gathering.add)
         graded = gathering.all()
-        problems = [_shown(lambda: _show(graded, tier, options, scoring))]
-        wrote, failed = write_reports(
-            graded, outputs, scoring, tier, options["traces"], options["colour"] or "layer", slugs
-        )
+        problems = [_shown(lambda: _show(graded, options, scoring))]
+        wrote, failed = write_reports(graded, outputs, scoring, options["traces"], options["colour"] or "layer", slugs)
         if pages:
-            failed.append(pages.finish(graded, tier))
+            failed.append(pages.finish(graded))
             wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")
         if several:
             several.finish()
@@ -153,7 +143,7 @@ def _require_one(submitted: Sequence[Submitted], path: str) -> None:
         )
 
 
-def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any], scoring: Scoring) -> None:
+def _show(graded: list[Graded], options: Mapping[str, Any], scoring: Scoring) -> None:
     from puzzles.grading import verdict
 
     if options["as_json"]:
@@ -161,7 +151,7 @@ def _show(graded: list[Graded], tier: IsolationTier, options: Mapping[str, Any],
     else:
         from puzzles.reports.terminal import report
 
-        report(terminal(), graded, tier, options["why"], scoring)
+        report(terminal(), graded, options["why"], scoring)
     sys.stdout.flush()
 
 
@@ -192,20 +182,16 @@ def _is_kept(files: int, outputs: Collection[str], options: Mapping[str, Any]) -
     )
 
 
-def _tier(wanted: str, trust: bool, paths: tuple[str, ...]) -> IsolationTier:
-    try:
-        tier = select_tier(wanted)
-    except UnknownTierError as why:
-        raise click.UsageError(f"{why}; see 'puzzles doctor'") from None
-    if trust or protection(tier).guards_files:
-        return tier
+def _require_trust(trust: bool, paths: tuple[str, ...]) -> None:
+    """Refuses folders of other people's code where nothing protects the user's files from it."""
+    if trust or protection().guards_files:
+        return
     for folder in filter(Path.is_dir, map(Path, paths)):
         if not (folder.resolve().is_relative_to(INSTALL_ROOT / "solutions") or _is_own_work(folder)):
             raise click.UsageError(
-                f"nothing here protects your files from the code in {folder} ({tier.no_bubblewrap_because}): it can "
-                f"read and change every file that you can. If you trust all of it, add --trust; {_advice()}"
+                f"nothing here protects your files from the code in {folder}: it can read and change every file that "
+                f"you can. If you trust all of it, add --trust; {_advice()}"
             )
-    return tier
 
 
 def _advice() -> str:

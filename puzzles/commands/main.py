@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from puzzles.custom import add_installed
+from puzzles.custom import OwnPuzzleError, add_installed
 from puzzles.tracks import ALL
 from puzzles.version import VERSION
 
@@ -59,9 +59,12 @@ class Commands(click.Group):
             sys.exit(2)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Click's step that runs the command. Ctrl-C ends each with one sentence and the exit code that shells use."""
+        """Click's step that runs the command. Ctrl-C ends each with one sentence and the exit code that shells use, and
+        so does a fault in a puzzle's file."""
         try:
             return super().invoke(ctx)
+        except OwnPuzzleError as why:
+            raise click.UsageError(str(why)) from None
         except (KeyboardInterrupt, click.Abort) as why:
             if isinstance(why, click.Abort) and not isinstance(why.__context__, KeyboardInterrupt):
                 raise  # a question was answered with no

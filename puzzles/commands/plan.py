@@ -22,7 +22,13 @@ if TYPE_CHECKING:
 
     from lib.planning import Job, Plan, Transformer
 
-SETTING = re.compile(r"(model|gpu)\.(\w+)=(\S+)")
+SETTING = re.compile(r"(model|gpu|job)\.(\w+)=(\S+)")
+OF_JOB = ("weight", "gradient", "state", "loss_chunks", "imbalance")
+"""Numbers of a job that `--set` replaces; others have options."""
+
+OPTIONS_OF_JOB = ("modules", "dispatch", "graphs", "ep_overlap", "balanced", "mtp")
+"""Fields of a job that have an option of the same name."""
+
 NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
 USUAL_TOKENS = 4 * 2**20
 """Tokens of a step, unless something else is asked for."""
@@ -62,6 +68,12 @@ def layers_text(value: Any) -> tuple[int, ...]:
     raise ValueError(f"'{value}' is not a list of whole numbers; write 10,10,11,9")
 
 
+@partial(Parsed, "names")
+def names_text(value: Any) -> tuple[str, ...]:
+    """Names, separated by commas."""
+    return tuple(value.split(",")) if isinstance(value, str) else value
+
+
 @click.command()
 @click.option("--model", "model", metavar="NAME", help="A known model, such as llama-3-70b, or a preset file.")
 @click.option("--gpu", "gpu", metavar="NAME", default="h100", show_default=True, help="A known GPU, or a preset file.")
@@ -87,6 +99,12 @@ def layers_text(value: Any) -> tuple[int, ...]:
 @click.option("--every", type=int, help="Recompute only every so many layers, with --recompute full.")
 @click.option("--offload", help="What to keep in host memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Split tokens along tp between the layers  [default: yes]")
+@click.option("--modules", type=names_text, metavar="moe_act,layernorm", help="Parts of layers to compute again.")
+@click.option("--dispatch", help="How tokens are sent to experts: alltoall or dedup (DeepEP, HybridEP).")
+@click.option("--graphs", help="What CUDA graphs launch: none, partial or full.")
+@click.option("--ep-overlap", is_flag=True, default=None, help="Overlap the experts' all-to-alls with computation.")
+@click.option("--balanced", is_flag=True, default=None, help="Force even routing to the experts, as benchmarks do.")
+@click.option("--mtp", type=int, help="Multi-token prediction: so many further layers and heads.")
 @click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or as in --config]")
 @click.option("--fp8", is_flag=True, help="Compute the layers' matrix products in 8 bits.")
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Never store attention's score matrix.")
@@ -133,7 +151,7 @@ def plan(
     model: str | None, gpu: str, gpus: Any, batch: Any, tokens: Any, sequence: Any, kernels: str | None, fp8: bool,
     flash: bool, overlap: bool, numbers: tuple[str, ...], best: int, ranks: bool, largest: str | None,
     config: str | None, target: str | None, pareto: str | None, output: str | None, colour: str | None,
-    as_json: bool, listed: bool, calibrate: str | None, mtbf: Any, checkpoint: Any, train: Any, **split: Any,
+    as_json: bool, listed: bool, calibrate: str | None, mtbf: Any, checkpoint: Any, train: Any, **choices: Any,
 ) -> None:  # fmt: skip
     """Plan the training of a model on a cluster.
 
@@ -163,8 +181,9 @@ def plan(
         for path, of_a_run in ((pareto, False), (None if target else output, True)):
             if path:
                 require_ending(path, of_a_run=of_a_run)
-        fixed = {name: value for name, value in split.items() if value is not None}
+        fixed = {name: value for name, value in choices.items() if value is not None}
         how = {"kernels": kernels or "megatron", "fp8": fp8, "flash": flash, "overlap": overlap}
+        how |= {name: fixed.pop(name) for name in OPTIONS_OF_JOB if name in fixed}
         if config is not None:
             mine = plan_of_config(config, (model, gpu, gpus, batch, tokens, sequence, numbers), how, kernels, fixed)
             plans = [mine]
@@ -216,6 +235,7 @@ def plan_of_config(
     given: tuple[Any, Any] = (batch, tokens) if batch or tokens else (said.batch or None, None)
     how = {
         **said.how,
+        **how,
         "kernels": kernels or said.how["kernels"],
         "fp8": how["fp8"] or said.how["fp8"],
         **{name: how[name] and said.how.get(name, True) for name in ("flash", "overlap")},
@@ -223,7 +243,7 @@ def plan_of_config(
     job = job_of(model or said.model, gpu, gpus, *given, sequence or said.sequence or None, numbers, **how)
     if said.unread:
         click.echo(f"Not read, though it may change time or memory: {'; '.join(said.unread)}.", err=True)
-    if model and (differences := said.differences(job.model)):
+    if model and (differences := said.differences(replace(job.model, layers=job.model.layers - job.mtp))):
         click.echo(f"Replaced by --model {model}: {', '.join(differences)}.", err=True)
     return plan_split(job, replace(said.split_on(job.gpus), **fixed))
 
@@ -235,7 +255,7 @@ def job_of(
     from lib.planning import Job, gpu, transformer
     from lib.planning.presets import gpu_of_file, transformer_of_file
 
-    changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}}
+    changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}, "job": {}}
     for text in numbers:
         found = SETTING.fullmatch(text)
         try:
@@ -244,11 +264,16 @@ def job_of(
             truth = {"true": True, "false": False}.get(found[3].lower())
             changed[found[1]][found[2]] = amount(found[3]) if truth is None else truth
         except ValueError:
-            raise click.UsageError(f"--set takes model.NAME=NUMBER or gpu.NAME=NUMBER; got '{text}'") from None
+            raise click.UsageError(
+                f"--set takes model.NAME=NUMBER, gpu.NAME=NUMBER or job.NAME=NUMBER; got '{text}'"
+            ) from None
+        if found[1] == "job" and found[2] not in OF_JOB:
+            raise click.UsageError(f"--set job.NAME takes {', '.join(OF_JOB)}; got '{text}'. Others have options")
     if isinstance(model, str):
         trained = preset(model, transformer, transformer_of_file, **changed["model"])
     else:
         trained = model(**changed["model"])
+    trained = replace(trained, layers=trained.layers + how.get("mtp", 0))
     length = sequence or trained.sequence
     if batch is not None and tokens is not None:
         raise click.UsageError("--batch and --tokens both say how much a step trains; give one")
@@ -260,7 +285,7 @@ def job_of(
         each = gpus if isinstance(gpus, int) and gpus > 0 else 1
         batch = each * max(1, round(USUAL_TOKENS / length / each))
     used = preset(gpu_name, gpu, gpu_of_file, **changed["gpu"])
-    return Job(trained, used, gpus, batch or tokens // length, length, **how)
+    return Job(trained, used, gpus, batch or tokens // length, length, **{**how, **changed["job"]})
 
 
 def as_record(plan: Plan) -> dict[str, Any]:
@@ -281,14 +306,14 @@ def as_record(plan: Plan) -> dict[str, Any]:
 
 
 def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str) -> None:
-    from drawing import draw_plans, save
+    from drawing import TimedRun, draw_plans, save
 
     if pareto:
         save(draw_plans(plans), pareto)
     if output:
         fastest = plans[0]
         title = f"{fastest.job.model.name}, {fastest.split}: one replica, in milliseconds"
-        save(fastest.trace, output, title, colour=colour)
+        save(TimedRun(fastest.trace), output, title, colour=colour)
     for path in (pareto, output):
         if path:
             click.echo(f"wrote {path}", err=True)

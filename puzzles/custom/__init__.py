@@ -5,7 +5,6 @@ from puzzles.custom import add_folder
 
 import hashlib
 import os
-import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from puzzles.catalog.fields import Fields
+from puzzles.catalog.content import CHAPTER_FILE, ChapterFile, parsed
 from puzzles.catalog.fields import OwnPuzzleError as OwnPuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox import visible_files
@@ -25,7 +24,6 @@ from puzzles.tracks import TRACKS, add_chapter, remove_chapter
 
 from .puzzle_file import OwnPuzzle, error_text, from_python, from_toml, shown
 
-CHAPTER_FILE = "chapter.toml"
 COURSE_FILE = "course.toml"
 """The file of a course, with its points and dates. It is read elsewhere."""
 
@@ -183,23 +181,22 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
         raise OwnPuzzleError(f"{path}: this folder does not exist; 'puzzles new NAME' creates one")
     if visible_files.INSTALL_ROOT.is_relative_to(folder):
         raise OwnPuzzleError(f"{path}: this folder contains the game itself; keep your puzzles in another")
-    puzzles = [_read(file, draft) for file in puzzle_files(folder)]
+    file = folder / CHAPTER_FILE
+    about = ChapterFile.read(file, parsed(file) if file.exists() else {})
+    puzzles = [_read(file, about, draft) for file in puzzle_files(folder)]
     if not puzzles:
         raise OwnPuzzleError(f"{path}: it has no puzzle file, such as relay.toml; 'puzzles new NAME' writes one")
-    title, idea, order = _chapter_fields(folder)
-    places = {slug: number for number, slug in enumerate(order)}
     slugs = [own.slug for own in puzzles]
-    if wrong := [slug for slug in order if slug not in slugs]:
-        raise OwnPuzzleError(f"{shown(folder / CHAPTER_FILE)}: 'order' names '{wrong[0]}', which is not a puzzle here")
     if twice := [slug for slug in slugs if slugs.count(slug) > 1]:
         raise OwnPuzzleError(f"{path}: '{twice[0]}' exists twice, in TOML and in Python; keep one")
-    puzzles.sort(key=lambda own: places.get(own.slug, len(places)))
+    order = about.in_order(slugs, file)
+    puzzles.sort(key=lambda own: order.index(own.slug))
     tracks = [name for name in TRACKS if any(own.track == name for own in puzzles)]
     chapters = {}
     for track in tracks:
         name = folder.name if len(tracks) == 1 else f"{folder.name}-{track}"
         members = {own.slug: own for own in puzzles if own.track == track}
-        chapters[track] = OwnChapter(name.lower(), title, idea, members, folder.name.lower())
+        chapters[track] = OwnChapter(name.lower(), about.title, about.idea, members, folder.name.lower())
     return OwnFolder(folder, chapters, _digest(folder))
 
 
@@ -214,25 +211,12 @@ def puzzle_files(folder: Path) -> list[Path]:
     ]
 
 
-def _read(file: Path, draft: bool) -> OwnPuzzle:
+def _read(file: Path, chapter: ChapterFile, draft: bool) -> OwnPuzzle:
     if not file.stem.isidentifier() or iskeyword(file.stem):
         raise OwnPuzzleError(
             f"{shown(file)}: a puzzle and its function have the name of the file; '{file.stem}' cannot be one"
         )
-    return from_python(file) if file.suffix == ".py" else from_toml(file, draft)
-
-
-def _chapter_fields(folder: Path) -> tuple[str, str, tuple[str, ...]]:
-    """The title, the question and the order of play, as chapter.toml says them."""
-    file = folder / CHAPTER_FILE
-    try:
-        given = tomllib.loads(file.read_text(encoding="utf-8-sig")) if file.exists() else {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
-        raise OwnPuzzleError(f"{shown(file)}: {why}") from None
-    fields = Fields(shown(file), given)
-    read = fields.text("title", folder.name), fields.text("idea", "puzzles of your course."), fields.texts("order")
-    fields.done()
-    return read
+    return from_python(file) if file.suffix == ".py" else from_toml(file, chapter, draft)
 
 
 def _digest(folder: Path) -> str:

@@ -11,7 +11,7 @@ from lib.game.goal import figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
 from puzzles.custom.puzzle_file import OwnPuzzle, shown
-from puzzles.custom.writing import PLACEHOLDER, can_be_written
+from puzzles.custom.writing import TAKEN, TEXTS, can_be_written, unfinished
 from puzzles.failure import UNPARSABLE, of_source
 from puzzles.grading.grader import grade_file
 from puzzles.grading.judge import UNGRADABLE
@@ -19,11 +19,9 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS
 from puzzles.tracks.open_track import ReferenceRow
 
-TEXTS = ("title", "statement", "starter", "concept", "in_practice")
 MIN_HINTS, MIN_WRONG = 2, 2
 
 
@@ -42,7 +40,6 @@ class Check:
     own: OwnPuzzle
     limits: Limits
     client: Client
-    tier: IsolationTier
     targets: Mapping[str, float] | None = None
     rows: Sequence[ReferenceRow] | None = None
 
@@ -59,13 +56,15 @@ class Check:
 
     def _texts(self) -> Iterator[Finding]:
         puzzle = self.own.puzzle
+        if puzzle.slug in TAKEN:
+            yield Finding(f"name: on the site '{puzzle.slug}' is {TAKEN[puzzle.slug]}; choose another name", True)
         for name in TEXTS:
-            text = getattr(puzzle, name).strip()
-            if not text or PLACEHOLDER in text:
-                yield Finding(f"{name}: {'still to be replaced' if text else 'missing'}", True)
-        if any(PLACEHOLDER in hint for hint in puzzle.hints):
-            yield Finding("hints: still to be replaced", True)
-        elif len(puzzle.hints) < MIN_HINTS:
+            if not getattr(puzzle, name).strip():
+                yield Finding(f"{name}: missing", True)
+        drafts = unfinished(puzzle)
+        for name in drafts:
+            yield Finding(f"{name}: still to be replaced", True)
+        if "hints" not in drafts and len(puzzle.hints) < MIN_HINTS:
             yield Finding(f"hints: write at least {MIN_HINTS}, from a nudge to the full idea", True)
 
     def _starter(self) -> Iterator[Finding]:
@@ -105,11 +104,12 @@ class Check:
         track, puzzle, file = TRACKS[self.own.track], self.own.puzzle, self.own.reference
         games = track.reference_games(puzzle)
         verdicts = [(game, self._graded(self.own.path(file), game)) for game in games]
-        measured = [
+        rows = [
             track.reference_row(game, puzzle, file, verdict.figures, verdict.family)
             for game, verdict in verdicts
             if isinstance(verdict, Verdict) and verdict.figures
         ]
+        measured = [row for row in rows if row is not None]
         stated = track.stated_rows(puzzle, file)
         if len(games) == 1:
             yield Finding("other_sizes: none, so a solution that works only at the shown size gets three stars")
@@ -141,7 +141,9 @@ class Check:
         return Finding(f"targets: missing; add [targets] with {lines}, or use --write", True)
 
     def _wrong(self) -> Iterator[Finding]:
-        if len(self.own.wrong) < MIN_WRONG:
+        if self.own.root is not None and not self.own.wrong:
+            yield Finding("wrong: none here; tables of the tests have wrong solutions of this puzzle")
+        elif len(self.own.wrong) < MIN_WRONG:
             yield Finding(f"wrong: name at least {MIN_WRONG} wrong solutions, each with what it should get", True)
         for name, wanted in self.own.wrong.items():
             if not self.own.has_targets and wanted == "over_target":
@@ -180,7 +182,7 @@ class Check:
         if variant:
             submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
         (verdict,) = grade_file(
-            str(path), [game or self.own.puzzle], self.limits, self.tier, submission=submission, client=self.client
+            str(path), [game or self.own.puzzle], self.limits, submission=submission, client=self.client
         ).verdicts
         if verdict.reason == UNGRADABLE:
             raise OwnPuzzleError(verdict.message)

@@ -1,9 +1,7 @@
-"""A puzzle with the files beside it: its reference, wrong solutions, and trials of a class."""
+"""A puzzle with its files: its reference, wrong solutions, and trials of a class."""
 
 import ast
-import tomllib
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
@@ -12,7 +10,9 @@ from types import ModuleType
 from typing import Any
 
 from lib import PuzzleError
-from puzzles.catalog.fields import Fields, OwnPuzzleError
+from puzzles.catalog.content import ChapterFile, Placed, fields_of
+from puzzles.catalog.content import shown as shown
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.paper import Paper
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UNPARSABLE, sanitized
@@ -21,8 +21,8 @@ from puzzles.tracks import TRACKS
 
 @dataclass(frozen=True)
 class OwnPuzzle:
-    """A puzzle as a file gives it. Paths are relative to the folder of the file; what they name need not exist, so
-    that a folder can be handed out without its solutions."""
+    """A puzzle as a file gives it. Paths are relative to `root`, which is the folder of the file unless it is given;
+    what they name need not exist, so that a folder can be handed out without its solutions."""
 
     puzzle: Puzzle
     track: str
@@ -33,21 +33,14 @@ class OwnPuzzle:
     trials: Callable[[], tuple[Any, ...]] = tuple
     """Makers of the trials of a class."""
     has_targets: bool = True
+    root: Path | None = None
 
     @property
     def slug(self) -> str:
         return self.puzzle.slug
 
     def path(self, name: str) -> Path:
-        return self.file.parent / name
-
-
-def shown(path: Path) -> str:
-    """A path as messages have it: from the current folder, if it is below that."""
-    with suppress(OSError):  # the current folder may be gone
-        if Path.cwd() in path.parents:
-            return str(path.relative_to(Path.cwd()))
-    return str(path)
+        return (self.root or self.file.parent) / name
 
 
 def module_at(path: Path) -> ModuleType:
@@ -138,21 +131,13 @@ def track_named(puzzle: Puzzle) -> str:
     return found
 
 
-TRIALS = (
-    "the path of a Python file that defines TRIALS. TOML cannot state how a class is tested: the right results come "
-    "from a function. 'puzzles new NAME --track engine' writes a file to begin with"
-)
-"""What the message on a missing or wrong field says."""
-
-
-def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
-    """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too."""
+def from_toml(path: Path, chapter: ChapterFile, draft: bool = False, is_shipped: bool = False) -> OwnPuzzle:
+    """The puzzle in a TOML file, whose name is the puzzle's; with `draft`, one without targets too. One of the game
+    also says where it comes."""
     where = shown(path)
-    try:
-        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as why:
-        raise OwnPuzzleError(f"{where}: {why}") from None
-    fields = Fields(where, given)
+    fields = fields_of(path, chapter)
+    if is_shipped:
+        Placed.take(fields)
     track = TRACKS[fields.one_of("track", TRACKS)]
     has_targets = "targets" in fields
     if not has_targets and not draft:
@@ -160,17 +145,12 @@ def from_toml(path: Path, draft: bool = False) -> OwnPuzzle:
             f"{where}: [targets] is missing; 'puzzles check {shown(path.parent)} --write' finds them with the reference"
         )
     reference = fields.text("reference", "")
-    trials: Callable[[], tuple[Any, ...]] = tuple
-    wrong = {
-        name: Fields(f"{where}, [wrong]", {name: it}).text(name)
-        for name, it in fields.table("wrong", {}).rest().items()
-    }
+    table = fields.table("wrong", {})
+    wrong = {name: table.text(name) for name in table.names}
     try:
         puzzle = track.read(path.stem, fields)
-        if track.needs_trials:
-            file = path.parent / fields.take("trials", TRIALS, lambda given: isinstance(given, str))
-            trials = lambda: _trials_in(module_at(file), file)  # noqa: E731
     except PuzzleError as why:
         raise OwnPuzzleError(f"{where}: {why}") from None
     fields.done()
-    return OwnPuzzle(puzzle, track.name, path, reference, wrong, trials, has_targets)
+    file = path.parent / getattr(puzzle, "trials", "")
+    return OwnPuzzle(puzzle, track.name, path, reference, wrong, lambda: _trials_in(module_at(file), file), has_targets)

@@ -1,26 +1,31 @@
-"""Writes a teacher's files: begins a puzzle with its solutions; adds what `puzzles check` measured to its TOML file, in
+"""Writes a puzzle's files: begins a puzzle with its solutions; adds what `puzzles check` measured to its TOML file, in
 which everything else, comments and order too, stays as it is."""
 
 import builtins
 import re
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+from tomlkit import TOMLDocument
+from tomlkit.items import Array
+
 from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import ALL
 from puzzles.tracks.open_track import ReferenceRow
+from puzzles.tracks.references import solutions_of
 
+from . import clone
 from .puzzle_file import OwnPuzzle, shown
 
 MARK = "# Measured by 'puzzles check --write': what the reference scores.\n"
-"""Stands before the rows that were written last."""
+"""Stands before the rows that were written first."""
 
-HEADER = re.compile(r"\s*\[\[\s*(\w+)\s*\]\]\s*(#.*)?")
-FIELD = re.compile(r"\s*\w+\s*=")
+LISTS = ("records", "reference_at")
 
 
 def can_be_written(own: OwnPuzzle) -> bool:
@@ -31,76 +36,50 @@ def can_be_written(own: OwnPuzzle) -> bool:
 def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
     if own.has_targets or not can_be_written(own):
         raise OwnPuzzleError(f"{shown(own.file)}: it already has targets")
-    lines = "".join(f"{name} = {_toml(limit)}\n" for name, limit in targets.items())
-    _write(own, f"{_read(own).rstrip()}\n\n[targets]\n{lines}")
+    _write(own, _with_tables(_read(own), [_table("[targets]", targets)]))
 
 
 def write_rows(own: OwnPuzzle, rows: Sequence[ReferenceRow]) -> None:
-    """Puts these rows at the end of a TOML file, in place of those that it has on the reference."""
-    before = _read(own)
-    block = "\n".join(
-        f"[[{row.table}]]\n" + "".join(f"{name} = {_toml(value)}\n" for name, value in row.fields.items())
-        for row in rows
-    )
-    kept = _without(before, lambda table, fields: _is_on_reference(own, table, fields)).rstrip()
-    after = f"{kept}\n\n{MARK}{block}"
-    if not _says(own, before, after, rows):
-        raise OwnPuzzleError(
-            f"{shown(own.file)}: the figures of the reference cannot be found, because they are not in tables of lines "
-            f"'name = value'; remove them, and add this at the end:\n\n{block}"
-        )
-    _write(own, after)
+    """Writes these rows on the reference in place of those that the file has, or at its end."""
+    document, new = tomlkit.parse(_read(own)), list[str]()
+    for name in LISTS:
+        wanted = [row.fields for row in rows if row.table == name]
+        if name in document:
+            _replace(document, name, wanted, own.reference)
+        else:
+            new += [_table(f"[[{name}]]", fields) for fields in wanted]
+    text = tomlkit.dumps(document)
+    if new and MARK not in text:
+        new[0] = f"{MARK}{new[0]}"
+    _write(own, _with_tables(text, new))
 
 
-def _without(text: str, is_old: Callable[[str, Mapping[str, Any]], bool]) -> str:
-    """The text without the rows of lists that are old, and without the mark."""
-    lines, kept, at = text.splitlines(keepends=True), list[str](), 0
-    while at < len(lines):
-        end = at + 1
-        if header := HEADER.fullmatch(lines[at].rstrip()):
-            while end < len(lines) and FIELD.match(lines[end]):
-                end += 1
-            if is_old(header[1], _parsed("".join(lines[at + 1 : end]))):
-                kept = "".join(kept).rstrip("\n").splitlines(keepends=True)
-                kept += ["\n"] if kept else []
-                at = end
-                continue
-        if lines[at] != MARK:
-            kept += lines[at:end]
-        at = end
-    return "".join(kept)
+def _replace(document: TOMLDocument, name: str, wanted: Sequence[Mapping[str, Any]], reference: str) -> None:
+    """Puts rows in place of those that a list has on the reference; the list may be one field, or tables."""
+    rows: Any = document[name]
+    old = [place for place, row in enumerate(rows) if name == "reference_at" or row.get("by") == reference]
+    for place, fields in zip(old, wanted):
+        row = rows[place]
+        for field in [field for field in row if field not in fields]:
+            del row[field]
+        for field, content in fields.items():
+            if row.get(field) != content:
+                row[field] = tomlkit.value(_toml(content))
+    for place in reversed(old[len(wanted) :]):
+        del rows[place]
+    for fields in wanted[len(old) :]:
+        is_field = isinstance(rows, Array)
+        rows.append(tomlkit.value(_toml(fields)) if is_field else tomlkit.parse(_table("", fields)))
+    if not rows:
+        del document[name]
 
 
-def _says(own: OwnPuzzle, before: str, after: str, rows: Sequence[ReferenceRow]) -> bool:
-    """True if the second text says the same as the first, but of the reference these rows."""
-    old, new = _parsed(before), _parsed(after)
-    wanted = [(row.table, dict(row.fields)) for row in rows]
-    return bool(old) and _rest(own, old) == _rest(own, new) and _on_reference(own, new) == wanted
+def _table(header: str, fields: Mapping[str, Any]) -> str:
+    return f"{header}\n" + "".join(f"{name} = {_toml(content)}\n" for name, content in fields.items())
 
 
-def _on_reference(own: OwnPuzzle, given: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(table, row) for table in LISTS for row in given.get(table, ()) if _is_on_reference(own, table, row)]
-
-
-def _rest(own: OwnPuzzle, given: Mapping[str, Any]) -> dict[str, Any]:
-    lists = {name: [row for row in given.get(name, ()) if not _is_on_reference(own, name, row)] for name in LISTS}
-    return {**given, **lists}
-
-
-LISTS = ("records", "reference_at")
-
-
-def _is_on_reference(own: OwnPuzzle, table: str, row: Any) -> bool:
-    by = row.get("by") if isinstance(row, dict) else None
-    return table == "reference_at" or (table == "records" and by == own.reference)
-
-
-def _parsed(text: str) -> dict[str, Any]:
-    """What a text says; nothing if it is not TOML."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError:
-        return {}
+def _with_tables(text: str, tables: Sequence[str]) -> str:
+    return "\n\n".join([text.rstrip(), *(table.rstrip() for table in tables)]) + "\n" if tables else text
 
 
 def _toml(value: Any) -> str:
@@ -131,27 +110,74 @@ def _write(own: OwnPuzzle, text: str) -> None:
 PLACEHOLDER = "TODO"
 """Begins every text of a draft that is to be replaced."""
 
+TEXTS = ("title", "statement", "starter", "concept", "in_practice")
+
+TAKEN = {"profile": "the page of 'Your own run'"}
+"""Names that mean something else in addresses of the site."""
+
+
+def unfinished(puzzle: Puzzle) -> list[str]:
+    """The texts of a puzzle that still have a placeholder, by the names of its fields."""
+    texts = {name: getattr(puzzle, name) for name in TEXTS} | {"hints": " ".join(puzzle.hints)}
+    return [name for name, text in texts.items() if PLACEHOLDER in text]
+
 
 def begin(name: str, track: str, folder: Path) -> list[Path]:
     """Writes a puzzle of this name into a folder, and returns the files."""
+    return _begin(name, track, {
+        "puzzle": folder / f"{name}.toml",
+        "reference": folder / "solutions" / f"{name}.py",
+        "wrong": folder / "wrong" / f"{name}_REST.py",
+        "trials": folder / "trials" / f"{name}.py",
+    })  # fmt: skip
+
+
+def begin_in_clone(name: str, track: str, chapter: str = "") -> list[Path]:
+    """Writes a puzzle of the game, at the end of a chapter, by default of the last one of its track."""
+    folder = clone.chapter_named(track, chapter)
+    return _begin(name, track, {
+        "puzzle": folder / f"{name}.toml",
+        "reference": solutions_of(track) / f"{name}.py",
+        "wrong": clone.WRONG / name / "REST.py",
+        "trials": folder / f"{name}_trials.py",
+    })  # fmt: skip
+
+
+def _begin(name: str, track: str, places: Mapping[str, Path]) -> list[Path]:
+    """Writes the drafts of a track to their places; REST is the end of a draft's name, of which there are several."""
     _require_name(name)
     drafts = files("puzzles.custom") / "templates"
-    wanted = {folder / f"{name}.toml": f"{track}.toml"}
+    wanted = {places["puzzle"]: f"{track}.toml"}
     for draft in sorted(one.name for one in drafts.iterdir() if one.name.startswith(f"{track}_")):
         kind, _, rest = draft.removeprefix(f"{track}_").removesuffix(".txt").partition("_")
-        place = {"reference": "solutions", "wrong": "wrong", "trials": "trials"}[kind]
-        wanted[folder / place / f"{'_'.join(filter(None, (name, rest)))}.py"] = draft
+        wanted[places[kind].with_name(places[kind].name.replace("REST", rest))] = draft
+    texts = {path: (drafts / draft).read_text(encoding="utf-8").replace("NAME", name) for path, draft in wanted.items()}
+    if places["wrong"].is_relative_to(clone.WRONG):
+        texts = dict(_as_in_clone(name, texts))
     try:
-        for path in wanted:
+        for path in texts:
             if path.exists():
                 raise OwnPuzzleError(f"{path} already exists; choose another name, or another folder with -o")
-        for path, draft in wanted.items():
+        for path, text in texts.items():
             path.parent.mkdir(parents=True, exist_ok=True)
-            text = (drafts / draft).read_text(encoding="utf-8").replace("NAME", name)
             path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as why:
         raise OwnPuzzleError(f"cannot write {why.filename}: {why.strerror}") from None
-    return list(wanted)
+    return list(texts)
+
+
+def _as_in_clone(name: str, texts: Mapping[Path, str]) -> Iterator[tuple[Path, str]]:
+    """The drafts as the game's own puzzles have them: what a wrong solution must get is said in its first line, and the
+    reference is found by its name."""
+    (file, text), *others = texts.items()
+    document = tomlkit.parse(text)
+    wrong = {Path(path).name.removeprefix(f"{name}_"): wanted for path, wanted in document.pop("wrong").items()}
+    del document["reference"]
+    if "trials" in document:
+        document["trials"] = f"{name}_trials.py"
+    yield file, tomlkit.dumps(document).partition("\n")[2].rstrip() + "\n"
+    for path, code in others:
+        yield path, f"# {name}: {wrong[path.name]}\n{code}" if path.is_relative_to(clone.WRONG) else code
 
 
 def _require_name(name: str) -> None:
@@ -167,5 +193,7 @@ def _require_name(name: str) -> None:
         raise OwnPuzzleError(
             f"'{name}' cannot be a puzzle's name; use the name of a function or class, such as {example}"
         )
+    if name in TAKEN:
+        raise OwnPuzzleError(f"'{name}' cannot be a puzzle's name, since it is {TAKEN[name]}; choose another name")
     if name in ALL:
         raise OwnPuzzleError(f"there is already a puzzle '{name}'; choose another name")

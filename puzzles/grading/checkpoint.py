@@ -18,12 +18,11 @@ from puzzles.custom import add_folder, folders
 from puzzles.failure import sanitized
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 
 from .grader import grade_file
 from .progress import data_folder
-from .session import client_for
+from .session import new_client
 from .submission import Submission
 from .verdict import Graded
 
@@ -33,7 +32,6 @@ class GradingJob(NamedTuple):
 
     slugs: tuple[str, ...]
     limits: Limits
-    tier: IsolationTier
     strict: bool = False
     keep: bool = False
     own: tuple[tuple[str, str], ...] = ()
@@ -47,16 +45,13 @@ class GradingJob(NamedTuple):
                 add_folder(folder)
         submission = _submission(path, source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
-        return grade_file(path, puzzles, self.limits, self.tier, self.strict, self.keep, submission, client)
+        return grade_file(path, puzzles, self.limits, self.strict, self.keep, submission, client)
 
     def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
         """Grades a file with this thread's client, whose server stays for the next file."""
-        clients = vars(_clients)
-        key = repr((self.tier, self.limits))
-        if key not in clients:
-            clients.clear()
-            clients[key] = client_for(self.tier, self.limits)
-        return self.grade(path, source, clients[key])
+        if not vars(_kept):
+            _kept.client = new_client()
+        return self.grade(path, source, _kept.client)
 
 
 def _submission(path: str, source: bytes | OSError | None) -> Submission:
@@ -67,12 +62,12 @@ def _submission(path: str, source: bytes | OSError | None) -> Submission:
 
 def close_kept_client() -> None:
     """Ends the server that this thread keeps, if any."""
-    for client in vars(_clients).values():
+    for client in vars(_kept).values():
         client.close()
-    vars(_clients).clear()
+    vars(_kept).clear()
 
 
-_clients = threading.local()
+_kept = threading.local()
 """The client of each thread. Its server ends with the client or the process."""
 
 

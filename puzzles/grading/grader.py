@@ -10,10 +10,8 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import ALL, track_of
-from puzzles.tracks.workbench import Runner
 
 from .judge import Definition, judge, run_judge
 from .session import SandboxRunner, Session, lost
@@ -28,7 +26,6 @@ def grade_file(
     path: str,
     puzzles: Iterable[Puzzle] | None = None,
     limits: Limits = Limits(),  # noqa: B008  # frozen
-    tier: IsolationTier | None = None,
     strict: bool = False,
     keep: bool = False,
     submission: Submission | None = None,
@@ -39,7 +36,7 @@ def grade_file(
     Without `puzzles`, grades every schedule, and the classes and layouts that the file attempts; if it attempts
     nothing, the puzzles that it has begun.
     """
-    with Session(submission or Submission.read(Path(path)), limits, tier, client) as session:
+    with Session(submission or Submission.read(Path(path)), limits, client) as session:
         wanted = _default_puzzles(session) if puzzles is None else puzzles
         verdicts = [grade_puzzle(puzzle, session, strict, keep) for puzzle in wanted]
     if puzzles is None:
@@ -52,17 +49,14 @@ def grade_puzzle(
     session: Session,
     strict: bool = False,
     keep: bool = False,
-    runner: Runner | None = None,
     secret: str = "",
 ) -> Verdict:
-    """The verdict on one puzzle; `strict`, `keep` and `secret` are the judge's. With a `runner`, the sandbox only reads
-    the file."""
+    """The verdict on one puzzle; `strict`, `keep` and `secret` are the judge's."""
     track, definition = track_of(puzzle.slug), definition_in(session, puzzle.slug)
     if definition is None:
         return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
-    return run_judge(
-        judge(puzzle, definition, strict, keep, secret=secret), runner or SandboxRunner(session, track, puzzle.slug)
-    )
+    judging = judge(puzzle, definition, strict, keep, secret=secret)
+    return run_judge(judging, SandboxRunner(session, track, puzzle.slug))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.client import Client, SandboxClient, SandboxLostError, end_words
 from puzzles.sandbox.deadline import READING_PATIENCE
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import START_SECONDS, IsolationTier, select_tier
+from puzzles.sandbox.start import START_SECONDS, can_fork
 from puzzles.sandbox.visible_files import SITE_PACKAGES
 from puzzles.sandbox.worker.notebook_cells import NotebookCell
 from puzzles.sandbox.worker.os_limits import SIGKILL
@@ -23,13 +23,13 @@ from .submission import Submission
 from .verdict import LOST
 
 
-def client_for(tier: IsolationTier, limits: Limits) -> Client:
+def new_client() -> Client:
     """A client of a new server; on a system that cannot fork, a client that needs no server."""
-    if tier.forks:
-        return SandboxClient(tier, limits)
+    if can_fork():
+        return SandboxClient()
     from puzzles.sandbox.client_oneshot import OneshotClient  # here, because few systems need it
 
-    return OneshotClient(tier, limits)
+    return OneshotClient()
 
 
 class Session(AbstractContextManager["Session"]):
@@ -42,16 +42,14 @@ class Session(AbstractContextManager["Session"]):
         self,
         submission: Submission,
         limits: Limits = Limits(),  # noqa: B008  # frozen
-        tier: IsolationTier | None = None,
         client: Client | None = None,
         names: Collection[str] = (),
     ) -> None:
         self.names = names
         self.submission = submission
         self.limits = limits
-        self.tier = tier or select_tier()
         self.survey: dict[str, Any] | None = None
-        self._client = client or client_for(self.tier, limits)
+        self._client = client or new_client()
         self._lent = client is not None
 
     def __exit__(self, *_: object) -> None:
@@ -124,9 +122,9 @@ class SandboxRunner:
         self.left = session.limits.seconds
 
     def __call__(self, request: RunRequest) -> RunOutcome:
-        left = max(self.left, MIN_SECONDS) if request.is_timed else self.session.limits.seconds
+        left = max(self.left, MIN_SECONDS) if request.own is None else self.session.limits.seconds
         outcome = run_in(self.session, self.track, self.slug, request.data, left)
-        self.left -= outcome.took if request.is_timed else 0
+        self.left -= outcome.took if request.own is None else 0
         return outcome
 
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from puzzles.course.handed_in import shared_folder, without_runs
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL
 
 from .html import attempts, rendered
@@ -95,11 +94,11 @@ class ClassPages:
         self._write(self._names.page(graded.unit), lambda: self._student(graded))
         return graded if self.keeps_traces else without_runs(graded)
 
-    def finish(self, graded: Sequence[Graded], tier: IsolationTier) -> str:
+    def finish(self, graded: Sequence[Graded]) -> str:
         """Writes the index and the texts of the puzzles. Returns a sentence on the first page that could not be
         written, if there is one."""
         slugs = slugs_of(graded)
-        self._write("index.html", lambda: self._index(graded, slugs, tier))
+        self._write("index.html", lambda: self._index(graded, slugs))
         told = [(track, track.puzzle(slug)) for slug, track in ALL.items() if slug in slugs or slug in self._linked]
         self._write("puzzles.html", lambda: rendered("puzzle_texts.html", told=told))
         remove(self.folder, self._names.stale)
@@ -116,7 +115,7 @@ class ClassPages:
         said = {"name": self._name(graded), "attempts": found, "missing": missing, "points": points}
         return rendered("student.html", **said, people=[one.name or one.id for one in graded.student.members])
 
-    def _index(self, graded: Sequence[Graded], slugs: Sequence[str], tier: IsolationTier) -> str:
+    def _index(self, graded: Sequence[Graded], slugs: Sequence[str]) -> str:
         rows = []
         for one in graded:
             by_slug = {v.puzzle: v for v in one.verdicts}
@@ -137,7 +136,7 @@ class ClassPages:
         counts = _counts(graded, slugs)
         summary = [(label, [one[stars] for one in counts]) for stars, label in SUMMARY.items()]
         content = {"slugs": slugs, "rows": rows, "summary": summary, "titles": titles, "mark": SHOWN_SIZE * marked}
-        return rendered("index.html", **content, script=script, digest=digest, tier=tier)
+        return rendered("index.html", **content, script=script, digest=digest)
 
     def _name(self, graded: Graded) -> str:
         return name_in(graded, self._shared)

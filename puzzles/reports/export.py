@@ -13,7 +13,6 @@ from lib.values.algebra import counted
 from puzzles.course.points import Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 
 from .gradescope import gradescope
@@ -35,7 +34,6 @@ def write_reports(
     graded: Sequence[Graded],
     wanted: Mapping[str, str | None],
     scoring: Scoring,
-    tier: IsolationTier,
     traces: str | None,
     colour: str = "layer",
     slugs: Sequence[str] = (),
@@ -46,7 +44,7 @@ def write_reports(
         "gradescope": lambda: json.dumps(gradescope(graded[0], scoring), indent=2),
         "csv": lambda: table(graded, scoring),
         "gradebook": lambda: gradebook(graded, slugs or slugs_of(graded), scoring),
-        "html": lambda: report_page(graded, tier, colour, scoring),
+        "html": lambda: report_page(graded, colour, scoring),
     }
     wrote: list[str] = []
     problems: list[str] = []

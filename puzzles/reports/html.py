@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
 
@@ -109,7 +108,6 @@ def pictures(verdict: Verdict, colour: str) -> list[str]:
 
 def report_page(
     graded: Sequence[Graded],
-    tier: IsolationTier,
     colour: str = "layer",
     scoring: Scoring = NOTHING_STATED,
 ) -> str:
@@ -128,7 +126,6 @@ def report_page(
         files=files,
         slugs=slugs_of(graded),
         mark=shown_size_mark,
-        tier=tier,
         marked=next((m for f in graded for v in f.verdicts if (m := shown_size_mark(v))), ""),
         left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
     )

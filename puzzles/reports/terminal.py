@@ -22,7 +22,6 @@ from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.protection import protection
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 
 from .screen import ScreenPart, next_command, print_wrapped
@@ -46,7 +45,6 @@ MAX_EXPLAINED = 40
 def report(
     console: Console,
     files: Sequence[Graded],
-    tier: IsolationTier,
     why: bool = False,
     scoring: Scoring = NOTHING_STATED,
 ) -> None:
@@ -80,10 +78,9 @@ def report(
     if why and not any(verdict.why for graded in files for verdict in graded.verdicts):
         console.print()
         console.print(Text("--why explains the peak and the traffic of a correct schedule, and there is none here."))
-    if not tier.is_sandbox:
+    if missing := protection().warning():
         console.print()
-        here = protection(tier)
-        print_wrapped(console, here.summary() if several else here.line(), "dim")
+        print_wrapped(console, missing, "dim")
     console.print()
     for line in _summary(files) if several or not files else _next(files[0], why):
         print_wrapped(console, line)

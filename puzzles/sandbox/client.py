@@ -14,10 +14,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 from uuid import uuid4
 
-from . import protocol, remove_tree
-from .limits import Limits
+from . import remove_tree
 from .protocol import RUN_FOLDER, Channel
-from .tiers import START_SECONDS, IsolationTier, cache_bytecode, command, environment
+from .start import START_SECONDS, cache_bytecode, command, environment
 from .visible_files import read_rules
 
 MAX_ANSWER = 64 << 20
@@ -31,9 +30,6 @@ CONDITIONS = ("stages", "packages", "limits")
 """What the server has to know about a submission. Everything else goes to the supervisor only."""
 
 SHARED_MEMORY = "/dev/shm"
-
-SANDBOXED = {"readable": [[], ["/"]], "hidden": []}
-"""The rules in bubblewrap, which shows nothing that may not be read. A run can write to its folder only."""
 
 MARK = "TRAINING_PUZZLES_RUN"
 """Environment variable by which the processes of a killed server are found."""
@@ -66,9 +62,7 @@ class _LostError(Exception):
 class SandboxClient:
     """Client of one server, which is started with the first submission."""
 
-    def __init__(self, tier: IsolationTier, limits: Limits) -> None:
-        self.tier = tier
-        self.limits = limits
+    def __init__(self) -> None:
         number = uuid4().int
         self.uid = WORKER_UIDS[number % len(WORKER_UIDS)]
         self._mark = f"{os.getpid()}-{number:x}"
@@ -93,7 +87,7 @@ class SandboxClient:
         def run() -> dict[str, Any]:
             if not self._is_open:
                 self._open()
-            return self._exchange(protocol.split(request), seconds)
+            return self._exchange([request], seconds)
 
         return self._twice(run)
 
@@ -120,7 +114,7 @@ class SandboxClient:
             self._start()
         conditions = {name: self._given[name] for name in CONDITIONS}
         source = {name: value for name, value in self._given.items() if name not in CONDITIONS}
-        conditions |= {"uid": self.uid, "sandboxed": self.tier.is_sandbox, **self._rules}
+        conditions |= {"uid": self.uid, **self._rules}
         answer = self._exchange([conditions, source], self._seconds)
         self._is_open = self._server is not None
         return answer
@@ -131,7 +125,7 @@ class SandboxClient:
         if self._finalizer is not None:
             self._finalizer.detach()
         code = 0 if server is None else _end(server)
-        if code != 0 and not self.tier.is_sandbox:
+        if code != 0:
             _end_marked(f"{MARK}={self._mark}")
         if self._folder:
             remove_tree.remove(self._folder)
@@ -140,22 +134,21 @@ class SandboxClient:
 
     def _start(self) -> None:
         cache_bytecode()
-        self._rules = SANDBOXED if self.tier.is_sandbox else read_rules()
-        if not self.tier.is_sandbox:
-            self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
-            if os.getuid() == 0:
-                os.chmod(self._folder, 0o711)  # or the run's user could not pass through
+        self._rules = read_rules()
+        self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
+        if os.getuid() == 0:
+            os.chmod(self._folder, 0o711)  # or the run's user could not pass through
         try:
             self._server = subprocess.Popen(
-                command(self.tier, self.limits),
+                command(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                cwd=self._folder or "/",
+                cwd=self._folder,
                 env={**environment(os.path.join(self._folder, RUN_FOLDER)), MARK: self._mark},
                 start_new_session=True,
             )
-        except OSError as why:  # no further process, or bubblewrap has gone: the next file may have one
+        except OSError as why:  # no further process: the next file may have one
             self.close()
             raise _LostError(f"not started ({why.strerror})") from None
         self._finalizer = weakref.finalize(self, _end, self._server)
@@ -188,7 +181,7 @@ class SandboxClient:
 
 
 def _quick_folder() -> str | None:
-    """A folder in memory, as in bubblewrap, so that no run slows down the disk for others; None if there is none."""
+    """A folder in memory, so that no run slows down the disk for others; None if there is none."""
     return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
 
 

@@ -11,8 +11,7 @@ from typing import IO, Any
 from puzzles.sandbox.worker.output import MAX_SHOWN_OUTPUT
 
 from . import protocol
-from .limits import Limits
-from .tiers import ONESHOT_PROGRAM, START_SECONDS, IsolationTier, command, environment
+from .start import ONESHOT_PROGRAM, START_SECONDS, command, environment
 from .visible_files import hidden_paths
 
 MAX_SURVEY = 64 << 20
@@ -22,9 +21,7 @@ MAX_SURVEY = 64 << 20
 class OneshotClient:
     """Same interface as `SandboxClient`."""
 
-    def __init__(self, tier: IsolationTier, limits: Limits) -> None:
-        self.tier = tier
-        self.limits = limits
+    def __init__(self) -> None:
         self._given: dict[str, Any] = {}
 
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
@@ -57,7 +54,8 @@ class OneshotClient:
             assert process.stdout is not None
             assert process.stderr is not None
             result = PipeReader(process.stdout, longest, longest, process)
-            output = PipeReader(process.stderr, self.limits.output, MAX_SHOWN_OUTPUT, process)
+            most = self._given["limits"]["output"]
+            output = PipeReader(process.stderr, most, MAX_SHOWN_OUTPUT, process)
             with suppress(OSError):
                 protocol.send(process.stdin, {**self._given, "request": request})
             if request is not None:
@@ -74,7 +72,7 @@ class OneshotClient:
             for reader in (result, output):
                 reader.join(START_SECONDS)
         if result.flooded or output.flooded:
-            ended, code = ("result", longest) if result.flooded else ("output", self.limits.output)
+            ended, code = ("result", longest) if result.flooded else ("output", most)
         elif code < 0 and ended == "exit":
             ended, code = "signal", -code
         took = monotonic() - begin
@@ -83,7 +81,7 @@ class OneshotClient:
 
     def _start(self, folder: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            command(self.tier, self.limits, ONESHOT_PROGRAM),
+            command(ONESHOT_PROGRAM),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -17,6 +17,6 @@ class Limits(NamedTuple):
     output: int = 16 * MIB
     """Printed in one run; what is shown of it is much less."""
     files: int = 16 * MIB
-    """Written to one file; in the sandbox, to all files together."""
+    """Written to all files together; to one file where nothing adds them up."""
     processes: int = 4
-    """Processes and threads at once, the first one included."""
+    """Processes at once, the first one included. A run may start no thread."""

@@ -10,10 +10,6 @@ from typing import IO, Any
 
 LENGTH_DIGITS = 8
 
-LATE = ("trial", "recordings")
-"""Parts of a request that follow it in a message of their own. The worker reads that after it has forked the devices,
-so no device has the others' data in its memory."""
-
 RUN_FOLDER = "run"
 """The only folder that a run can write to, in the server's folder."""
 
@@ -26,13 +22,6 @@ def framed(message: dict[str, Any]) -> bytes:
 def send(stream: IO[bytes], message: dict[str, Any]) -> None:
     stream.write(framed(message))
     stream.flush()
-
-
-def split(request: dict[str, Any]) -> list[dict[str, Any]]:
-    """A request as one message, or as two if it has parts that are sent late."""
-    late = {name: request[name] for name in LATE if name in request}
-    early = {name: value for name, value in request.items() if name not in late}
-    return [{**early, "late": True}, late] if late else [early]
 
 
 def receive(stream: IO[bytes], longest: int = 1 << 30) -> dict[str, Any] | None:

@@ -1,7 +1,6 @@
 """Files that a submission may read, and files that are hidden from it: solutions, tests, and trials with their results.
 
-Each tier enforces the same lists by its own means: bubblewrap mounts only what is visible and covers what is hidden
-in it, Landlock allows what is visible, and an audit hook of Python refuses what is hidden where there is neither.
+Landlock allows what is visible. Where the kernel has none, an audit hook of Python refuses what is hidden.
 """
 
 import os
@@ -24,8 +23,8 @@ IMPORT_PACKAGE = (
 READABLE_PACKAGES = ("lib", "drawing", "puzzles")
 """Packages in it that a submission may read and import."""
 
-HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git", "puzzles/catalog/engine")
-"""Folders in it that hold answers; the last one has the trials of classes, with their right results."""
+HIDDEN_NAMES = ("solutions", "tests", "notebooks", ".git", "puzzles/catalog/engine", "puzzles/content/engine")
+"""Folders in it that hold answers; the last two have the trials of classes, with their right results."""
 
 BUILT_NAMES = ("build", "dist", "site")
 """Folders of a clone in which `make` builds sites and wheels, with copies of the same."""
@@ -76,13 +75,6 @@ def hidden_paths() -> list[str]:
     return [os.path.realpath(folder) for folder in hidden_folders()]
 
 
-def covered_folders() -> list[Path]:
-    """Hidden folders that lie in visible ones, under each of the names by which they can be reached."""
-    names = dict.fromkeys(name for folder in hidden_folders() for name in (folder, folder.resolve()))
-    roots = {name for root in visible_roots() for name in (root, root.resolve())}
-    return [name for name in names if any(name.is_relative_to(root) for root in roots)]
-
-
 def allowed_paths() -> tuple[list[str], list[str]]:
     """Paths that a run may list, and paths that it may read, for a kernel that forbids all others.
 
@@ -113,5 +105,5 @@ def _around(path: Path, hidden: set[Path]) -> Iterator[tuple[Path, bool]]:
 
 
 def read_rules() -> dict[str, Any]:
-    """The rules for a server outside of bubblewrap, as plain data."""
+    """The same as plain data, for a server."""
     return {"readable": allowed_paths(), "hidden": hidden_paths()}

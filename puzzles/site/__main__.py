@@ -19,11 +19,15 @@ from .serve import serve
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default="site")
 @click.option("--serve", "only_serve", is_flag=True, help="Open a site that is already built, from this machine.")
 @click.option(
-    "--numpy", metavar="FOLDER", envvar="NUMPY_WHEEL", default=RELEASE, show_envvar=True,
-    help="Folder with the wheel of numpy that Pyodide's release has; 'none' leaves numpy out. "
+    "--numpy", metavar="FOLDER|URL", envvar="NUMPY_WHEEL", default=RELEASE, show_envvar=True,
+    help="Folder, also at an address, with the wheel of numpy that Pyodide's release has; 'none' leaves numpy out. "
     "Otherwise the wheel is loaded from the release, if that can be reached.",
 )  # fmt: skip
-def main(folder: Path, only_serve: bool, numpy: str) -> None:
+@click.option(
+    "--archive", metavar="ZIP", type=click.Path(dir_okay=False, path_type=Path),
+    help="Pack the site too, to publish it elsewhere; refused without numpy.",
+)  # fmt: skip
+def main(folder: Path, only_serve: bool, numpy: str, archive: Path | None) -> None:
     """Build the site to play in the browser, in FOLDER (otherwise in 'site').
 
     Any web server can serve the folder. Building needs Node.js and npm. TRAINING_PUZZLES_FOLDERS names folders of
@@ -36,7 +40,7 @@ def main(folder: Path, only_serve: bool, numpy: str) -> None:
     for problem in add_installed():
         click.echo(f"Warning: {problem}", err=True)
     try:
-        made = build(folder, Path("build"), numpy or RELEASE)
+        made = build(folder, Path("build"), numpy or RELEASE, archive)
     except SiteError as why:
         click.echo(why, err=True)
         raise SystemExit(1) from None

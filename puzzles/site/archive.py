@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.request import urlopen
 
+from puzzles.catalog.content import COMPILED, CONTENT, compiled
+
 from . import custom
 from .npm import PAGE, SiteError, run
 
@@ -19,13 +21,13 @@ OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
     "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
     "puzzles/reports/templates", "puzzles/course",
-    "puzzles/sandbox/bubblewrap", "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
+    "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
     "puzzles/sandbox/worker/seccomp", "puzzles/sandbox/worker/supervisor",
 )  # fmt: skip
 """What nothing in the browser imports."""
 ARRAYS = "arrays.zip"
 WITH_NUMPY = (
-    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/devices", "puzzles/sandbox/worker/repeat",
+    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/repeat",
 )  # fmt: skip
 """What goes into a second archive, which is loaded with numpy."""
 PACKAGES = (
@@ -97,8 +99,10 @@ def files() -> Iterator[tuple[str, bytes]]:
     for package in OURS:
         for path in sorted((ROOT / package).rglob("*")):
             name = path.relative_to(ROOT).as_posix()
-            if path.is_file() and path.suffix not in (".pyc", ".typed") and not name.startswith(LEFT_OUT):
+            is_left_out = name.startswith(LEFT_OUT) or (path.is_relative_to(CONTENT) and path.suffix != ".py")
+            if path.is_file() and path.suffix not in (".pyc", ".typed") and not is_left_out:
                 yield name, path.read_bytes()
+    yield COMPILED.relative_to(ROOT).as_posix(), compiled().encode()
     if own_puzzles := custom.packed():
         yield custom.FILE, own_puzzles
     for name, text in PILLOW.items():
@@ -119,6 +123,10 @@ SECONDS = 20
 
 RELEASE = re.compile(r"`(https://[^`$]+)\$\{\w+\}/full/`")
 """Where the scripts of Pyodide have the address of its release, without the version."""
+
+
+class UnreachableError(SiteError):
+    """An address gives no file; the text says which, and why."""
 
 
 class LockedWheel(NamedTuple):
@@ -147,27 +155,34 @@ class LockedWheel(NamedTuple):
         self.require_genuine(path.read_bytes(), str(path))
         return path
 
-    def released(self, kept: Path) -> Path | None:
-        """The wheel from Pyodide's release, in the folder `kept` from then on; None where it cannot be reached."""
-        path = kept / self.name
+    def loaded(self, address: str, kept: Path) -> Path:
+        """The wheel in a folder elsewhere, in the folder `kept` from then on."""
+        path, file = kept / self.name, f"{address.rstrip('/')}/{self.name}"
         if not path.is_file():
             try:
-                with urlopen(self.address(), timeout=SECONDS) as answer:
+                with urlopen(file, timeout=SECONDS) as answer:
                     data = answer.read()
-            except OSError:
-                return None
-            self.require_genuine(data, self.address())
+            except (OSError, ValueError) as why:
+                raise UnreachableError(f"{file} cannot be loaded: {why}") from None
+            self.require_genuine(data, file)
             path.write_bytes(data)
         self.require_genuine(path.read_bytes(), str(path))
         return path
 
+    def released(self, kept: Path) -> Path | None:
+        """The wheel from Pyodide's release; None where it cannot be reached."""
+        try:
+            return self.loaded(self.address(), kept)
+        except UnreachableError:
+            return None
+
     def address(self) -> str:
-        """Where Pyodide itself would load the wheel from."""
+        """The folder that Pyodide itself would load the wheel from."""
         found = RELEASE.search((self.pyodide / "pyodide.mjs").read_text(encoding="utf-8"))
         if found is None:
             raise SiteError("pyodide.mjs does not say where its release is; name a folder with NUMPY_WHEEL=FOLDER")
         version = json.loads((self.pyodide / "package.json").read_text(encoding="utf-8"))["version"]
-        return f"{found[1]}{version}/full/{self.name}"
+        return f"{found[1]}{version}/full"
 
     def require_genuine(self, data: bytes, where: str) -> None:
         """Refuses a file whose digest is another one."""

@@ -9,13 +9,14 @@ from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
-from zipfile import ZipFile
+from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
 from puzzles import address
 
-from .archive import ARRAYS, PACKAGES, LockedWheel, write_archives, write_library
-from .listing import add_warm_up, first_run, listing, references
+from .archive import ARRAYS, DATE, PACKAGES, LockedWheel, write_archives, write_library
+from .custom import require_finished
+from .listing import add_warm_up, first_run, listing, pars, references
 from .npm import PAGE, SiteError, bundle, install, require_node
 
 PYODIDE, LIBRARY = "pyodide.asm.wasm", "python_stdlib.zip"
@@ -30,8 +31,11 @@ MARK = ".training-puzzles-site"
 DOCS = "docs"
 """A folder in the site that others write, with the documentation. It is kept, and the page links to it."""
 
+PARS = "par"
+"""A folder in the site with the run of each puzzle's reference, which is loaded with the puzzle."""
+
 MAX_SITE_BYTES = 10_000_000
-"""Bytes, compressed, of all that is loaded to play, without numpy."""
+"""Bytes, compressed, of all that is loaded to play, without numpy and the runs of references."""
 
 RELEASE, NONE = "release", "none"
 """Instead of a folder with numpy's wheel: the wheel from Pyodide's release, if that can be reached; no numpy."""
@@ -45,15 +49,16 @@ class Site(NamedTuple):
     has_numpy: bool
 
 
-def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
-    """Writes the site to a folder, with `work` for what is kept between builds. `numpy` is the folder of its wheel,
-    RELEASE or NONE."""
+def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = None) -> Site:
+    """Writes the site to a folder, with `work` for what is kept between builds. `numpy` is the folder or the address of
+    its wheel, RELEASE or NONE. The site is also packed as an `archive`, if there is to be one."""
     require_node()
     modules = install(work / "npm")
     locked = LockedWheel.of(modules)
-    wheel = None if numpy == NONE else locked.released(work) if numpy == RELEASE else locked.given(Path(numpy))
-    prepare(site)
+    wheel = None if numpy == NONE else wheel_of(locked, numpy, work)
     add_warm_up()
+    require_finished()
+    prepare(site)
     folder = python_folder(site, modules, work, locked)
     frame, policy_source = frame_document(modules, work)
     made_here = {"viewer": viewer_module(), "frame": f"export const frame = {json.dumps(frame)};\n"}
@@ -71,6 +76,10 @@ def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
     for name in ("icon.svg", "manifest.webmanifest", "start.js", "loader.js"):
         shutil.copy(PAGE / name, site)
     shown = {**listing(), "first": first_run()}
+    (site / PARS).mkdir()
+    for slug, view in pars().items():
+        (site / PARS / f"{slug}.json").write_text(json.dumps(view, separators=(",", ":")))
+        shown["puzzles"][slug]["par"] = f"{PARS}/{slug}.json"
     shown["numpy"] = numpy_files(site, folder, wheel, work / ARRAYS)
     shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else address.documentation() or ""
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
@@ -79,12 +88,35 @@ def build(site: Path, work: Path, numpy: str = RELEASE) -> Site:
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
     served = [name for name in names if name not in (MARK, "licences.txt") and name.partition("/")[0] != DOCS]
     later = [file["address"] for file in (shown["numpy"] or {}).values()]
+    later += [name for name in served if name.startswith(f"{PARS}/")]
     (site / "offline.js").write_text(offline_worker(site, served, later))
     first = (*(name for name in served if name not in later), "offline.js")
     size = sum(len(gzip.compress((site / name).read_bytes(), 6)) for name in first)
     if size > MAX_SITE_BYTES:
         raise SiteError(f"the site has {size:,} bytes, compressed; at most {MAX_SITE_BYTES:,} are to be loaded")
+    if archive is not None:
+        pack(site, archive, locked)
     return Site(size, locked.name, wheel is not None)
+
+
+def wheel_of(locked: LockedWheel, numpy: str, work: Path) -> Path | None:
+    if numpy == RELEASE:
+        return locked.released(work)
+    return locked.loaded(numpy, work) if numpy.startswith(("http://", "https://")) else locked.given(Path(numpy))
+
+
+def pack(site: Path, target: Path, locked: LockedWheel) -> None:
+    """Writes a built site as a zip. Its wheel of numpy has to be there, and is compared with the lock once more."""
+    wheels = list(site.glob(f"python-*/{locked.name}"))
+    if not wheels:
+        raise SiteError(
+            f"{site} has no {locked.name}, and an archive needs it; name its folder or address: NUMPY_WHEEL=..."
+        )
+    locked.require_genuine(wheels[0].read_bytes(), str(wheels[0]))
+    with ZipFile(target, "w", ZIP_DEFLATED) as archive:
+        for path in sorted(path for path in site.rglob("*") if path.is_file() and path.name != MARK):
+            name = f"{target.stem}/{path.relative_to(site).as_posix()}"
+            archive.writestr(ZipInfo(name, DATE), path.read_bytes(), ZIP_DEFLATED)
 
 
 def numpy_files(site: Path, folder: str, wheel: Path | None, arrays: Path) -> dict[str, Any] | None:

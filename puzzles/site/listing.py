@@ -33,7 +33,7 @@ COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "al
 
 def picture_of(track: Track[Any], puzzle: Puzzle) -> str:
     if isinstance(puzzle, SchedulePuzzle):
-        return "" if home_of(puzzle.slug) else overview_svg(puzzle)  # nobody drew a sketch for a teacher's puzzle
+        return overview_svg(puzzle)
     if isinstance(puzzle, LayoutPuzzle):
         return layout_svg(puzzle)
     words = f"{puzzle.statement} {puzzle.concept} {puzzle.in_practice}".lower()
@@ -113,6 +113,20 @@ def references() -> dict[str, str]:
     return {slug: file.read_text(encoding="utf-8") for slug in slugs if (file := reference_file(slug))}
 
 
+def pars() -> dict[str, dict[str, Any]]:
+    """By puzzle, the interactive picture of its reference's run: what a player sees before anything has run."""
+    warm_up = (WARM_UP / "solutions" / f"{WARM_UP.name}.py").read_text(encoding="utf-8")
+    sources = {WARM_UP.name: warm_up, **references()}
+    return {slug: view for slug in PUZZLES if slug in sources and (view := _par(slug, sources[slug]))}
+
+
+def _par(slug: str, source: str) -> dict[str, Any] | None:
+    names: dict[str, Any] = {}
+    exec(source, names)
+    goal = PUZZLES[slug].goal
+    return viewed(run(names[slug], *goal.size, setting=goal.setting).trace, PUZZLES[slug].title, goal, "layer")
+
+
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
     head, why = track.starter_head([puzzle]), WITHOUT_TIMETABLE.get(puzzle.slug)
     return {
@@ -121,6 +135,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "played": is_played(track, own=bool(home_of(puzzle.slug))),
         "needs": list(track.page_needs),
         "drawn": track.has_pictures,
+        "saved": track.is_saved,
         "title": puzzle.title,
         "called": capitalized(track.called(puzzle)),
         "heading": puzzle.title if home_of(puzzle.slug) else track.heading(puzzle),

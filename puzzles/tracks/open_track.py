@@ -40,8 +40,9 @@ class OpenTrack(Generic[P]):
 
     puzzle_class: str = ""
     """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
+
     needs_trials: bool = False
-    """True if a puzzle in data needs a Python file with trials."""
+    """True if a puzzle needs a Python file with trials, which tell right results."""
 
     def read(self, slug: str, fields: Fields) -> P:
         """The puzzle that the fields of a file describe.
@@ -59,8 +60,11 @@ class OpenTrack(Generic[P]):
         """The games whose figures a file states for its reference, without targets. None by default."""
         return ()
 
-    def reference_row(self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str) -> ReferenceRow:
-        """The row on the reference in this file, which has these figures in one of those games."""
+    def reference_row(
+        self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str
+    ) -> ReferenceRow | None:
+        """The row on the reference in this file, which has these figures in one of those games; None if it needs
+        none."""
         raise NotImplementedError(f"the track '{self.name}' states no figures of references")
 
     def stated_rows(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:

@@ -45,8 +45,9 @@ class RunRequest:
     data: Mapping[str, Any]
     score: Callable[[Row], Score | Failure | FurtherRun]
     hidden: bool = True
-    is_timed: bool = True
-    """False for a run of the judge's own, which takes nothing from the player's time."""
+    own: Callable[[], Row] | None = None
+    """For a run of the judge's own, which runs no code of the player and takes nothing from the player's time: makes
+    it in this process, where there is no sandbox."""
 
     def score_of(self, outcome: RunOutcome) -> Score | Failure | FurtherRun:
         """The score of this run's outcome, or the reason why it has none; or the run whose score counts instead."""

@@ -17,10 +17,14 @@ def reference_file(slug: str) -> Path | None:
     """The file with the reference; None for a teacher's puzzle, and where there are no solutions."""
     if slug not in SHIPPED:
         return None
-    track = track_of(slug).name
-    folder = SOLUTIONS if track == "schedule" else SOLUTIONS / track
+    folder = solutions_of(track_of(slug).name)
     named = (path for path in sorted(folder.glob("*.py")) if _plain(path.stem) == _plain(slug))
     return next(named, None)
+
+
+def solutions_of(track: str) -> Path:
+    """The folder with the references of a track."""
+    return SOLUTIONS if track == "schedule" else SOLUTIONS / track
 
 
 def _plain(name: str) -> str:

@@ -22,14 +22,6 @@ Runner = Callable[[RunRequest], RunOutcome]
 """Runs the player's definition once, somewhere, and returns what came of it."""
 
 
-MakeRunner = Callable[[Runner], Runner]
-"""Makes a runner of the sandbox's own runner."""
-
-
-def in_sandbox(sandbox: Runner) -> Runner:
-    return sandbox
-
-
 class Turns(Protocol):
     """Runs a player's code in this process, piece by piece, each with a time limit and open to interrupts."""
 
@@ -68,9 +60,8 @@ class Workbench(Protocol):
     def files(self, path: str) -> list[str]:
         """The files at or below a path that seem to define the puzzle."""
 
-    def grade(self, where: str = "inprocess", runner: MakeRunner = in_sandbox) -> bool:
-        """Judges the player's definition, shows the verdict, and returns whether it passed. `runner` makes what runs
-        the definition."""
+    def grade(self, where: str = "inprocess") -> bool:
+        """Judges the player's definition, shows the verdict, and returns whether it passed."""
 
 
 def run_once(request: RunRequest, bench: Workbench) -> Row | Failure:

@@ -5,4 +5,5 @@ from lib.layout import Graph
 
 def train_ffn(graph: Graph) -> None:
     graph.shard("matmul2", ((4, 2), (2, 1)), out=(4, 2))
-    graph.shard("weight1.grad", ((4, 2), (4, 1)), out=(4, 2))
+    graph.shard("add2.grad", ((4, 2), (4, 2)))
+    graph.shard("weight2.grad", ((4, 1), (4, 2)), out=(2, 4))

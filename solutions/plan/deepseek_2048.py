@@ -1,7 +1,8 @@
-"""Experts and tensor parallelism share a machine; a zero-bubble pipeline makes room."""
+"""Experts on four machines, whose tokens travel during computation; a shallow pipeline of many chunks."""
 
 from lib.planning import Job, Prediction, Split
 
 
 def deepseek_2048(job: Job) -> tuple[Split, Prediction]:
-    return Split(dp=64, pp=16, ep=4, tp=2, sp=False, schedule="zb_h1"), Prediction(gib=74, dominates="ep")
+    split = Split(dp=256, pp=4, ep=32, tp=2, schedule="interleaved", chunks=8)
+    return split, Prediction(gib=80, dominates="ep")

@@ -25,7 +25,6 @@ from drawing.runs.scene import scene_of
 from lib import COSTS, Setting, referee, run
 from tests.bench import engine
 from tests.support import CLASSICS
-from tests.support.schedules.folded import Plan, trained
 from tests.support.schedules.overlapping import fsdp_prefetch
 
 FSDP = next(classic.solution for classic in CLASSICS if classic.slug == "fsdp")
@@ -97,27 +96,6 @@ def fsdp_with_overlap(layers: int, ranks: int) -> Any:
 
 def events_of(outcome: Any) -> int:
     return sum(len(outcome.trace.events(rank)) for rank in range(len(outcome.models)))
-
-
-def folded(replicas: int, stages: int, batches: int) -> tuple[int, float, float]:
-    """Events of a 1F1B pipeline with weights in shards whose replicas are folded; and the seconds that it takes to run
-    and to judge, in those of one replica alone."""
-    schedule = trained(Plan(zero=3, interleaved=True))
-
-    def go(dp: int) -> Any:
-        setting = Setting(mesh=(("dp", dp), ("pp", stages)))
-        return run(schedule, stages, batches * dp, stages * dp, setting=setting, fold="dp")
-
-    seconds: list[tuple[float, float]] = []
-    events = 0
-    for dp in (1, replicas):
-        start = perf_counter()
-        trace = go(dp).trace
-        running = perf_counter() - start
-        seconds.append((running, best(partial(referee, trace), 1)))
-        events = sum(len(trace.events(rank)) for rank in range(stages))
-    (alone, judged_alone), (running, judging) = seconds
-    return events, running / alone, judging / judged_alone
 
 
 def classics() -> None:
@@ -197,11 +175,6 @@ def main() -> None:
     show("  judged, in the time of its run", ratio(plain.judged, plain.run), "x", 1)
     show("fsdp with overlap, in the time of fsdp", ratio(beside.run, plain.run), "x", 1.5)
     show("  judged, in the time of fsdp judged", ratio(beside.judged, plain.judged), "x", 1.5)
-    many = lambda dp: best(lambda: run(FSDP, 32, dp, dp, setting=Setting(mesh=(("dp", dp),)), fold="dp"))  # noqa: E731
-    show("fsdp, 32 layers, 100,000 ranks folded, in one rank's time", many(100_000) / many(1), "x", 1.5)
-    events, folding, judging_folded = folded(1600, 64, 160)
-    show(f"102,400 ranks folded to 64 ({events:,} events), to those alone", folding, "x", 1.1)
-    show("  judged", judging_folded, "x", 1.1)
     (large,) = by_turns(1, partial(fsdp, 96, 1024))
     each = min(large.run) / large.events
     show(f"fsdp, 1,024 ranks, 96 layers ({large.events:,} events)", each / of_an_event, "x", 1.5, each / switch)

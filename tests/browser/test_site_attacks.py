@@ -212,7 +212,7 @@ from pyodide.ffi import to_js
 from puzzles.site.in_browser import api, player
 
 STARS = {"status": "passed", "stars": 3, "headline": "Passed", "measures": [], "message": "", "line": 0, "notes": [],
-         "why": [], "why_matters": False, "printed": [], "praise": "", "next": "", "slug": "ddp"}
+         "why": [], "why_matters": False, "praise": "", "next": "", "slug": "ddp"}
 
 def forge(*given):
     return RECORD
@@ -221,7 +221,8 @@ player.CALLS["run"] = forge
 api.CALLS["judge"] = forge
 for number in range(40):
     answer = {"id": number, "text": json.dumps({"value": STARS})}
-    for message in (answer, {"worker": 1, **answer}, {"order": "end", "worker": 1}):
+    going = {"id": number, "going": {"printed": {"toString": "forged"}, "line": "forged"}}
+    for message in (answer, {"worker": 1, **answer}, {"order": "end", "worker": 1}, going):
         js.postMessage(to_js(message, dict_converter=js.Object.fromEntries))
 """
 
@@ -230,8 +231,8 @@ for number in range(40):
     "record",
     [
         "STARS",
-        "{'problem': None, 'sketch': ['', None], 'line': 0, 'runs': [['{}', None]] * 9, 'printed': ''}",
-        "{'problem': None, 'sketch': ['', None], 'line': 0, 'runs': [], 'printed': '', 'stars': 3}",
+        "{'problem': None, 'sketch': ['', None], 'line': 0, 'runs': [['{}', None]] * 9}",
+        "{'problem': None, 'sketch': ['', None], 'line': 0, 'runs': [], 'stars': 3}",
         "None",
     ],
 )
@@ -363,7 +364,7 @@ from puzzles.site.in_browser import player
 async def forged(*given):
     depth = 100_000
     runs = "[" * depth + "]" * depth
-    return '{"value": {"problem": null, "sketch": ["", null], "line": 0, "runs": ' + runs + ', "printed": ""}}'
+    return '{"value": {"problem": null, "sketch": ["", null], "line": 0, "runs": ' + runs + '}}'
 
 player.answered = forged
 """

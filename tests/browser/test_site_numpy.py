@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from puzzles.site.archive import ARRAYS
-from puzzles.site.build import numpy_files, offline_worker
+from puzzles.site.build import numpy_files
 from tests.support.numpy_stand_in import write_wheel
-from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution
+from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution, write_offline_worker
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 
@@ -90,10 +90,7 @@ def with_stand_in(site: Path) -> Path:
     shown = json.loads((SITE / "puzzles.json").read_text(encoding="utf-8"))
     shown["numpy"] = numpy_files(site, folder, wheel, ROOT / "build" / ARRAYS)
     (site / "puzzles.json").write_text(json.dumps(shown), encoding="utf-8")
-    names = [path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file()]
-    served = [name for name in names if not name.startswith((".", "licences", "docs"))]
-    later = [file["address"] for file in shown["numpy"].values()]
-    (site / "offline.js").write_text(offline_worker(site, served, later), encoding="utf-8")
+    write_offline_worker(site, later=[file["address"] for file in shown["numpy"].values()])
     return site
 
 

@@ -14,7 +14,7 @@ from drawing.export.files import size_of
 from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.chromium import IS_HERE, complaints, open_browser
-from tests.support.schedules.folded import Plan, trained
+from tests.support.schedules.replicas import Plan, trained
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

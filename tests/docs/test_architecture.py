@@ -59,7 +59,7 @@ def test_a_run_makes_the_ten_stops_in_their_order(tmp_path: Path, monkeypatch: p
     before = sys.getprofile()
     names["follow"](str(log), str(ROOT))  # type: ignore[operator]
     try:
-        main(["grade", str(submission), "--puzzle", "ddp", "--tier", "process"], standalone_mode=False)
+        main(["grade", str(submission), "--puzzle", "ddp"], standalone_mode=False)
     finally:
         sys.setprofile(before)
     written = log.read_bytes()

@@ -21,7 +21,7 @@ ANSWERS = {
     "puzzles/sandbox/worker/withheld.py": "lib.schedules",
     "puzzles/custom/puzzle_file.py": "toml",
     "puzzles/grading/judge.py": "stars",
-    "puzzles/catalog/schedule/classics/gpipe.py": "statement",
+    "puzzles/content/schedule/classics/gpipe.toml": "statement",
 }
 """By path in the table of questions: a text that the file, or a file of the folder, must contain."""
 

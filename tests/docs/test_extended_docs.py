@@ -38,7 +38,7 @@ def test_each_section_links_to_the_puzzles_that_use_it() -> None:
         return [slug for slug, puzzle in PUZZLES.items() if use(puzzle)]
 
     linked = {
-        section: re.findall(r"\[(\w+)\]\((\S+/\1\.py)\)", text)
+        section: re.findall(r"\[(\w+)\]\((\S+/\1\.toml)\)", text)
         for section, text in re.findall(r"^## ([^\n]*)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
     }
     assert all((ROOT / "docs" / path).is_file() for links in linked.values() for _, path in links)

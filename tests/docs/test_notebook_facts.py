@@ -101,8 +101,8 @@ TOUR = [
         elements_sent("allreduce", 1024, 4)
         == elements_sent("scatterreduce", 1024, 4) + elements_sent("allgather", 256, 4),
     ),
-    ("which will matter in puzzle 4", PUZZLES["fsdp"].number == 4),
-    ("a first try at puzzle 0", PUZZLES["basic"].number == 0),
+    ("which will matter in puzzle 4", PUZZLES.number("fsdp") == 4),
+    ("a first try at puzzle 0", PUZZLES.number("basic") == 0),
     ("Open **01_puzzles**", (NOTEBOOKS / "01_puzzles.py").exists()),
 ]
 
@@ -115,7 +115,7 @@ def met(slug: str, *timesteps: float) -> list[bool]:
 @cache
 def puzzle_book() -> list[tuple[str, bool]]:
     return [
-        ("Eight puzzles", len(EIGHT.files) == 8),
+        ("Eight puzzles", len(EIGHT.slugs) == 8),
         (
             "`< 67` timesteps is met by 66.9, and not by 67",
             met("pipeline", score("pipeline").timesteps, 66.9, 67) == [1, 1, 0],

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from lib.planning import plan
+from lib.planning.time_parts import time_parts
 from tests.support.commands import puzzles
+from tests.support.published_runs import EXPERTS, seconds_of
 from tests.test_imports import ROOT
 
 PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
@@ -18,7 +21,7 @@ SHOWN = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
 CONFIGS = [line for line in COMMANDS if "run.toml" in line]
 MEASURED = [line for line in COMMANDS if "run.json" in line or "mine.toml" in line]
-HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line]
+HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line or "qwen3" in line]
 
 
 def ran(line: str) -> Result:
@@ -82,6 +85,20 @@ def test_the_measured_run_of_the_page_is_calibrated(tmp_path: Path, monkeypatch:
     ran(calibrate)
     assert "Measured peak 66.0 GiB" in Path("mine.toml").read_text(encoding="utf-8")
     assert "GPU hours" in " ".join(ran(train).stdout.split())
+
+
+def test_the_figures_of_experts_are_those_of_the_published_runs() -> None:
+    """Measured and predicted seconds of two runs, and a run that waits for its host for most of its step."""
+    rows = ("Qwen3 30B BF16 EP16 alltoall", "Qwen3 30B BF16 EP16 overlap", "Qwen3 30B MXFP8 mbs1 b200 8")
+    apart, overlapped, late = (next(run for run in EXPERTS if run.row == row) for row in rows)
+    text = " ".join(PAGE.split())
+    measured = f"took {apart.figure:.1f} s a step with all-to-alls, and {overlapped.figure:.1f} s with HybridEP"
+    predicted = [f"{seconds_of(run):.1f}" for run in (apart, overlapped)]
+    assert measured in text
+    assert f"the planner says {predicted[0]} and {predicted[1]} s" in text
+    seconds = late.job.tokens / late.figure / late.job.gpus
+    assert f"takes {seconds:.1f} s, of which kernels need less than half" in text
+    assert time_parts(plan(late.job, late.split))["host"] > seconds / 2
 
 
 @pytest.mark.parametrize("line", [pytest.param(one, marks=pytest.mark.slow) for one in HEAVY])

@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import puzzles.catalog.fields as fields_module
+import puzzles.catalog.engine.reading as engines
+import puzzles.catalog.plan.reading as plans
+import puzzles.catalog.reading as texts
+import puzzles.catalog.schedule.reading as schedules
 import puzzles.custom.puzzle_file as toml_file
-import puzzles.tracks.engine.custom as engines
 import puzzles.tracks.layout.score as layout_score
-import puzzles.tracks.schedule.custom as schedules
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
 
@@ -74,7 +75,7 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
 
 
 def test_every_field_is_in_the_table() -> None:
-    source = "".join(map(inspect.getsource, (toml_file, fields_module, schedules, engines, layout_score.read_puzzle)))
+    source = "".join(map(inspect.getsource, (toml_file, texts, schedules, engines, plans, layout_score.read_puzzle)))
     fields = set(re.findall(r'fields\.\w+\(\s*"(\w+)"', source))
     table = PAGE.partition("| field |")[2].partition("\n\n")[0]
     assert fields - set(re.findall(r"\[*(\w+)\]*`", table)) == set()

@@ -29,6 +29,7 @@ from lib.layout import (
     training,
 )
 from lib.layout.examples import attention, feed_forward, megatron_mlp
+from lib.layout.planning.decisions import CRITERIA, compares_of
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.support.commands import puzzles
 from tests.support.svg import texts, tips
@@ -224,22 +225,17 @@ def test_the_choice_of_every_step_is_the_cheapest_candidate(name):
     assert list(found.decisions)
     assert set(found.decisions) == set(found.operators)
     for operator, decision in found.decisions.items():
-        if decision.reached is None:
+        if not decision.reached:
             assert decision.reason in ("configured", "where its weight is stored")
             continue
-        options = compared(found.graph, operator, decision.reached)
-        best = min(options, key=lambda each: each.cost)
+        options = compared(found.graph, operator, decision.reached, decision.full)
+        best = min(options, key=lambda each: each.rank)
         assert best.choice.inputs == found.operators[operator].inputs
-        ties = [sum(each.cost[:n] == best.cost[:n] for each in options) for n in (1, 2, 3)]
-        words_by_tie = {
-            "fewest bytes of": (len(options), ties[0] == 1),
-            "least computation of": (ties[0], ties[0] > 1 and ties[1] == 1),
-            "least memory of": (ties[1], ties[1] > 1 and ties[2] == 1),
-            "the first of": (ties[2], ties[2] > 1),
-        }
         if len(options) > 1:
-            (start,) = [start for start, (_, holds) in words_by_tie.items() if holds]
-            assert decision.reason.startswith(f"{start} {words_by_tie[start][0]} ")
+            ties = [sum(each.rank[:n] == best.rank[:n] for each in options) for n in range(len(best.rank) + 1)]
+            deciding = ties.index(min(ties)) - 1
+            start = CRITERIA[compares_of(found.graph, operator, decision.reached)[deciding]]
+            assert decision.reason.startswith(f"{start} of {ties[deciding]} ")
 
 
 def test_the_steps_are_in_the_order_of_the_rule_with_their_candidates():
@@ -250,7 +246,7 @@ def test_the_steps_are_in_the_order_of_the_rule_with_their_candidates():
     assert headings[1] == "2. q_heads"
     assert "q leaves [x, -, y] on 4x2" in written
     assert "scores takes k_turned as [x, y, -, -] on 4x2" in written
-    assert any(re.match(r"and \d+ more, [\d,]+ to [\d,]+ bytes", text) for text in written)
+    assert any(re.match(r"and \d+ more, [\d,]+ to [\d,]+ sent", text) for text in written)
     text = propagation_text(found, 80).plain
     assert max(map(len, text.splitlines())) <= 80
     assert text.count("chosen") == sum(1 for each in found.decisions.values() if each.reached)

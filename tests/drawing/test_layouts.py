@@ -64,8 +64,8 @@ def test_a_plan_is_drawn_with_what_its_edges_pay():
     assert "all-to-all, 12,288 bytes" in drawn
     assert "12,288 bytes moved, 39,232 bytes on each of 8 devices" in drawn
     graph = attention()
-    graph.shard("q", ((4, 1, 1), (1, 2)))
-    assert "x: all-to-all, 16,384 bytes" in svg(draw_plan(propagate(graph)))
+    graph.shard("q", ((1, 1, 2), (2, 2)))
+    assert "x: all-to-all, 32,768 bytes" in svg(draw_plan(propagate(graph)))
 
 
 def test_pictures_take_only_what_the_layout_track_exports():

@@ -14,8 +14,8 @@ from drawing.export.html import run_data
 from drawing.runs.captions import describe, describe_gap
 from drawing.runs.scene import Scene, scene_of
 from lib import COLLECTIVES, COSTS, Costs, Model, Setting, Trace, run
-from tests.support.schedules.folded import Plan, trained
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules.replicas import Plan, trained
 from tests.support.schedules.tiers import offload
 from tests.support.step_costs import STEP_COSTS
 
@@ -184,11 +184,10 @@ def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> Non
     assert f"host {scene.report.peaks['host'].memory:,}" in drawing.text(trace)
 
 
-def test_groups_of_a_folded_run_have_streams_of_their_own() -> None:
-    """A group over all replicas begins with the name of an axis, any other with a rank."""
+def test_groups_have_streams_of_their_own() -> None:
     costs = replace(STEP_COSTS["overlap"], name="streams", lanes="group")
     mesh = {"dp": 4, "pp": 2, "tp": 2}
-    setting = Setting(costs, mesh=mesh, layer="block", fold="dp")
+    setting = Setting(costs, mesh=mesh, layer="block")
     scene = scene_of(run(trained(Plan(2, True, True)), 2, 8, 16, setting=setting).trace)
     assert scene.report.error is None
     assert scene.streams == ("compute", "network", "network 2", "network 3")

@@ -22,6 +22,7 @@ from drawing import (
     draw_plans,
     draw_replay,
     draw_runs,
+    draw_steps,
     draw_value,
     draw_waterfall,
     svg,
@@ -82,6 +83,7 @@ MADE: dict[str, Callable[[], str]] = {
     "draw_replay": lambda: svg(replay()),
     "draw_runs": lambda: svg(draw_runs({"measured": plain_scene(small().trace)}, "runs", bar={"all": 100.0})),
     "draw_waterfall": lambda: svg(draw_waterfall(plan(some_job(), Split(dp=4)), "Where time goes", 1.0)),
+    "draw_steps": lambda: svg(draw_steps(plan(some_job(), Split(dp=4)))),
     "draw_value": lambda: svg(draw_value(Weight(1, 4, 0, {2}, 4))),
 }
 ODD: dict[str, Callable[[], str]] = {

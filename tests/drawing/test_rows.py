@@ -18,7 +18,7 @@ from lib import Model, Setting, run
 from lib.schedules import one_f_one_b, pipeline
 from solutions.ddp import ddp
 from tests.support.schedules import shards
-from tests.support.schedules.folded import Plan, trained
+from tests.support.schedules.replicas import Plan, trained
 from tests.support.svg import texts, tips
 
 MANY = 20

@@ -10,8 +10,9 @@ import pytest
 from IPython.core.formatters import DisplayFormatter
 
 from docs.generate import gallery
-from drawing import Timeline, draw, svg, text
+from drawing import TimedRun, Timeline, draw, draw_steps, svg, text
 from drawing.export.html import run_data
+from drawing.export.perfetto import viewer_json
 from drawing.palette import (
     ALARM,
     CALLS,
@@ -27,11 +28,13 @@ from drawing.palette import (
     luminance,
     text_on,
 )
-from drawing.runs.captions import describe_gap
+from drawing.runs.captions import describe_gap, describe_run
 from drawing.runs.memory import sent_by_kind
 from drawing.runs.scene import scene_from, scene_of
+from drawing.runs.text import text_of
 from drawing.runs.timeline import summary_lines
 from lib import Goal, Model, Size, Trace, referee, run
+from lib.planning import Job, Split, gpu, plan, transformer
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import CLASSICS
 from tests.support.svg import SVG, paths, root, texts, tips
@@ -287,3 +290,22 @@ def test_figures_are_not_broken_apart() -> None:
     assert len(lines) == 2
     assert lines[0].endswith(" · 3,538,944 sent (target < 3.6M for the third star)")
     assert lines[1] == "makespan 20.4 · bubble 0%"
+
+
+# --- Plans ---
+
+
+def test_a_plan_is_drawn_as_one_replica_without_memory_and_traffic() -> None:
+    """They are those of a replica that shares nothing with the others."""
+    found = plan(Job(transformer("llama-3-8b", layers=4), gpu("h100"), 16, 32, 4096), Split(dp=8, pp=2, zero=3))
+    scene = scene_from(TimedRun(found.trace))
+    assert len(scene.lanes) == 2
+    assert scene.end == pytest.approx(1000 * found.seconds)
+    assert (scene.report.peak.memory, scene.report.traffic) == (0, 0)
+    assert not any(lane.memory for lane in scene.lanes)
+    data = run_data(scene)
+    assert (data["memory"]["most"], data["traffic"]["most"]) == (0, 0)
+    events = json.loads(viewer_json(scene))["traceEvents"]
+    assert {event["pid"] for event in events} == {1}, "there are no counters"
+    for words in (text_of(scene), describe_run(scene), svg(draw_steps(found))):
+        assert "elements" not in words

@@ -12,8 +12,6 @@ from lib.layout.layouts.tensor_layout import placement
 from lib.layout.planning.peak import MemoryTimeline
 from tests.support.layout_strategies import assert_same_program, values
 
-pytest.importorskip("scipy", reason="needs the extra: pip install -e '.[exact]'")
-
 
 def two_products(devices: int = 4, size: int = 8) -> Graph:
     """One product takes all rows of x, the other one its columns."""
@@ -91,7 +89,6 @@ def test_the_exact_plan_uses_copies(pinned: tuple[str | None, ...]) -> None:
     graph.shard("sum1", ((2, 1), (2, 1)))
     graph.shard("sum2", ((1, 2), (1, 2)))
     found = plan(graph)
-    assert found.not_shared == ()
     assert found.bytes == by_trying(graph)
     assert_same_program(found)
 

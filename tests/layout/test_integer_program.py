@@ -1,45 +1,23 @@
-"""Graphs that are too entangled for an elimination: an integer program plans them, and says how close it is."""
+"""The integer program: it plans to the end, and where it is stopped, it says how close it is."""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from math import prod
 
 import numpy as np
 import pytest
 
-from lib.layout import Graph, LayoutError, P, mesh, plan, training
-from lib.layout.examples import feed_forward
+from lib.layout import LayoutError, P, mesh, plan, training
+from lib.layout.examples import embedding_and_head, feed_forward
 from lib.layout.planning import exact
 from lib.layout.planning.alike import alike
 from lib.layout.planning.choices import Choices
 from lib.layout.planning.integer_program import IntegerProgram, undivided
 from lib.layout.planning.objective import BYTES, Objective
-from tests.support.layout_examples import grouped_attention, layer_norm, swiglu, transformer
+from tests.support.layout_examples import grouped_attention, swiglu, transformer
 from tests.support.layout_strategies import assert_same_program, eight_devices
 
-pytestmark = pytest.mark.skipif(find_spec("scipy") is None, reason="scipy is not installed: pip install -e '.[exact]'")
-
 GRID = mesh(data=2, model=4)
-
-
-@pytest.mark.parametrize("build", [feed_forward, swiglu, layer_norm])
-@pytest.mark.parametrize("part", [None, 0.8, 0.5])
-def test_it_finds_what_an_elimination_finds(build, part: float | None) -> None:
-    graph = build()
-    free = plan(graph)
-    smallest = sum(
-        min(layout.elements for layout in program_lives) * 4
-        for program_lives in IntegerProgram(Choices(graph, {}, True), BYTES, None).lives.values()
-    )
-    cap = None if part is None else int(smallest + (free.memory - smallest) * part)
-    objective = BYTES if cap is None else Objective.of_graph(graph, None, exact.USUAL_FLOPS)
-    solved = IntegerProgram(Choices(graph, {}, True), objective, cap).solve(60)
-    found = plan(graph, memory_cap=cap)
-    assert solved.plan is not None
-    assert objective.of_plan(solved.plan) == objective.of_plan(found) == round(solved.bound)
-    assert cap is None or solved.plan.memory <= cap
-    assert_same_program(solved.plan)
 
 
 def pins(layers: int) -> dict[str, P]:
@@ -53,19 +31,12 @@ def pins(layers: int) -> dict[str, P]:
 
 def test_grouped_attention_with_rotary_embedding_is_planned_to_the_end() -> None:
     graph = grouped_attention(1, GRID)
-    found = plan(graph, layouts=pins(1), seconds=600)
-    assert (found.not_shared, found.at_least, found.gap) == ((), None, 0)
-    assert found.bytes < without_solver(graph, layouts=pins(1)).bytes
+    found = plan(graph, layouts=pins(1), effort=5_000)
+    assert (found.at_least, found.gap) == (None, 0)
     rng = np.random.default_rng(0)
     given = {name: rng.standard_normal(graph.shapes[name]) / 8 for name in graph.sources}
     alone, together = graph.run(given), found.values(given)
     assert all(np.allclose(together[name], alone[name]) for name in alone)
-
-
-def without_solver(graph: Graph, **how: object):
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(exact, "is_solver_here", lambda: False)
-        return plan(graph, **how)
 
 
 def test_a_fraction_of_a_copy_is_no_cheaper_than_the_copy() -> None:
@@ -80,7 +51,7 @@ def test_a_fraction_of_a_copy_is_no_cheaper_than_the_copy() -> None:
 
 @pytest.mark.slow
 def test_identical_layers_cost_the_same_each() -> None:
-    one, two = (plan(grouped_attention(n, GRID), layouts=pins(n), seconds=600).bytes for n in (1, 2))
+    one, two = (plan(grouped_attention(n, GRID), layouts=pins(n), effort=5_000).bytes for n in (1, 2))
     assert two == 2 * one
 
 
@@ -94,11 +65,11 @@ def test_identical_layers_of_a_large_step_are_laid_out_alike(monkeypatch: pytest
     step = training(forward, "sgd")
     found = plan(step, tensor_caps=caps)
     assert found.tied
-    assert "identical layers are laid out alike; plan(seconds=) compares all" in found.explain()
+    assert "identical layers are laid out alike; plan(effort=) compares all" in found.explain()
     for name in ("q", "scores", "up", "q.grad", "wq.grad"):
         layers = [found.operators[f"l{layer}.{name}"] for layer in (1, 2, 3) if f"l{layer}.{name}" in step.operators]
         assert len({(way.inputs, way.output) for way in layers}) <= 1
-    every = IntegerProgram(Choices(step, caps, True), BYTES).solve(600)
+    every = IntegerProgram(Choices(step, caps, True), BYTES).solve(5_000)
     assert found.bytes == every.bound
     assert_same_program(found)
 
@@ -111,17 +82,26 @@ def test_only_what_has_the_same_surroundings_is_alike() -> None:
     assert not alike(feed_forward())
 
 
-def test_when_time_is_over_the_bound_and_the_gap_are_stated() -> None:
-    step = training(transformer(1, mesh(data=2, model=2), 4, 8, 4, 16), "sgd")
-    cap = without_solver(step).memory // 2
-    quick = without_solver(step, memory_cap=cap)
-    found = plan(step, memory_cap=cap, seconds=0.01)
-    assert found.memory <= cap
-    assert found.bytes <= quick.bytes
-    if found.at_least is not None:
-        assert found.at_least < found.bytes + found.flops
-        assert 0 < found.gap <= 1
-        assert f"none is below {found.at_least:,}, so that at most {found.gap:.1%} could be saved" in found.explain()
+def test_a_search_that_ends_early_states_the_bound_and_the_gap() -> None:
+    graph = embedding_and_head()
+    cap = plan(graph).memory // 2
+    best, early = (plan(graph, memory_cap=cap, effort=effort) for effort in (None, 2))
+    assert best.at_least is None
+    assert early.memory <= cap
+    cost = Objective.of_graph(graph, None, exact.USUAL_FLOPS).of_plan
+    assert early.at_least is not None
+    assert early.at_least <= cost(best) < cost(early)
+    assert early.gap == 1 - early.at_least / cost(early)
+    assert f"{early.at_least:,}" in early.explain()
+
+
+def test_the_same_effort_has_the_same_plan_however_long_it_takes() -> None:
+    """A search is limited in the solver's steps: it is interrupted at the same step, with the same plan."""
+    cap = plan(embedding_and_head()).memory // 2
+    for effort in (2, 5):
+        first, second = (plan(embedding_and_head(), memory_cap=cap, effort=effort) for _ in range(2))
+        assert first.explain() == second.explain()
+        assert (first.at_least, first.gap) == (second.at_least, second.gap)
 
 
 def test_an_impossible_cap_names_the_smallest_memory() -> None:
@@ -132,20 +112,9 @@ def test_an_impossible_cap_names_the_smallest_memory() -> None:
 
 
 def test_without_the_solver_the_refusal_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.layout.planning.elimination.MAX_TABLE_ENTRIES", 10)
-    with pytest.raises(LayoutError, match=r"too entangled for an exact plan.*an integer program can: pip install"):
-        without_solver(swiglu())
-    assert np.isclose(plan(swiglu()).bytes, 0)
-
-
-def test_too_many_partial_plans_are_left_to_the_integer_program(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph = swiglu()
-    cap = plan(graph).memory // 2
-    found = plan(graph, memory_cap=cap)
-    monkeypatch.setattr("lib.layout.planning.pareto.MAX_PARTIAL_PLANS", 1)
-    assert plan(graph, memory_cap=cap).bytes == found.bytes
-    with pytest.raises(LayoutError, match=r"partial plans at once.*an integer program can: pip install"):
-        without_solver(graph, memory_cap=cap)
+    monkeypatch.setattr(exact, "is_solver_here", lambda: False)
+    with pytest.raises(LayoutError, match=r"a plan needs highspy, which solves integer programs: pip install"):
+        plan(swiglu())
 
 
 def test_moves_that_are_left_out_cost_what_others_in_their_place_do() -> None:

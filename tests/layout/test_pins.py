@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 
@@ -65,10 +63,6 @@ def test_the_fewest_bytes_with_the_ends_given(case: str) -> None:
         assert found.layout(name) == mesh_split(found.graph.shapes[name], GRID, axes), name
 
 
-needs_scipy = pytest.mark.skipif(find_spec("scipy") is None, reason="scipy is not installed: pip install -e '.[exact]'")
-
-
-@needs_scipy
 @pytest.mark.parametrize("case", list(CASES)[:3])
 def test_an_integer_program_finds_the_same(case: str) -> None:
     from tests.support.layout_integer_program import least_bytes
@@ -79,7 +73,6 @@ def test_an_integer_program_finds_the_same(case: str) -> None:
     assert least_bytes(graph, axes) == least
 
 
-@needs_scipy
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_pins_on_random_networks_cost_what_an_integer_program_finds(seed: int) -> None:

@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import types
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from itertools import count
@@ -24,10 +24,9 @@ from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import Graded
-from puzzles.sandbox import tiers
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import Protection
-from puzzles.sandbox.tiers import IsolationTier, select_tier
+from puzzles.sandbox.start import can_fork
 from tests.support.commands import puzzles, solution
 from tests.support.course import over_target
 from tests.support.fake_grading import StatedJob, real_verdict, write_verdicts
@@ -73,7 +72,7 @@ def files(paths: list[str]) -> list[SourceFile]:
 
 
 def job(**more: Any) -> GradingJob:
-    return GradingJob(("basic",), Limits(seconds=5), select_tier(), **more)
+    return GradingJob(("basic",), Limits(seconds=5), **more)
 
 
 @pytest.mark.sandboxed
@@ -280,7 +279,7 @@ def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, 
 @pytest.fixture
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a system where nothing protects files, with an ordinary user."""
-    bare = lambda tier: Protection(tier, landlock=0, seccomp=False, other_user=False)  # noqa: E731
+    bare = lambda: Protection(landlock=0, seccomp=False, other_user=False)  # noqa: E731
     for module in ("puzzles.commands.grade", "puzzles.commands.doctor", "puzzles.reports.terminal"):
         monkeypatch.setattr(f"{module}.protection", bare)
 
@@ -289,27 +288,27 @@ def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_where_nothing_protects_files_a_folder_of_others_asks_for_trust(two_students: Path):
-    refused = puzzles("grade", "class", "--tier", "process")
+    refused = puzzles("grade", "class")
     assert refused.exit_code == 2
     words = " ".join(refused.stderr.split())
     assert all(part in words for part in ("code in class", "every file that you can", "--trust", "doctor"))
-    trusted = puzzles("grade", "class", "--tier", "process", "--trust")
+    trusted = puzzles("grade", "class", "--trust")
     assert trusted.exit_code == 1
     assert "read and change what you can" in " ".join(trusted.stdout.split())
-    assert puzzles("grade", "class/anna.py", "--tier", "process").exit_code == 0
+    assert puzzles("grade", "class/anna.py").exit_code == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_where_nothing_protects_files_our_own_solutions_need_no_trust():
-    assert puzzles("grade", str(SOLUTIONS), "--tier", "process", "--puzzle", "basic").exit_code == 0
+    assert puzzles("grade", str(SOLUTIONS), "--puzzle", "basic").exit_code == 0
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir("class")
-    ask = ("--tier", "process", "--puzzle", "basic")
+    ask = ("--puzzle", "basic")
     assert puzzles("grade", ".", *ask).exit_code == 1
     assert puzzles("grade", "..", *ask).exit_code == 2, "not the current folder"
     monkeypatch.setattr(os, "getuid", lambda: os.stat("anna.py").st_uid + 1)
@@ -322,39 +321,27 @@ def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, 
 def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     two_students: Path, means: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
-    here = lambda tier: Protection(tier, **{"landlock": 0, "seccomp": False, "other_user": False} | means)  # noqa: E731
+    here = lambda: Protection(**{"landlock": 0, "seccomp": False, "other_user": False} | means)  # noqa: E731
     monkeypatch.setattr("puzzles.commands.grade.protection", here)
     monkeypatch.setattr("puzzles.reports.terminal.protection", here)
-    graded = puzzles("grade", "class", "--tier", "process", "--puzzle", "ddp")
+    graded = puzzles("grade", "class", "--puzzle", "ddp")
     assert graded.exit_code == 0
     words = " ".join(graded.stdout.split())
-    assert "A run can still" in words
-    assert "network" in words
-    assert {"landlock": "Landlock", "other_user": "another user"}[next(iter(means))] in words
+    assert "use the network" in words
 
 
-def test_a_sandbox_that_is_wanted_and_missing_is_reported(a_class: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(
-        tiers, "_why_no_bubblewrap", lambda: "there is no command bwrap; install the package bubblewrap"
-    )
-    select_tier.cache_clear()
-    try:
-        result = puzzles("grade", "class/anna.py", "--tier", "bubblewrap")
-        assert result.exit_code == 2
-        assert "bubblewrap does not work here: there is no command bwrap; install the package bubblewrap" in " ".join(
-            result.stderr.split()
-        )
-        assert "not used: there is no command bwrap" in puzzles("doctor").stdout
-    finally:
-        select_tier.cache_clear()
+def test_a_sandbox_that_lacks_nothing_is_not_mentioned(a_class: Path, monkeypatch: pytest.MonkeyPatch):
+    full = lambda: Protection(landlock=1, seccomp=True, other_user=False)  # noqa: E731
+    monkeypatch.setattr("puzzles.reports.terminal.protection", full)
+    assert "doctor" not in puzzles("grade", "class/anna.py").stdout
 
 
 def test_doctor_shows_what_a_sandbox_does(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.commands.doctor.select_tier", lambda: IsolationTier("bubblewrap"))
+    full = lambda: Protection(landlock=1, seccomp=True, other_user=False)  # noqa: E731
+    monkeypatch.setattr("puzzles.commands.doctor.protection", full)
     shown = puzzles("doctor").stdout
-    assert all(word in shown for word in ("a run cannot", "network", "other processes", "own folder"))
-    monkeypatch.setattr("puzzles.commands.doctor.select_tier", lambda: IsolationTier("process", "it was asked for"))
-    assert "which files and processes exist" in puzzles("doctor").stdout
+    assert all(word in shown for word in ("a run cannot", "open sockets", "own folder", "start threads"))
+    assert "which files and processes exist" in shown
 
 
 def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
@@ -366,26 +353,23 @@ def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
 
 
 @pytest.fixture
-def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """As on Windows, as far as that can be simulated: no fork, no bubblewrap. Killing a tree of processes is not."""
-    select_tier.cache_clear()
-    monkeypatch.setattr(tiers, "_why_no_bubblewrap", lambda: "it is for Linux, and this is win32")
-    monkeypatch.delattr("puzzles.sandbox.tiers.os.fork")
-    yield a_class
-    select_tier.cache_clear()
+def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """As on Windows, as far as that can be simulated: no fork. Killing a tree of processes is not."""
+    monkeypatch.delattr("puzzles.sandbox.start.os.fork")
+    return a_class
 
 
 @pytest.mark.sandboxed
 @pytest.mark.slow
 def test_without_fork_a_process_is_started_for_each_run(without_fork: Path):
-    assert not select_tier().forks
+    assert not can_fork()
     text = solution("basic") + solution("ddp")
     text += (SOLUTIONS / "engine" / "fsdp.py").read_text() + (SOLUTIONS / "layout" / "ffn.py").read_text()
     (without_fork / "anna.py").write_text(text)
     result = puzzles("grade", "--json", "class/anna.py")
     found = {one["puzzle"]: one["status"] for one in json.loads(result.stdout)["files"][0]["results"]}
     assert {slug for slug, status in found.items() if status == "passed"} == {"basic", "ddp", "FSDP", "ffn"}
-    assert "this is win32" in " ".join(puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout.split())
+    assert "'puzzles doctor'" in puzzles("grade", "class/anna.py", "--puzzle", "basic").stdout
 
 
 @pytest.mark.sandboxed
@@ -412,18 +396,15 @@ def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, re
 @pytest.mark.sandboxed
 def test_without_fork_a_source_that_breaks_python_is_reported(without_fork: Path):
     (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")
-    (verdict,) = grade_all(files(["class/dora.py"]), job()._replace(tier=select_tier()))[0].verdicts
+    (verdict,) = grade_all(files(["class/dora.py"]), job())[0].verdicts
     assert (verdict.status, verdict.reason) == ("failed", "syntax")
 
 
 def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.commands.doctor.select_tier", select_tier)
     monkeypatch.delattr("puzzles.commands.doctor.os.getuid")
     shown = puzzles("doctor").stdout
-    assert "not used: it is for Linux, and this is win32" in shown
     assert "not memory, files or processes" in shown
     assert "read and change what you can" in shown
-    assert "share data that no meter counts" in shown
     assert "--trust" in shown
 
 

@@ -16,11 +16,9 @@ from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import LOST, Graded
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from tests.support.fake_grading import InlineProcesses
 from tests.support.fake_track import Fakes, a_verdict
 
-TIER = IsolationTier("none", "nothing is run")
 CLASS = ("ann.py", "bo.py", "cleo.py")
 """Files of 1, 2 and 3 lines."""
 
@@ -47,7 +45,7 @@ acts: dict[str, Callable[[], None]] = {}
 
 
 def job(**more: Any) -> GradingJob:
-    return Job(("fake_a",), Limits(), TIER, **more)
+    return Job(("fake_a",), Limits(), **more)
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Nothing of one submission reaches the next: no source, no file, no message, no harm; in both tiers, for any user."""
+"""Nothing of one submission reaches the next: no source, no file, no message, no harm; for any user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from puzzles.sandbox.worker import landlock, seccomp
 from puzzles.sandbox.worker.supervisor import MAX_LEFTOVERS
 from tests.support.graders import ROOT, Grader, Seen
 from tests.support.hostile import SOLVED
-from tests.support.selection import TIERS
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="hostile code is ended by POSIX means")
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
@@ -31,10 +30,10 @@ def grader(request: pytest.FixtureRequest) -> Iterator[Grader]:
     found.close()
 
 
-@pytest.fixture(params=TIERS)
-def grade(request: pytest.FixtureRequest, grader: Grader) -> Grade:
+@pytest.fixture
+def grade(grader: Grader) -> Grade:
     """Grades some files, one after the other, with one server."""
-    return lambda *sources, **limits: grader.grade(request.param, *sources, **limits)
+    return grader.grade
 
 
 def solved_after(body: str, imports: str = "os, sys, ctypes, errno, socket, threading, time") -> str:
@@ -335,17 +334,21 @@ def test_a_run_has_its_own_count_of_tasks_whatever_others_of_its_user_start(grad
     body = f"""
 import resource
 assert resource.getrlimit(resource.RLIMIT_NPROC) == {ours}  # which would count those of a user
-go = threading.Event()
-threads = [threading.Thread(target=go.wait) for _ in range(4)]
-for thread in threads[:3]: thread.start()
-try: threads[3].start()
-except RuntimeError: pass
-else: raise ValueError("five tasks")
-go.set()
-for thread in threads[:3]: thread.join()
-pid = os.fork()
-if pid == 0: os._exit(0)
-os.waitpid(pid, 0)
+go, set_off = os.pipe()
+def child():
+    pid = os.fork()
+    if pid == 0:
+        os.close(set_off)
+        os.read(go, 1)
+        os._exit(0)
+    return pid
+children = [child() for _ in range(3)]
+try: child()
+except BlockingIOError: pass
+else: raise ValueError("five processes")
+os.close(set_off)
+for pid in children: os.waitpid(pid, 0)
+os.waitpid(child(), 0)
 """
     (found,) = grade(solved_after(body), processes=4)
     assert found.passed(), found
@@ -358,9 +361,6 @@ os.waitpid(pid, 0)
 def test_what_a_solution_may_need_still_works(grade: Grade) -> None:
     body = """
 import asyncio, signal, subprocess, tempfile
-thread = threading.Thread(target=print)
-thread.start()
-thread.join()
 pid = os.fork()
 if pid == 0: os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

@@ -16,7 +16,6 @@ from puzzles.commands.shared.course_options import outputs_of
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
 from puzzles.reports.html import message_html, text_html
-from puzzles.sandbox.tiers import IsolationTier, select_tier
 from puzzles.tracks import find, track_of
 from tests.support.commands import puzzles, solution
 from tests.support.course import over_target
@@ -59,19 +58,15 @@ def class_pages(folder: Path, paths: list[str]) -> ClassPages:
     return ClassPages(str(folder), PageNames(folder, paths), paths)
 
 
-def tier() -> IsolationTier:
-    return select_tier("process")
-
-
 def test_the_index_of_300_students_and_8_puzzles_is_small_and_says_who_has_what(tmp_path: Path) -> None:
-    slugs = list(CLASSICS.files)
+    slugs = list(CLASSICS.slugs)
     paths = [f"class/student_with_a_long_name_{i:03}/solutions.py" for i in range(300)]
     graded = [
         Graded(path, tuple(verdict(slug, (i + j) % 4) for j, slug in enumerate(slugs)), unit=i)
         for i, path in enumerate(paths)
     ]
     pages = class_pages(tmp_path / "out", paths)
-    assert pages.finish(graded, tier()) == ""
+    assert pages.finish(graded) == ""
     index = (tmp_path / "out" / "index.html").read_text()
     assert len(index.encode()) < 300_000
     table = Table(index)
@@ -190,11 +185,11 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     pages = class_pages(tmp_path / "out" / "x", ["a.py"])
     kept = pages.add(Graded("a.py", (verdict("ddp", 0),)))
     assert kept.verdicts[0].reason == "deadlock", "the verdicts are not lost"
-    assert "cannot write" in pages.finish([kept], tier())
+    assert "cannot write" in pages.finish([kept])
 
 
 def test_a_page_that_breaks_costs_no_verdict(tmp_path: Path) -> None:
     pages = class_pages(tmp_path, ["a.py"])
     broken = verdict("ddp", 2)  # a pass without figures, which no grader makes
     assert pages.add(Graded("a.py", (broken,))).verdicts == (broken,)
-    assert "cannot make" in pages.finish([], tier())
+    assert "cannot make" in pages.finish([])

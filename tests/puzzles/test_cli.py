@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from puzzles.catalog.chapter import Chapter
+from puzzles.catalog.content import Chapter
 from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
@@ -60,7 +60,7 @@ def test_list_has_a_row_for_each_puzzle_of_a_chapter(chapter: Chapter):
     if chapter is CLASSICS:
         row = ["4", "fsdp", "Fully", "sharded", "data", "parallel", "6", "4", "4", "<", "21", "<", "2.4M"]
         assert row in [one[: len(row)] for one in rows]
-    assert [row[1] for row in rows if row and row[0].isdigit()] == list(chapter.files)
+    assert [row[1] for row in rows if row and row[0].isdigit()] == list(chapter.slugs)
 
 
 def test_a_newcomer_sees_the_classics_first_and_then_the_other_chapters():
@@ -76,7 +76,7 @@ def test_a_newcomer_sees_the_classics_first_and_then_the_other_chapters():
 def test_show_prints_statement_targets_calls_and_starter(slug: str):
     puzzle, result = PUZZLES[slug], puzzles("show", slug)
     assert result.exit_code == 0
-    assert f"Puzzle {puzzle.number}: {puzzle.title}" in result.stdout
+    assert f"Puzzle {PUZZLES.number(puzzle.slug)}: {puzzle.title}" in result.stdout
     assert as_line(puzzle.statement) in as_line(result.stdout)
     goal = puzzle.goal
     limits = (goal.time_text, goal.costs.time_words, (goal.memory + 100_000) / 1e6)
@@ -112,7 +112,7 @@ def test_hints_come_one_at_a_time():
 def test_start_writes_the_classics_and_nothing_is_attempted_yet():
     assert "puzzles grade my_solutions.py" in puzzles("start").stdout
     functions = [node.name for node in ast.parse(Path("my_solutions.py").read_text()).body if hasattr(node, "name")]
-    assert functions == list(CLASSICS.files)
+    assert functions == list(CLASSICS.slugs)
     code, result = graded("my_solutions.py")
     assert code == 1
     assert {entry["status"] for entry in result["files"][0]["results"]} == {"not_attempted"}
@@ -224,7 +224,7 @@ def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
     code, answer = graded("mine.py")
     results = {entry["puzzle"]: entry for entry in answer["files"][0]["results"]}
     assert code == 1
-    assert list(results) == list(CLASSICS.files)
+    assert list(results) == list(CLASSICS.slugs)
     assert (results["gpipe"]["status"], results["gpipe"]["stars"]) == ("passed", 3)
     no_figures = {"shown_size_only": False, "timesteps": None, "makespan": None, "peak_memory": None, "notes": []}
     assert results["fsdp"] == {
@@ -327,7 +327,7 @@ def test_a_file_that_is_not_python_is_reported_even_if_it_names_no_puzzle():
 
 @pytest.mark.usefixtures("stated_verdicts")
 def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
-    eight = [real_verdict(slug) for slug in CLASSICS.files]
+    eight = [real_verdict(slug) for slug in CLASSICS.slugs]
     write_verdicts("seven.py", *eight[1:])
     assert "every puzzle of" not in puzzles("grade", "seven.py").stdout
     page = as_line(puzzles("grade", str(write_verdicts("eight.py", *eight))).stdout)

@@ -61,9 +61,9 @@ class Entry(NamedTuple):
 
 M = ("-m", "puzzles")
 SLOW = {
-    "in the clone": Entry(M, "", arguments=(*GRADE, "--tier", "process"), here=True),
+    "in the clone": Entry(M, "", arguments=GRADE, here=True),
     "a class": Entry(M, arguments=ALL),
-    "a class, in the clone": Entry(M, "", arguments=(*ALL, "--tier", "process"), here=True),
+    "a class, in the clone": Entry(M, "", arguments=ALL, here=True),
     "-m training_puzzles": Entry(("-m", "training_puzzles")),
     "-m training_puzzles, empty path": Entry(("-m", "training_puzzles"), ":{root}:{package}"),
     "script": Entry(("bin/puzzles",)),

@@ -26,7 +26,6 @@ from puzzles.custom.writing import begin
 from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import select_tier
 from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
 from tests.support.commands import puzzles
 from tests.support.relay import TARGETS, TRACKS, finished_folder
@@ -151,12 +150,7 @@ def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.own_server
-@pytest.mark.parametrize("tier", ["bubblewrap", "process"])
-def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Path) -> None:
-    try:
-        wanted = select_tier(tier)
-    except Exception as why:
-        pytest.skip(str(why))
+def test_a_submission_cannot_read_the_folder(week: Path, tmp_path: Path) -> None:
     week.chmod(0o755)
     for parent in week.parents:
         if parent.is_relative_to(tmp_path.parents[1]):
@@ -167,13 +161,13 @@ def test_a_submission_cannot_read_the_folder(tier: str, week: Path, tmp_path: Pa
             f"from lib.layout import Graph\nexec(open({str(week / 'solutions' / 'relay_layout.py')!r}).read())\n"
             "def relay_layout(graph: Graph) -> None:\n    graph.shard('product', ((1, 1), (1, 4)))\n"
         )
-        (verdict,) = grade_file(str(thief), [find("relay_layout")], Limits(), wanted).verdicts
+        (verdict,) = grade_file(str(thief), [find("relay_layout")], Limits()).verdicts
         assert verdict.status == "failed"
         assert "Error" in verdict.message
         assert not verdict.figures
         honest = tmp_path / "honest.py"
         honest.write_text((week / "solutions" / "relay_layout.py").read_text())
-        (verdict,) = grade_file(str(honest), [find("relay_layout")], Limits(), wanted).verdicts
+        (verdict,) = grade_file(str(honest), [find("relay_layout")], Limits()).verdicts
         assert verdict.stars == 3
 
 
@@ -216,7 +210,7 @@ def test_calls_can_be_forbidden_and_allowed(week: Path) -> None:
 PYTHON_PUZZLE = """
 from lib import Goal, Record, Size
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.reference_figures import ReferenceAt
+from puzzles.catalog.schedule.puzzle import ReferenceAt
 
 REFERENCE = "solutions/relay_schedule.py"
 WRONG = {"wrong/relay_schedule_alone.py": "rule", "wrong/relay_schedule_twice.py": "over_target"}
@@ -250,7 +244,7 @@ def test_check_names_what_is_wrong(week: Path) -> None:
     file = week / "relay_schedule.toml"
     change(file, '"rule"', '"deadlock"')
     change(file, "# ----- end of your code -----", "# the end")
-    change(file, 'hints = ["Done. a gentle nudge.", ', "hints = [")
+    change(file, '    "Done. a gentle nudge.",\n    "Done. the next step.",\n', "")
     change(file, 'reference = "solutions/relay_schedule.py"', 'reference = "wrong/relay_schedule_twice.py"')
     file.write_text(
         file.read_text() + '[[records]]\ntimesteps = 4\npeak_memory = 1\nby = "solutions/relay_schedule.py"\n'
@@ -314,9 +308,9 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         _edited("relay_schedule.toml", "[targets]", '[setting]\ncosts = "clasic"\n[targets]'), ("clasic", "classic")),
     "outer without rounds": (
         _edited("relay_schedule.toml", "[targets]", '[setting]\ntask = "outer"\n[targets]'), ("outer must be",)),
-    "folded": (
-        _edited("relay_schedule.toml", "[targets]", '[setting]\nfold = "dp"\n[targets]'),
-        ("no field 'fold'", "outer, late, mix, clip")),
+    "unknown field of a setting": (
+        _edited("relay_schedule.toml", "[targets]", '[setting]\nmeshes = 2\n[targets]'),
+        ("no field 'meshes'", "outer, late, mix, clip")),
     "both lists": (_edited("relay_schedule.toml", "forbidden", 'allowed = ["loss"]\nforbidden'), ("either",)),
     "unknown figure": (_edited("relay_engine.toml", "sent =", "sents ="), ("'sents'", "did you mean 'sent'")),
     **{
@@ -400,7 +394,7 @@ def test_installed_packages_and_the_variable_add_folders(
 
 def test_a_process_elsewhere_reads_the_folder_itself(week: Path) -> None:
     digest = read_folder(week).digest
-    job: Any = GradingJob(("relay_layout",), Limits(), select_tier(), own=((str(week), digest),))
+    job: Any = GradingJob(("relay_layout",), Limits(), own=((str(week), digest),))
     assert job.grade(str(week / "solutions" / "relay_layout.py"), None).verdicts[0].stars == 3
 
 
@@ -408,6 +402,32 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
     assert "WSL" not in puzzles("doctor").output
     monkeypatch.setattr("platform.system", lambda: "Windows")
     assert "WSL 2" in puzzles("doctor").output
+
+
+def test_a_draft_is_not_published(week: Path) -> None:
+    from puzzles.site.custom import require_finished
+    from puzzles.site.npm import SiteError
+
+    with folder_added(week):
+        require_finished()
+    change(week / "relay_schedule.toml", "Done. a title", "TODO: a title")
+    with folder_added(week), pytest.raises(SiteError) as caught:
+        require_finished()
+    assert all(fact in str(caught.value) for fact in ("relay_schedule.toml", "title", "puzzles check"))
+
+
+def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Path) -> None:
+    from puzzles.site.custom import require_finished
+    from puzzles.site.npm import SiteError
+
+    with pytest.raises(OwnPuzzleError, match="'profile' cannot be a puzzle's name"):
+        begin("profile", "schedule", tmp_path)
+    file = week / "relay_schedule.toml"
+    change(file, "relay_schedule(", "profile(")
+    file.rename(week / "profile.toml")
+    assert "on the site 'profile' is" in puzzles("check", week, "--only", "profile").output
+    with folder_added(week), pytest.raises(SiteError, match="profile"):
+        require_finished()
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import Repeated
+from tests.hostile import shared_memory
 from tests.hostile.forged_classes import FORGERIES
 
 
@@ -33,6 +34,17 @@ def test_a_forged_figure_makes_no_third_star(name: str) -> None:
     told = f"the forgery got {verdict.stars} stars and {figure} {got}, and needs {honest}: {verdict.message}"
     assert verdict.stars < 3, told
     assert got is None or got >= honest, told
+
+
+@pytest.mark.sampled(12)
+@pytest.mark.parametrize("name", shared_memory.FORGERIES)
+def test_what_devices_share_gains_no_figure(name: str) -> None:
+    """All devices run in one process; the recording is the only judge."""
+    slug, source, figure, needed = shared_memory.FORGERIES[name]
+    verdict = graded(slug, source)
+    got = verdict.figures.get(figure)
+    assert verdict.stars <= 1 or got is not None, "what cannot be repeated has one star at most"
+    assert got is None or got >= needed, f"{figure} {got}, and {needed} is needed: {verdict}"
 
 
 @pytest.mark.slow

@@ -23,7 +23,6 @@ from puzzles.grading.verdict import Verdict, all_passed
 from puzzles.sandbox import deadline
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import TRACKS, find
 from tests.support import course
 from tests.support.commands import solution
@@ -509,7 +508,7 @@ def test_an_alarm_ends_with_the_work():
 def test_one_puzzles_failure_hides_no_other_result():
     bad = "def grad_accum(model):\n    raise SystemExit\nasync def ddp(model):\n    await model.receive()\nfsdp = 5\n"
     source = submit(solution("basic") + bad + solution("gpipe"))
-    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.files} == {
+    assert {slug: grade(PUZZLES[slug], source).status for slug in CLASSICS.slugs} == {
         "basic": "passed",
         "grad_accum": "failed",
         "ddp": "failed",
@@ -587,7 +586,7 @@ def kill_supervisor(client: SandboxClient) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the supervisor in /proc")
 @pytest.mark.parametrize("kill", [kill_server, kill_supervisor])
 def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None]):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         kill(client)
@@ -603,7 +602,7 @@ def test_a_lost_server_affects_no_verdict(kill: Callable[[SandboxClient], None])
 @pytest.mark.sandboxed
 @pytest.mark.slow
 def test_a_server_that_is_lost_again_and_again_is_not_the_players_failure(monkeypatch: pytest.MonkeyPatch):
-    client = SandboxClient(IsolationTier("process"), Limits())
+    client = SandboxClient()
     with Session(submit(solution("basic")), client=client) as session:
         session.read()
         answer, tries = client._answer, 0

@@ -7,6 +7,7 @@ import base64
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -165,7 +166,7 @@ def requirements(name: str, seen: set[str] | None = None) -> Iterator[str]:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not environments.can_build(), reason="needs pip and hatchling")
-@pytest.mark.skipif(not shutil.which("bwrap") or os.getuid() != 0, reason="needs root and bubblewrap for a root tree")
+@pytest.mark.skipif(not shutil.which("unshare") or os.getuid() != 0, reason="only root can have a root tree")
 def test_an_autograder_sets_itself_up_and_grades_in_a_root_of_its_own_without_network(tmp_path: Path) -> None:
     """As Gradescope does it: the file unpacked in /autograder/source, setup once, then a run for each submission."""
     (tmp_path / "wheels").mkdir()
@@ -193,18 +194,17 @@ def test_an_autograder_sets_itself_up_and_grades_in_a_root_of_its_own_without_ne
     shutil.copy(home / "source" / "run_autograder", home / "run_autograder")
 
     def inside(script: str) -> subprocess.CompletedProcess[str]:
-        shown = [
-            folder for folder in ("/usr", "/etc", "/lib", "/lib64", "/bin", sys.base_prefix) if os.path.exists(folder)
-        ]
-        tree = [word for folder in shown for word in ("--ro-bind", folder, folder)]
+        new = tmp_path / "root"
+        shown = ("/usr", "/etc", "/lib", "/lib64", "/bin", "/dev", sys.base_prefix)
+        binds = [(folder, folder) for folder in shown if os.path.exists(folder)] + [(str(home), "/autograder")]
+        steps = [f"mkdir -p {new}", f"mount -t tmpfs tree {new}"]
+        for folder, at in binds:
+            steps += [f"mkdir -p {new}{at}", f"mount --rbind {folder} {new}{at}"]
+        steps += [f"mkdir -p {new}/proc {new}/tmp {new}/root", f"mount -t proc proc {new}/proc"]
         path = f"{sys.base_prefix}/bin:/usr/bin:/bin"
-        python = Path(sys.executable).resolve()
-        command = [
-            *("bwrap", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--tmpfs", "/", "--tmpfs", "/root", *tree),
-            *("--bind", home, "/autograder", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),
-            *("--clearenv", "--setenv", "HOME", "/root", "--setenv", "PATH", path),
-            *("--setenv", "AUTOGRADER_PYTHON", python, "--chdir", "/autograder", "bash", script),
-        ]
+        variables = ["HOME=/root", f"PATH={path}", f"AUTOGRADER_PYTHON={Path(sys.executable).resolve()}"]
+        steps += [f"exec chroot {new} env -i {shlex.join(variables)} bash -c 'cd /autograder && exec bash {script}'"]
+        command = ["unshare", "--mount", "--net", "--ipc", "--uts", "--pid", "--fork", "bash", "-ec", "\n".join(steps)]
         return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
     setup = inside("/autograder/source/setup.sh")

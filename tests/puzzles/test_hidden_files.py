@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -17,7 +17,6 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.sandbox import visible_files
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import IsolationTier, command, select_tier
 from puzzles.sandbox.visible_files import (
     BUILT_NAMES,
     HIDDEN_NAMES,
@@ -31,7 +30,6 @@ from puzzles.sandbox.visible_files import (
 from puzzles.sandbox.worker import landlock
 from puzzles.sandbox.worker.runner import HIDDEN_MODULES
 from puzzles.tracks import TRACKS
-from tests.support.tiers import require_tier
 
 MIN_SIZE = 200
 """Bytes of a file that says something; shorter ones, such as empty packages, may well have a double."""
@@ -88,26 +86,24 @@ def answers() -> dict[str, Path]:
     return digests(path for folder in folders for path in folder.rglob("*"))
 
 
-EVERYWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("bubblewrap", "Landlock", "audit hook")]
+EVERYWHERE = [pytest.param(name, marks=pytest.mark.slow) for name in ("Landlock", "audit hook")]
 
 
 @pytest.fixture(scope="module", params=["the game's folders", *EVERYWHERE])
 def seen(request: pytest.FixtureRequest, answers: dict[str, Path]) -> Iterator[Seen]:
     if request.param == "the game's folders":
-        yield look(select_tier(), answers, [], whole_machine=False)
-    elif request.param == "bubblewrap":
-        yield look(require_tier("bubblewrap"), answers, [Path("/")])
+        yield look(answers, [], whole_machine=False)
     elif request.param == "Landlock":
         if not landlock.version():
             pytest.skip("this kernel has no Landlock")
-        yield look(require_tier("process"), answers, [Path("/")])
+        yield look(answers, [Path("/")])
     else:  # which hides what is hidden, and nothing else
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("puzzles.sandbox.client.read_rules", lambda: {**read_rules(), "readable": []})
-            yield look(require_tier("process"), answers, [])
+            yield look(answers, [])
 
 
-def look(tier: IsolationTier, answers: dict[str, Path], roots: list[Path], whole_machine: bool = True) -> Seen:
+def look(answers: dict[str, Path], roots: list[Path], whole_machine: bool = True) -> Seen:
     """The findings of a submission that looks below these folders, all that it may read, and all that it may not."""
     visible = [INSTALL_ROOT, *visible_roots()] if whole_machine else [INSTALL_ROOT / name for name in READABLE_PACKAGES]
     roots = [*visible, *hidden_folders(), *answers.values(), *roots]
@@ -115,7 +111,7 @@ def look(tier: IsolationTier, answers: dict[str, Path], roots: list[Path], whole
     ours = tuple(str(INSTALL_ROOT / name) + os.sep for name in (*READABLE_PACKAGES, *HIDDEN_NAMES))
     source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, ours=ours)
     limits = Limits(seconds=120, memory=1024 * MIB)
-    with Session(Submission(Path("theirs.py"), source.encode()), limits, tier) as session:
+    with Session(Submission(Path("theirs.py"), source.encode()), limits) as session:
         request = {"slug": "basic", "stage": TRACKS["schedule"].stage, "size": [2, 4, 1], "longest": 64 * MIB}
         answer = session.run(request, limits.seconds)
     assert answer["ended"] == "exit", answer["output"]
@@ -179,16 +175,16 @@ def test_hidden_modules_are_in_hidden_folders() -> None:
 
 # --- Other places to be installed ---
 
+ANSWERS = ("solutions", "tests", "puzzles/catalog/engine", "puzzles/content/engine")
+
 
 def installed(monkeypatch: pytest.MonkeyPatch, root: Path, packages: Path) -> None:
     """As if the game lay in `root`, and third-party packages in `packages`."""
-    for folder in ("lib", "drawing", "puzzles/catalog/engine", "puzzles/catalog/layout", "solutions", "tests"):
+    for folder in ("lib", "drawing", "puzzles/catalog/layout", *ANSWERS):
         (root / folder).mkdir(parents=True)
     packages.mkdir(parents=True, exist_ok=True)
     monkeypatch.setattr(visible_files, "INSTALL_ROOT", root)
     monkeypatch.setattr(visible_files, "SITE_PACKAGES", str(packages))
-    monkeypatch.setattr("puzzles.sandbox.bubblewrap.INSTALL_ROOT", root)
-    monkeypatch.setattr("puzzles.sandbox.bubblewrap.SITE_PACKAGES", str(packages))
 
 
 @pytest.mark.parametrize(
@@ -208,20 +204,10 @@ def test_answers_are_hidden_wherever_the_game_is_installed(
     """A clone may lie in a system folder, all of which programs may read; a wheel lies among packages."""
     installed(monkeypatch, tmp_path / root, tmp_path / packages)
     monkeypatch.setattr(visible_files, "SYSTEM_FOLDERS", tuple(str(tmp_path / folder) for folder in system))
-    answers = [tmp_path / root / name for name in ("solutions", "tests", "puzzles/catalog/engine")]
+    answers = [tmp_path / root / name for name in ANSWERS]
     assert set(answers) <= set(hidden_folders())
     _, readable = allowed_paths()
     for path in readable:
         assert not any(answer.is_relative_to(path) for answer in answers), path
     for needed in ("lib", "puzzles/catalog/layout"):
         assert any((tmp_path / root / needed).is_relative_to(path) for path in readable)
-    require_covered(command(IsolationTier("bubblewrap"), Limits()), answers)
-
-
-def require_covered(words: list[str], answers: list[Path]) -> None:
-    """An answer in a folder that bubblewrap mounts is covered afterwards."""
-    options = ("--ro-bind", "--ro-bind-try", "--tmpfs")
-    mounts: list[tuple[str, Any]] = [(word, Path(words[at + 1])) for at, word in enumerate(words) if word in options]
-    for answer in answers:
-        above = [option for option, path in mounts if answer.is_relative_to(path)]
-        assert above[-1:] in ([], ["--tmpfs"]), answer

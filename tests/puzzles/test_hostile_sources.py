@@ -17,24 +17,17 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox import client
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import SERVER_PROGRAM, IsolationTier, command
+from puzzles.sandbox.start import SERVER_PROGRAM, command
 from puzzles.sandbox.worker.notebook_cells import MAX_CELLS, read_cells, without_magics
-from tests.support.selection import TIERS
-from tests.support.tiers import require_tier
 
 ROOT = Path(__file__).parents[2]
 SOLVED = (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
 LIMITS = Limits(seconds=2, memory=512 * MIB)
 
 
-@pytest.fixture(params=TIERS)
-def tier(request: pytest.FixtureRequest) -> IsolationTier:
-    return require_tier(request.param)
-
-
-def graded(name: str, source: str | bytes, tier: IsolationTier | None = None) -> Verdict:
+def graded(name: str, source: str | bytes) -> Verdict:
     submission = Submission(Path(name), source if isinstance(source, bytes) else source.encode())
-    return grade_file(name, [PUZZLES["basic"]], LIMITS, tier, submission=submission).verdicts[0]
+    return grade_file(name, [PUZZLES["basic"]], LIMITS, submission=submission).verdicts[0]
 
 
 # --- Encodings ---
@@ -58,7 +51,7 @@ def test_encodings_of_texts_are_read(coding: str) -> None:
     assert failure is None if coding not in refused else failure is not None and refused[coding] in failure.sentence
 
 
-# --- Notebooks and scripts, in both tiers ---
+# --- Notebooks and scripts ---
 
 BOMB = "".join(f"#   a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else '1'}]\n" for n in range(12))
 HEADER = f"# ---\n# jupyter:\n{BOMB}#   jupytext:\n#     text_representation: {{}}\n# ---\n\n"
@@ -76,8 +69,8 @@ READ = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", READ)
-def test_a_solution_passes_however_it_is_wrapped(tier: IsolationTier, name: str) -> None:
-    found = graded(name, READ[name], tier)
+def test_a_solution_passes_however_it_is_wrapped(name: str) -> None:
+    found = graded(name, READ[name])
     assert found.status == "passed", found.message
 
 
@@ -106,9 +99,9 @@ LARGE = ("arrays.ipynb", "empty.ipynb", "code.ipynb")
 
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in REFUSED])
-def test_too_much_is_refused_in_one_sentence(tier: IsolationTier, name: str) -> None:
+def test_too_much_is_refused_in_one_sentence(name: str) -> None:
     text, words = REFUSED[name]
-    found = graded(name, text, tier)
+    found = graded(name, text)
     assert (found.status, found.figures) == ("not_attempted", {})
     assert words in found.message
     assert len(found.message) < 300
@@ -124,9 +117,9 @@ def test_a_notebook_for_which_memory_runs_out_is_called_a_notebook(monkeypatch: 
 
 
 @pytest.mark.slow
-def test_what_is_slow_for_python_itself_ends(tier: IsolationTier) -> None:
+def test_what_is_slow_for_python_itself_ends() -> None:
     """Python 3.11 compiles an f-string in the square of its parts; later ones run out of memory or do it."""
-    found = graded("f.py", "def basic(model):\n    return f'" + "{x}" * 600_000 + "'\n", tier)
+    found = graded("f.py", "def basic(model):\n    return f'" + "{x}" * 600_000 + "'\n")
     assert found.status == "failed"
     assert any(words in found.message for words in ("took too long to read it", "too deeply", "line 2"))
 
@@ -187,16 +180,16 @@ PATCHED = "import os; from puzzles.sandbox.worker import supervisor; {}; " + SER
 def with_server(monkeypatch: pytest.MonkeyPatch, change: str) -> None:
     """Servers that make a change in themselves before they begin."""
     program = PATCHED.format(change)
-    monkeypatch.setattr(client, "command", lambda tier, limits: command(tier, limits, program))
+    monkeypatch.setattr(client, "command", lambda: command(program))
 
 
 @pytest.mark.slow
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel counts processor time")
-def test_reading_is_limited_in_processor_time(tier: IsolationTier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reading_is_limited_in_processor_time(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = "supervisor.SubmissionCode = lambda *_: next(zero for zero in iter(int, 1) if zero)"
     with_server(monkeypatch, f"supervisor.READING_SECONDS = 1; {endless}")
-    found = graded("basic.py", SOLVED, tier)
+    found = graded("basic.py", SOLVED)
     assert found.reason != "lost"
     assert "took too long to read it (ended by SIGXCPU)" in found.message
 
@@ -204,10 +197,10 @@ def test_reading_is_limited_in_processor_time(tier: IsolationTier, monkeypatch: 
 @pytest.mark.slow
 @pytest.mark.own_server
 @pytest.mark.skipif(sys.platform == "win32", reason="no supervisor reads a file there")
-def test_a_machine_too_busy_to_read_a_file_fails_nobody(tier: IsolationTier, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_too_busy_to_read_a_file_fails_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     idle = "supervisor.SubmissionCode = lambda *_: os.read(os.pipe()[0], 1)"
     with_server(monkeypatch, f"supervisor.READING_PATIENCE = 0.1; {idle}")
-    found = graded("basic.py", SOLVED, tier)
+    found = graded("basic.py", SOLVED)
     assert found.reason == "lost", found.message
     assert "too busy to read this file" in found.message
     assert "grade it again" in found.message

@@ -1,4 +1,4 @@
-"""Hostile classes and layouts get their verdict, in both tiers, as schedules do.
+"""Hostile classes and layouts get their verdict, as schedules do.
 
 One thing is known to go undetected: a class that changes its meter, and shows flops or memory that some class could
 have. Results and bytes cannot be forged; flops and peaks are counted in the same process as the player's code.
@@ -19,70 +19,66 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.plain_data import pack
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.score import requests_for
 from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
-from tests.support.selection import TIERS, in_every_tier
-from tests.support.tiers import require_tier
+from tests.support.selection import some_of_each
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
 
 
-@pytest.fixture(params=TIERS)
-def here(request: pytest.FixtureRequest) -> Iterator[IsolationTier]:
-    """A tier, with nothing left behind."""
-    found = require_tier(request.param)
+@pytest.fixture(autouse=True)
+def _nothing_is_left() -> Iterator[None]:
     with nothing_is_left():
-        yield found
+        yield
 
 
-def verdict(source: str, where: IsolationTier, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
+def verdict(source: str, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
     limits = QUICK if "timeout" in allowed else SLOW
-    with Session(Submission(Path("theirs.py"), source.encode()), limits, where) as session:
+    with Session(Submission(Path("theirs.py"), source.encode()), limits) as session:
         return grade_puzzle(track_of(slug).puzzle(slug), session)
 
 
 @pytest.mark.sampled(1)
-@in_every_tier(hostile_tracks.SOLVED)
-def test_a_right_class_with_something_added(name: str, here: IsolationTier) -> None:
+@some_of_each(hostile_tracks.SOLVED)
+def test_a_right_class_with_something_added(name: str) -> None:
     old, new, *allowed = hostile_tracks.SOLVED[name]
     assert old in hostile_tracks.PARALLEL
     source = hostile_tracks.IMPORTS + hostile_tracks.PARALLEL.replace(old, new, 1)
-    expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
+    expect(verdict(source, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-@in_every_tier(hostile_tracks.BODIES)
-def test_a_class_that_computes_nothing(name: str, here: IsolationTier) -> None:
+@some_of_each(hostile_tracks.BODIES)
+def test_a_class_that_computes_nothing(name: str) -> None:
     body, *allowed = hostile_tracks.BODIES[name]
     source = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
-    expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
+    expect(verdict(source, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-@in_every_tier(hostile_tracks.RETURNS)
-def test_a_class_that_returns_something_odd(name: str, here: IsolationTier) -> None:
+@some_of_each(hostile_tracks.RETURNS)
+def test_a_class_that_returns_something_odd(name: str) -> None:
     value, *allowed = hostile_tracks.RETURNS[name]
     source = hostile_tracks.IMPORTS + hostile_tracks.wrong("pass").replace("return x", f"return {value}")
-    expect(verdict(source, here, "DataParallel", tuple(allowed)), tuple(allowed))
+    expect(verdict(source, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.sampled(2)
-@in_every_tier(hostile_tracks.LAYOUTS)
-def test_a_layout(name: str, here: IsolationTier) -> None:
+@some_of_each(hostile_tracks.LAYOUTS)
+def test_a_layout(name: str) -> None:
     body, *allowed = hostile_tracks.LAYOUTS[name]
-    found = verdict(f"def ffn(graph):\n    {body}\n", here, "ffn", tuple(allowed))
+    found = verdict(f"def ffn(graph):\n    {body}\n", "ffn", tuple(allowed))
     expect(found, tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-def test_arrays_of_the_module_are_charged_to_every_device(here: IsolationTier) -> None:
+def test_arrays_of_the_module_are_charged_to_every_device() -> None:
     source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
     spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)
-    plain, found = (verdict(text, here, "TensorParallel", ()) for text in (source, spare))
+    plain, found = (verdict(text, "TensorParallel", ()) for text in (source, spare))
     assert found.figures["weights"] == plain.figures["weights"] + 8000
     assert found.status == "over_target"
 

@@ -1,4 +1,4 @@
-"""The process tier: the kernel's Landlock restricts a run, or an audit hook where there is none."""
+"""The kernel's Landlock restricts a run, or an audit hook where there is none."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ import pytest
 
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.sandbox.visible_files import INSTALL_ROOT, allowed_paths, hidden_folders
 from puzzles.sandbox.worker import landlock, os_limits
 from puzzles.tracks import TRACKS
 
-PROCESS = IsolationTier("process", "it was asked for")
 SOLVED = (INSTALL_ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
 
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
@@ -27,7 +25,7 @@ def graded(tmp_path: Path, body: str):
     path = tmp_path / "theirs.py"
     path.write_text(SOLVED.replace("    return model", f"{body}    return model"))
     limits = Limits(memory=512 * MIB)
-    return grade_file(str(path), [TRACKS["schedule"].puzzle("basic")], limits, PROCESS).verdicts[0]
+    return grade_file(str(path), [TRACKS["schedule"].puzzle("basic")], limits).verdicts[0]
 
 
 @needs_landlock

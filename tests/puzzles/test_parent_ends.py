@@ -16,14 +16,11 @@ from watchfiles import watch
 from puzzles.grading.progress import HOME
 from puzzles.sandbox.client import SHARED_MEMORY
 from tests.support.hostile import SOLVED
-from tests.support.selection import TIERS, first_of_each_kind
 from tests.support.shared_sandbox_server import children
-from tests.support.tiers import require_tier
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes that are not its own")
 
 ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
-CASES = first_of_each_kind([(tier, end) for end in ENDS for tier in TIERS], lambda case: case[0])
 
 
 def descendants(process: int) -> list[int]:
@@ -62,22 +59,20 @@ def grading(tmp_path: Path) -> list[str]:
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize(("tier", "end"), CASES)
+@pytest.mark.parametrize("end", ENDS)
 def test_nothing_outlives_a_grader_that_is_ended(
-    grading: list[str], home_of_its_own: Path, tmp_path: Path, tier: str, end: signal.Signals
+    grading: list[str], home_of_its_own: Path, tmp_path: Path, end: signal.Signals
 ) -> None:
-    require_tier(tier)
     environment = {**os.environ, HOME: str(home_of_its_own), "TMPDIR": str(tmp_path)}
-    command = [*grading, "--tier", tier]
     main = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        grading, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         preexec_fn=end_by_signals,
     )  # fmt: skip
     wait_for_first_verdict(home_of_its_own, main)
     below = descendants(main.pid)
     started = [os.pidfd_open(pid) for pid in below]
     assert len(started) > 1, "the pool, and its server"
-    assert tier != "process" or folders_of(below, SHARED_MEMORY, tmp_path)
+    assert folders_of(below, SHARED_MEMORY, tmp_path)
     main.send_signal(end)
     assert main.wait() == -end
     for process in started:
@@ -86,5 +81,5 @@ def test_nothing_outlives_a_grader_that_is_ended(
     assert folders_of(below, SHARED_MEMORY, tmp_path) == []
 
     (tmp_path / "class" / "b.py").write_text(SOLVED)
-    resumed = subprocess.run([*command, "--resume"], env=environment, capture_output=True, text=True, check=False)
+    resumed = subprocess.run([*grading, "--resume"], env=environment, capture_output=True, text=True, check=False)
     assert (resumed.returncode, "2 passed" in resumed.stdout) == (0, True), resumed

@@ -188,6 +188,31 @@ def test_where_the_time_goes_adds_up_to_the_step() -> None:
     assert parts["recomputation"] > 0.1 * made.seconds
 
 
+def test_options_of_experts_and_numbers_of_a_job_reach_the_plan(tmp_path: Path) -> None:
+    split = "--dp 16 --ep 16 --zero 1 --microbatch 1 --recompute none --best 1"
+    line = f"--model qwen3-30b-a3b --gpus 16 --batch 64 {split}"
+    how: dict[str, Any] = {
+        "dispatch": "dedup",
+        "graphs": "partial",
+        "ep_overlap": True,
+        "balanced": True,
+        "modules": ("moe_act",),
+    }
+    job = Job(transformer("qwen3-30b-a3b", layers=49), gpu("h100"), 16, 64, mtp=1, gradient=2, imbalance=2.0, **how)
+    options = "--dispatch dedup --graphs partial --ep-overlap --balanced --modules moe_act --mtp 1"
+    code, shown = invoked(f"{line} {options} --set job.gradient=2 --set job.imbalance=2 --json")
+    assert code == 0, shown
+    assert json.loads(shown)[0]["seconds"] == plan(job, Split(dp=16, ep=16)).seconds
+    flags = tmp_path / "flags"
+    code, shown = invoked(f"{line} {options} --export megatron -o {flags}")
+    assert code == 0, shown
+    code, shown = invoked(f"--model qwen3-30b-a3b --gpus 16 --config {flags} --set job.gradient=2 --json")
+    assert code == 0, shown
+    (found,) = json.loads(shown[shown.index("[") :])
+    assert found["seconds"] == plan(replace(job, imbalance=1.5), Split(dp=16, ep=16)).seconds
+    assert "Replaced by" not in shown
+
+
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("line", "facts"),
@@ -215,6 +240,12 @@ def test_where_the_time_goes_adds_up_to_the_step() -> None:
             f"{SMALL} --tp 2 --dp 2 --best 1 --microbatch 4 --export nemo",
             ("'nemo' is not one of", "'megatron', 'torchtitan', 'deepspeed', 'fsdp2'"),
         ),
+        (f"{SMALL} --dispatch flex", ("dispatch is one of alltoall, dedup", "flex")),
+        (f"{SMALL} --graphs some", ("graphs is one of none, partial, full", "some")),
+        (f"{SMALL} --modules moe,norms", ("modules are some of", "layernorm", "norms")),
+        (f"{SMALL} --mtp 9", ("mtp", "from 0 to 8", "9")),
+        (f"{SMALL} --set job.graphs=2", ("job.NAME", "gradient", "job.graphs=2", "Others have options")),
+        (f"{SMALL} --set job.imbalance=0.5", ("imbalance", "at least 1", "0.5")),
         (f"{SMALL} --kernels triton", ("no kernels 'triton'", "megatron, pytorch")),
         (
             f"{SMALL} --dp 4 --zero 1 --microbatch 1 --best 1 --largest gpu",

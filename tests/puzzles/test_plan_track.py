@@ -10,9 +10,8 @@ from click.testing import Result
 
 from lib.planning import Job, Plan, Prediction, Split, search
 from puzzles import play
-from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.custom.puzzle_file import Fields
 from puzzles.grading.grader import grade_file
 from puzzles.tracks import TRACKS, track_of
 from tests.support.commands import puzzles
@@ -42,7 +41,10 @@ BODIES = [
     ("return {'dp': 16}", "llama_8b_16 returns an object of type dict; return a Split, such as Split(dp=8, tp=2)"),
     ("pass", "llama_8b_16 returns nothing; return a Split"),
     ("return Split(dp=16), 60", "returns a Split and an object of type int; after the Split comes a Prediction"),
-    ("return Split(dp=16), Prediction(60, 'rate')", "dominates is one of recomputation, tp, cp, ep, replicas, bubble"),
+    (
+        "return Split(dp=16), Prediction(60, 'rate')",
+        "dominates is one of recomputation, tp, cp, ep, replicas, host, bubble",
+    ),
     ("return Split(dp=16), Prediction(-1, 'tp')", "gib is the GiB of the fullest GPU, more than 0; got -1"),
     ("return Split(16, 'two')", "tp must be a whole number from 1 on; got 'two'"),
     ("return Split(**{'dp': job.nodes})", "AttributeError: 'Job' object has no attribute 'nodes'"),
@@ -158,7 +160,7 @@ def test_a_teachers_job_is_read_strictly(job: dict[str, object], words: str) -> 
 def test_the_pages_of_a_puzzle_have_its_numbers() -> None:
     shown = told(puzzles("show", "mixtral_64"))
     assert "8 experts of which a token has 2" in shown
-    assert "at most 2.845 s, and 78 GiB of each GPU" in shown
+    assert "at most 3.135 s, and 78 GiB of each GPU" in shown
     assert "experts 32 * 8 * 3 * 4096 * 14336 = 4.51e10 parameters" in told(puzzles("show", "mixtral_64", "--about"))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +18,26 @@ from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
-from puzzles.sandbox.tiers import IsolationTier
-from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
+from puzzles.sandbox.worker.repeat.functions import (
+    FUNCTIONS,
+    METHODS,
+    UFUNCS,
+    UnrepeatableError,
+    require_written,
+)
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.repeat import with_other_values
 from puzzles.tracks.engine.row import asked
 from tests.support import hostile_hiding as hiding
-from tests.support.selection import TIERS, in_each_tier
-from tests.support.tiers import require_tier
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions/engine"
 DATA_PARALLEL = (SOLUTIONS / "data_parallel.py").read_text(encoding="utf-8")
 PUZZLE = ENGINE_PUZZLES["DataParallel"]
 
 
-@pytest.fixture(params=TIERS)
-def here(request: pytest.FixtureRequest) -> IsolationTier:
-    return require_tier(request.param)
-
-
-def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Verdict:
-    with Session(Submission(Path("theirs.py"), source.encode()), tier=where) as session:
+def verdict(source: str, slug: str = "DataParallel") -> Verdict:
+    with Session(Submission(Path("theirs.py"), source.encode())) as session:
         return grade_puzzle(ENGINE_PUZZLES[slug], session)
 
 
@@ -46,10 +45,9 @@ def verdict(source: str, where: IsolationTier, slug: str = "DataParallel") -> Ve
 
 
 @pytest.mark.slow
-@in_each_tier()
-def test_flops_that_were_taken_off_the_meter_are_counted_again(here: IsolationTier) -> None:
+def test_flops_that_were_taken_off_the_meter_are_counted_again() -> None:
     found = verdict(
-        hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480 if self.num_devices == 4 else 0"), here
+        hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480 if self.num_devices == 4 else 0")
     )
     assert (found.stars, found.figures["flops"]) == (3, 20_480), found
 
@@ -72,41 +70,48 @@ ADDED = {
 def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
     """One that has fewer flops because it sends more, say, or keeps its arrays elsewhere."""
     step, (status, figures) = ADDED[name]
-    recorder = "next((one for one in gc.get_objects() if type(one).__name__ == 'DeviceRecorder'), None)"
-    source = hiding.with_statement(DATA_PARALLEL, f"getattr({recorder}, '_steps', []).append(['do', {step}])")
-    found = verdict(source, require_tier("process"))
+    added = f"self._port.meter.recorder._steps.append(['do', {step}])"
+    source = hiding.with_statement(DATA_PARALLEL, added)
+    found = verdict(source)
     assert (found.status, found.figures) == (status, figures), found
 
 
-@in_each_tier()
-def test_products_of_python_numbers_make_no_third_star(here: IsolationTier) -> None:
+def test_products_of_python_numbers_make_no_third_star() -> None:
     """One of five products, so the others are above the lower bound."""
     product = (
         "np.array([[sum(u * v for u, v in zip(r, c)) for c in self.w0.T.tolist()] for r in x.tolist()], np.float32)"
     )
     source = DATA_PARALLEL.replace("x @ self.w0", product)
     assert source != DATA_PARALLEL
-    found = verdict(source, here)
+    found = verdict(source)
     assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 @pytest.mark.slow
-@in_each_tier()
-def test_numbers_of_numpy_are_repeated(here: IsolationTier) -> None:
+def test_numbers_of_numpy_are_repeated() -> None:
     """A maximum, a mean and an element, which are no arrays, go into results."""
     source = DATA_PARALLEL.replace(
         "        x, z = ",
         "        top = grads.max() * 2 - grads[0, 0]\n        grads = (grads + top) - top\n        x, z = ",
     )
     assert source != DATA_PARALLEL
-    assert verdict(source, here).stars == 3
+    assert verdict(source).stars == 3
+
+
+def test_numbers_of_devices_are_repeated_with_their_type() -> None:
+    """They are no plain numbers of Python: with one, numpy makes float64 of float32."""
+    once = "self.all_reduce(w0_grad)"
+    source = DATA_PARALLEL.replace(once, f"{once} + self.num_devices - self.num_devices")
+    assert source != DATA_PARALLEL
+    found = verdict(source)
+    assert (found.stars, found.figures) == (3, {"sent": 12_288, "flops": 20_480}), found
 
 
 @pytest.mark.slow
 def test_products_of_numbers_of_numpy_count() -> None:
     """Two flops of 20,482, as the second run counts them."""
     source = hiding.with_statement(DATA_PARALLEL, "top = grads[0, 0] * grads[0, 1]")
-    found = verdict(source, require_tier("process"))
+    found = verdict(source)
     assert (found.stars, found.figures["flops"]) == (1, 20_482), found
 
 
@@ -126,8 +131,8 @@ def test_seeds_and_kernels_are_repeated(slug: str) -> None:
     lie, (figure, counted) = LIED[slug]
     file = {"Rotate": "rotate", "AnnotatedMLP": "annotated_mlp", "AnnotatedMoE": "annotated_moe"}[slug]
     source = (SOLUTIONS / f"{file}.py").read_text(encoding="utf-8")
-    assert verdict(source, require_tier("process"), slug).stars == 3
-    found = verdict(source.replace("def forward(", "def honest(") + LIE.format(lie), require_tier("process"), slug)
+    assert verdict(source, slug).stars == 3
+    found = verdict(source.replace("def forward(", "def honest(") + LIE.format(lie), slug)
     assert (found.stars, found.figures[figure]) == (3, counted), found
 
 
@@ -135,14 +140,14 @@ def test_seeds_and_kernels_are_repeated(slug: str) -> None:
 def test_a_class_may_do_more_than_can_be_recorded() -> None:
     """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
     draws = "rng = np.random.RandomState(self.device_id)\n        [rng.random_sample(100_000) + 1 for _ in range(8)]"
-    found = verdict(hiding.with_statement(DATA_PARALLEL, draws), require_tier("process"))
+    found = verdict(hiding.with_statement(DATA_PARALLEL, draws))
     assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 def test_the_repeating_process_runs_no_line_of_the_file() -> None:
     source = f"print('loaded')\n{DATA_PARALLEL}"
     trial = trials_of(PUZZLE)[0]()
-    given = {"trial": pack(asked(trial)), "devices": trial.devices}
+    given = {"trial": pack(asked(trial))}
     with Session(Submission(Path("theirs.py"), source.encode())) as session:
         first = run_in(session, track_of("DataParallel"), "DataParallel", given, 10)
         assert (first.printed, len(json.loads((first.row or {})["recordings"])["list"])) == ("loaded\n", 4)
@@ -288,6 +293,11 @@ FORGED: dict[str, tuple[list[Any], str]] = {
         "larger than the memory that is charged",
     ),
     "a_step_of_its_own": ([["count", 0]], "a step that does not exist"),
+    "memory_of_less_than_nothing": ([["hold", 1, -16]], "a step that does not exist"),
+    "numbers_that_nothing_has_written": (
+        [HOLD, FILL, ["do", "ufunc", "add.__call__", [seen(16), 1], {"where": False}, [2]]],
+        "in which add.__call__ has written nothing",
+    ),
     "a_wrong_shape": (
         [HOLD, FILL, ["do", "ufunc", "matmul.__call__", [seen(16), seen(8)], {}, [2]]],
         "matmul.__call__ fails on other values",
@@ -301,6 +311,47 @@ def test_a_forged_recording_gets_nothing_for_free(name: str) -> None:
     given = np.ones(2) if "argument" in name else None
     with pytest.raises(UnrepeatableError, match=words), launch(Repeated, 1, recordings=[[[], steps]]) as run:
         run.forward(given)
+
+
+LEFT = 1234567.5
+"""What another device has left in memory."""
+
+CALLS: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = tuple(
+    (args, kwargs)
+    for args in [(), (2,), (np.ones((4, 4)),), (0, 1), (1, "empty"), (((0, 3), (0, 3)), "empty"), ([[0], [1]], 1)]
+    for kwargs in [{}, {"where": False}, {"mode": "empty"}, {"where": False, "out": (None,)}, {"n": 9}]
+)
+"""Arguments of a function besides an array, as one of its many forms may take them."""
+
+SIZES = (*range(1, 33), 40, 49, 70, 100, 256)
+"""Of results, in numbers."""
+
+
+def numbers_in(result: Any) -> Any:
+    parts = result if isinstance(result, list | tuple) else [result]
+    return [number for part in parts if isinstance(part, np.ndarray) for number in part.ravel().tolist()]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("kind", ["numpy", "ufunc", "method"])
+def test_no_operation_shows_what_another_device_has_left_in_memory(kind: str) -> None:
+    ufuncs = [f"{name}.{method}" for name in UFUNCS for method in ("__call__", "reduce", "outer")]
+    names = {"numpy": FUNCTIONS, "method": [m for m in METHODS if hasattr(np.ndarray, m)], "ufunc": ufuncs}[kind]
+    x, calls = np.full((4, 4), 3.0), 0
+    with launch(Repeated, 1, recordings=[[]]) as run:
+        device: Any = run._executor.devices[0].player  # type: ignore[attr-defined]
+    for name in names:
+        function = device._function(kind, name, [x])
+        for args, kwargs in CALLS:
+            result = None
+            for size in SIZES:  # memory of these sizes is what the next array gets
+                np.full(size, LEFT)
+            with suppress(Exception):  # most functions do not take these arguments
+                require_written(kind, name, (x, *args), kwargs)
+                result = function(x, *args, **kwargs)
+                calls += 1
+            assert LEFT not in numbers_in(result), (name, args, kwargs)
+    assert calls > 40
 
 
 def test_products_of_numbers_count_in_a_recording() -> None:

@@ -18,10 +18,9 @@ from puzzles.grading.progress import HOME
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports import export
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import select_tier
 from tests.support.commands import csv_rows, puzzles
 from tests.support.fake_grading import real_verdict, write_verdicts
-from tests.support.tiers import any_tier  # noqa: F401
+from tests.support.trust import trusted  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 SOLVED = (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
@@ -29,7 +28,7 @@ FULL = "/dev/full"
 """A device on which every write fails, as on a full disk."""
 
 needs_full = pytest.mark.skipif(not os.path.exists(FULL), reason="Linux has it")
-pytestmark = pytest.mark.usefixtures("any_tier", "stated_verdicts")
+pytestmark = pytest.mark.usefixtures("trusted", "stated_verdicts")
 
 
 @pytest.fixture
@@ -137,7 +136,7 @@ def test_an_output_that_nobody_reads_costs_no_report(a_class: Path, more: tuple[
 
 
 def job() -> GradingJob:
-    return GradingJob(("basic",), Limits(seconds=5), select_tier())
+    return GradingJob(("basic",), Limits(seconds=5))
 
 
 @pytest.mark.slow

@@ -168,7 +168,7 @@ def test_a_run_that_sends_or_prints_more_than_its_limit_is_ended(
     for end, size in ((to_result, sent), (to_output, printed)):
         os.write(end, b"x" * size)
         os.close(end)
-    monitor = WorkerMonitor(0, result, output, most_output=16, longest_result=8, late=(-1, b""))
+    monitor = WorkerMonitor(0, result, output, most_output=16, longest_result=8)
     assert monitor._read_rest() == flood
     assert len(monitor.kept[result]) == (sent if sent <= 8 else 0), "a longer result is not kept"
     for fd in (result, output):
@@ -183,7 +183,7 @@ def test_of_what_is_printed_a_part_is_kept() -> None:
     os.write(to_output, b"x" * (MAX_SHOWN_OUTPUT + 5))
     for end in (to_result, to_output):
         os.close(end)
-    monitor = WorkerMonitor(0, result, output, most_output=1 << 20, longest_result=8, late=(-1, b""))
+    monitor = WorkerMonitor(0, result, output, most_output=1 << 20, longest_result=8)
     assert monitor._read_rest() is None
     assert (monitor.printed, len(monitor.kept[output])) == (MAX_SHOWN_OUTPUT + 5, MAX_SHOWN_OUTPUT)
     for fd in (result, output):
@@ -235,7 +235,7 @@ def test_a_limit_that_all_processes_exceed_together_ends_the_run(monkeypatch: py
     taken = {"memory": 0, "files": 0}
     monkeypatch.setattr(os_limits, "memory_below", lambda: taken["memory"])
     monkeypatch.setattr(os_limits, "file_bytes", lambda folder: taken["files"])
-    supervisor: Any = SimpleNamespace(limits={"memory": 100, "files": 50}, sandboxed=False, has_mount=False)
+    supervisor: Any = SimpleNamespace(limits={"memory": 100, "files": 50}, has_mount=False)
     for memory, files, exceeded in ((100, 50, None), (101, 50, ("memory", 100)), (100, 51, ("files", 50))):
         taken.update(memory=memory, files=files)
         assert Supervisor._exceeded(supervisor) == exceeded

@@ -13,7 +13,6 @@ from lib import Goal, Model, Record, Size, referee, run
 from lib.judging.family import DATA_PARALLEL, PIPELINE, SHARDED
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.reference_figures import REFERENCE_FIGURES, shipped_at
 from puzzles.notebook.result import Result
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import standing
@@ -179,10 +178,10 @@ def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_the_figures_of_the_references_at_other_sizes_are_theirs(slug: str) -> None:
     puzzle = PUZZLES[slug]
-    assert {*REFERENCE_FIGURES[slug]} == {*puzzle.other_sizes}
+    assert {row.size for row in puzzle.reference_at} == {*puzzle.other_sizes}
     for size in puzzle.other_sizes:
         report = referee(run(reference(slug), *size, setting=puzzle.goal.setting).trace)
-        assert REFERENCE_FIGURES[slug][size] == (report.timesteps, report.peak.memory, report.traffic)
+        assert puzzle.reference_scores(size) == (size, report.timesteps, report.peak.memory, report.traffic)
 
 
 def elsewhere(slug: str, other: Any) -> Any:
@@ -226,14 +225,14 @@ def test_figures_far_behind_the_references_are_noted() -> None:
 def test_a_schedule_as_good_as_the_reference_is_not_noted() -> None:
     assert not any("reference" in note or "one rank" in note for note in played("gpipe", reference("gpipe")).notes)
     size = PUZZLES["gpipe"].other_sizes[0]
-    known = shipped_at("gpipe", size)
+    known = PUZZLES["gpipe"].reference_scores(size)
     assert known is not None
     assert known.traffic
     assert not known.is_far_ahead_of(1.5 * known.timesteps, known.peak_memory // 2, known.traffic)
     assert not known.is_far_ahead_of(known.timesteps, known.peak_memory // 2, 3 * known.traffic)
     assert known.is_far_ahead_of(1.2 * known.timesteps, int(known.peak_memory * 1.2), known.traffic)
     assert known.is_far_ahead_of(known.timesteps, known.peak_memory, int(known.traffic * 2.1))
-    assert shipped_at("gpipe", PUZZLES["gpipe"].goal.size) is None
+    assert PUZZLES["gpipe"].reference_scores(PUZZLES["gpipe"].goal.size) is None
 
 
 # --- The puzzle's own kind ---

@@ -19,7 +19,6 @@ from puzzles.catalog.text_lines import WHOLE, wrapped
 from puzzles.grading.progress import PuzzleProgress, add_own_file, save
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.terminal import report
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, groups, track_of
 from tests.support.commands import puzzles, solution
 
@@ -89,14 +88,10 @@ def test_a_list_has_no_hanging_indents() -> None:
         assert {len(line) - len(line.lstrip()) for line in lines} <= {0, 2}, name
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("with_bubblewrap", [True, False])
-def test_a_verdict_on_a_terminal(with_bubblewrap: bool, environment: Mapping[str, str], tmp_path: Path) -> None:
+def test_a_verdict_on_a_terminal(environment: Mapping[str, str]) -> None:
     Path("mine.py").write_text(solution("fsdp"))
     add_own_file("mine.py")
-    lines = screen(
-        ["grade", "mine.py"], 80, 24, environment if with_bubblewrap else environment | {"PATH": str(tmp_path)}
-    )
+    lines = screen(["grade", "mine.py"], 80, 24, environment)
     assert lines[0] == "mine.py"
     rows = [line for line in lines if line.strip().split(" ")[0] in ALL]
     assert len(rows) == 1
@@ -130,7 +125,7 @@ def test_a_folder_is_graded_without_breaking_a_file_name(
         for name in names
     ]
     screen = Console(width=columns, file=io.StringIO())
-    report(screen, files, IsolationTier("bubblewrap"))
+    report(screen, files)
     lines = screen.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert "…" not in "".join(lines)
     for name in names:

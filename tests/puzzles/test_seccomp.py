@@ -22,7 +22,7 @@ CLOCKS = ("clock_gettime", "clock_getres", "clock_nanosleep")
 
 def rows() -> list[list[str]]:
     """Every name of the tables, with its numbers."""
-    tables = (*seccomp.ALLOWED.values(), seccomp.ABSENT, seccomp.CHANGES, seccomp.PASSING, seccomp.CLONE, seccomp.FORKS)
+    tables = (*seccomp.ALLOWED.values(), seccomp.ABSENT, seccomp.CHANGES, seccomp.CLONE, seccomp.FORKS)
     return [row.split(":") for row in (*" ".join(tables).split(), *(check.name for check in seccomp.checks(PID)))]
 
 
@@ -34,14 +34,12 @@ def answer(
     machine: str,
     call: int,
     *arguments: int,
-    sees_others: bool = True,
     new_tasks: int = seccomp.ALLOW,
-    is_device: bool = False,
 ) -> object:
     """What the filter's program answers: an interpreter of the few instructions of classic BPF that it uses."""
     words = {0: call, 4: seccomp.ARCHITECTURES[machine][0]}
     words |= {16 + 8 * at: value & 0xFFFFFFFF for at, value in enumerate(arguments)}
-    code = list(iter_unpack("<HBBI", seccomp.program(machine, PID, sees_others, new_tasks, is_device)))
+    code = list(iter_unpack("<HBBI", seccomp.program(machine, PID, new_tasks)))
     at = value = 0
     while True:
         operation, if_true, if_false, given = code[at]
@@ -85,14 +83,12 @@ def numbers(machine: str, *tables: str) -> set[int]:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_every_call_that_is_not_in_the_table_is_refused(machine: str) -> None:
     allowed = numbers(machine, *seccomp.ALLOWED.values(), seccomp.FORKS)
-    absent, changes = numbers(machine, seccomp.ABSENT), numbers(machine, seccomp.CHANGES)
-    passing, checked = numbers(machine, seccomp.PASSING), numbers(machine, *(c.name for c in seccomp.checks(PID)))
+    absent = numbers(machine, seccomp.ABSENT)
+    checked = numbers(machine, *(check.name for check in seccomp.checks(PID)))
     assert not checked & allowed
     for call in set(range(seccomp.FIRST_UNKNOWN)) - checked:
-        expected = ALLOWED if call in allowed | passing else ENOSYS if call in absent else EPERM
+        expected = ALLOWED if call in allowed else ENOSYS if call in absent else EPERM
         assert answer(machine, call) == expected, call
-        assert answer(machine, call, sees_others=False) == (ALLOWED if call in changes else expected), call
-        assert answer(machine, call, is_device=True) == (EPERM if call in passing else expected), call
     for unknown in (seccomp.FIRST_UNKNOWN, 10_000, 0x40000000 | 41):  # the last is of the x32 interface
         assert answer(machine, unknown) == ENOSYS
 
@@ -102,14 +98,14 @@ def test_the_kernel_refuses_every_other_call() -> None:
     """Each is made with arguments of 0 by a process under the filter, which goes on."""
     here = seccomp.machine()
     checked = numbers(here, *(check.name for check in seccomp.checks(PID)))
-    kept = checked | numbers(here, *seccomp.ALLOWED.values(), seccomp.FORKS, seccomp.PASSING)
+    kept = checked | numbers(here, *seccomp.ALLOWED.values(), seccomp.FORKS)
     kept |= {335, 336}  # uretprobe and uprobe of x86-64, which kernels answer with a signal before they ask a filter
     code = f"""
 import ctypes, os
 from puzzles.sandbox.worker import os_limits, seccomp
 os_limits.prctl(os_limits.NO_NEW_PRIVILEGES, 1)
 seccomp.can_ask = lambda: False
-seccomp.restrict_self(True)
+seccomp.restrict_self()
 libc = ctypes.CDLL(None, use_errno=True)
 passed = [n for n in range(600) if n not in {sorted(kept)} and libc.syscall(n, 0, 0, 0, 0, 0, 0) != -1]
 assert not passed, passed
@@ -124,7 +120,7 @@ assert ctypes.get_errno() == {ENOSYS}
     ("name", "arguments", "expected"),
     [
         ("clone", (17,), ALLOWED),
-        ("clone", (0x3D0F00,), ALLOWED),  # a thread of glibc's
+        ("clone", (0x3D0F00,), EPERM),  # a thread of glibc's
         *(("clone", (flag | 17,), EPERM) for flag in (0x20000, *(1 << bit for bit in range(25, 31)))),
         ("socketpair", (1, 0o2000001), ALLOWED),
         ("socketpair", (1, 2), EPERM),
@@ -171,11 +167,11 @@ def test_what_depends_on_arguments(machine: str, name: str, arguments: tuple[int
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_a_template_has_the_process_in_whole_operands_only(machine: str) -> None:
-    code = seccomp.template(machine, True, seccomp.ASK)
+    code = seccomp.template(machine, seccomp.ASK)
     (anybody,) = unpack("<I", seccomp.ANYBODY)
     operands = sum(given == anybody for _, _, _, given in iter_unpack("<HBBI", code))
     assert operands == code.count(seccomp.ANYBODY) > 0
-    assert seccomp.ANYBODY not in seccomp.program(machine, PID, True)
+    assert seccomp.ANYBODY not in seccomp.program(machine, PID)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -188,7 +184,7 @@ def test_a_supervisor_is_asked_about_new_tasks_only(machine: str) -> None:
 
 def test_another_processors_calls_do_not_exist() -> None:
     """On x86-64 a program can also make the system calls of the 32-bit processor, which have other numbers."""
-    code = list(iter_unpack("<HBBI", seccomp.program("x86_64", PID, True)))
+    code = list(iter_unpack("<HBBI", seccomp.program("x86_64", PID)))
     assert code[:3] == [(0x20, 0, 0, 4), (0x15, 1, 0, 0xC000003E), (0x06, 0, 0, 0x50000 | ENOSYS)]
 
 
@@ -201,7 +197,7 @@ from puzzles.sandbox.worker import os_limits, seccomp
 seccomp.can_ask = lambda: False
 limits = {"files": 1 << 20, "seconds": 5, "processes": 3, "memory": 1 << 30}
 if os.fork() == 0:
-    assert os_limits.confine(limits, 61_184, os.getppid(), os_limits.VisibleFiles(), True) == (False, -1)
+    assert os_limits.confine(limits, 61_184, os.getppid(), os_limits.VisibleFiles()) == (False, -1)
     try: socket.socket()
     except PermissionError: pass
     else: os._exit(3)
@@ -215,4 +211,4 @@ assert os.waitstatus_to_exitcode(os.wait()[1]) == 0
 def test_other_systems_have_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seccomp, "machine", lambda: "riscv64")
     assert not seccomp.is_available()
-    assert seccomp.restrict_self(True) == -1
+    assert seccomp.restrict_self() == -1

@@ -22,7 +22,6 @@ from puzzles.commands.shared.watch_state import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 from tests.support.commands import said
@@ -62,7 +61,7 @@ def questions(tree: ast.AST) -> Iterator[str]:
                 yield name
 
 
-OF_A_TRACK = re.compile(rf"puzzles\.(tracks|catalog|sandbox\.worker\.stages)\.({'|'.join(TRACKS)})\b")
+OF_A_TRACK = re.compile(rf"puzzles\.(tracks|catalog|content|sandbox\.worker\.stages)\.({'|'.join(TRACKS)})\b")
 """A module that belongs to one track."""
 
 WORDS = {word for track in TRACKS.values() for word in (track.name, track.title, *track.slugs)} - FORMS.keys()
@@ -72,7 +71,7 @@ CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "E
 
 
 HIDDEN = {
-    "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine"],
+    "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine", "puzzles.content.engine"],
     "puzzles/reports/plans.py": ["schedule", "schedule"],
 }
 """The server loads no track, and hides the right results of trials from runs by the name of their package. A table of
@@ -200,9 +199,6 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setattr("puzzles.grading.session.SITE_PACKAGES", installed)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    monkeypatch.setattr(
-        "puzzles.grading.session.select_tier", lambda: IsolationTier("process", "the stage is in the tests")
-    )
     track = Answers()
     register(track)
     yield tmp_path / "mine.py"
@@ -211,7 +207,7 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 def graded(mine: Path, source: str, code: int = 0, *options: str) -> Any:
     mine.write_text(source)
-    out = said("grade", "--tier", "process", "--json", "--puzzle", "answer", *options, str(mine), code=code)
+    out = said("grade", "--json", "--puzzle", "answer", *options, str(mine), code=code)
     (result,) = json.loads(out)["files"][0]["results"]
     return result
 
@@ -278,7 +274,7 @@ def test_reports_and_progress_know_it(fourth: Path) -> None:
     progress.add_own_file(fourth)
     names = ("json", "csv", "html")
     options = [word for name in names for word in ("-o", f"out.{name}")]
-    page = said("grade", "--tier", "process", "--traces", "traces", *options, str(fourth))
+    page = said("grade", "--traces", "traces", *options, str(fourth))
     assert "answer ★★★ 42 of 42 passed" in page
     assert "Multiplication. Three stars: nothing better is known." in page
     texts = {name: Path(f"out.{name}").read_text(encoding="utf-8") for name in names}

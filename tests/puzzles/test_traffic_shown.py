@@ -16,7 +16,6 @@ from puzzles.course.points import Scoring
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.export import table
 from puzzles.reports.terminal import report
-from puzzles.sandbox.tiers import IsolationTier
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import standing
 from puzzles.tracks.schedule.custom import tightest
@@ -77,7 +76,7 @@ def verdict(slug: str, figures: dict[str, float]) -> Verdict:
 
 def shown(columns: int, *verdicts: Verdict) -> list[str]:
     console = Console(width=columns, file=io.StringIO())
-    report(console, [Graded("mine.py", verdicts)], IsolationTier("bubblewrap"))
+    report(console, [Graded("mine.py", verdicts)])
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 

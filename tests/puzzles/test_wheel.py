@@ -228,22 +228,20 @@ def test_processes_of_mpi_find_our_modules(installed: Environment, folder: Path)
 # --- The sandbox ---
 
 
-@pytest.mark.parametrize("tier", ["auto", "process"])
-def test_a_solution_may_import_the_installed_name(installed: Environment, folder: Path, tier: str) -> None:
+def test_a_solution_may_import_the_installed_name(installed: Environment, folder: Path) -> None:
     (folder / "mine.py").write_text(
         f"import training_puzzles\nfrom training_puzzles.lib import Model as Same\n{SOLVED}"
     )
-    assert passed(grade(installed, "mine.py", "--tier", tier, cwd=folder)) == ["basic"]
+    assert passed(grade(installed, "mine.py", cwd=folder)) == ["basic"]
 
 
-@pytest.mark.parametrize("tier", ["auto", "process"])
 @pytest.mark.parametrize(
-    "where", ["solutions/basic.py", "puzzles/catalog/engine/data/trials.py", "notebooks/00_tour.py"]
+    "where", ["solutions/basic.py", "puzzles/content/engine/data/trials.py", "notebooks/00_tour.py"]
 )
-def test_answers_are_hidden_from_solutions(installed: Environment, folder: Path, tier: str, where: str) -> None:
+def test_answers_are_hidden_from_solutions(installed: Environment, folder: Path, where: str) -> None:
     root = "os.path.dirname(os.path.dirname(lib.__file__))"
     (folder / "mine.py").write_text(f"import lib, os\nopen(os.path.join({root}, {where!r})).read()\n{SOLVED}")
-    (verdict,) = grade(installed, "mine.py", "--tier", tier, cwd=folder)
+    (verdict,) = grade(installed, "mine.py", cwd=folder)
     assert verdict["reason"] == "crash"
     assert "FileNotFoundError" in str(verdict["message"]) or "PermissionError" in str(verdict["message"])
 
@@ -255,11 +253,10 @@ def test_answers_cannot_be_imported_by_solutions(installed: Environment, folder:
     assert "ModuleNotFoundError" in str(verdict["message"])
 
 
-@pytest.mark.parametrize("tier", ["auto", "process"])
-def test_classes_and_layouts_are_graded(installed: Environment, folder: Path, tier: str) -> None:
+def test_classes_and_layouts_are_graded(installed: Environment, folder: Path) -> None:
     for name in ("engine/fsdp", "layout/ffn"):
         (folder / "mine.py").write_text((ROOT / "solutions" / f"{name}.py").read_text(encoding="utf-8"))
-        assert len(passed(grade(installed, "mine.py", "--tier", tier, cwd=folder))) == 1
+        assert len(passed(grade(installed, "mine.py", cwd=folder))) == 1
 
 
 # --- Commands and notebooks ---

@@ -19,9 +19,9 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS
 from tests.support.commands import puzzles
-from tests.support.tiers import any_tier, require_tier
+from tests.support.trust import trusted
 
-__all__ = ["any_tier"]
+__all__ = ["trusted"]
 
 BORROWED = """
 from lib.schedules import gpipe as order, pipeline
@@ -68,32 +68,30 @@ def gpipe(model):
 }
 
 
-def graded(source: str, tier: str) -> Verdict:
-    with Session(Submission(Path("mine.py"), source.encode()), Limits(seconds=20), require_tier(tier)) as session:
+def graded(source: str) -> Verdict:
+    with Session(Submission(Path("mine.py"), source.encode()), Limits(seconds=20)) as session:
         return grade_puzzle(PUZZLES["gpipe"], session)
 
 
-@pytest.mark.parametrize("tier", ["bubblewrap", "process"])
 @pytest.mark.parametrize(
     "way", [*list(WAYS)[:2], *(pytest.param(way, marks=pytest.mark.slow) for way in list(WAYS)[2:])]
 )
-def test_a_graded_schedule_cannot_use_it(way: str, tier: str) -> None:
+def test_a_graded_schedule_cannot_use_it(way: str) -> None:
     source, line = WAYS[way]
-    verdict = graded(source, tier)
+    verdict = graded(source)
     assert (verdict.status, verdict.stars) == ("failed", 0)
     assert verdict.message.startswith(f"line {line}: ")
     assert "lib.schedules" in verdict.message
     assert "write it yourself" in verdict.message
 
 
-@pytest.mark.parametrize("tier", ["bubblewrap", "process"])
-def test_the_same_file_runs_where_nothing_is_graded(tier: str) -> None:
-    with Session(Submission(Path("mine.py"), BORROWED.encode()), Limits(seconds=20), require_tier(tier)) as session:
+def test_the_same_file_runs_where_nothing_is_graded() -> None:
+    with Session(Submission(Path("mine.py"), BORROWED.encode()), Limits(seconds=20)) as session:
         session.read()
         assert run_in(session, TRACKS["schedule"], "gpipe", {"size": [8, 4, 4]}, 20).failure is None
 
 
-@pytest.mark.usefixtures("any_tier")
+@pytest.mark.usefixtures("trusted")
 def test_free_play_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(BORROWED.replace("def gpipe", "def mine"))

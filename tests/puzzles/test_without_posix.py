@@ -23,10 +23,8 @@ sys.path.insert(0, {root!r})
 """
 
 PROGRAM = """
-os.environ["PATH"] = ""  # no bubblewrap there
-from puzzles.sandbox import tiers
-tiers.ONESHOT_PROGRAM = {without!r} + tiers.ONESHOT_PROGRAM
 from puzzles.sandbox import client_oneshot
+client_oneshot.ONESHOT_PROGRAM = {without!r} + client_oneshot.ONESHOT_PROGRAM
 client_oneshot.end_tree = lambda process: (process.poll() is None and os.kill(process.pid, 9), process.wait())
 from puzzles.commands.main import main
 main({words!r}, prog_name="puzzles")

@@ -59,7 +59,7 @@ def test_a_site_without_numpy_is_said_to_lack_it(
 ) -> None:
     asked = []
 
-    def build(folder: Path, work: Path, numpy: str) -> Site:
+    def build(folder: Path, work: Path, numpy: str, archive: Path | None) -> Site:
         asked.append(numpy)
         return Site(9_000_000, "numpy-2.whl", has_numpy)
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from base64 import b64decode
+from io import BytesIO
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
@@ -15,6 +19,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
 from puzzles.site.in_browser.player import REPLACED, in_words, replaced
+from puzzles.site.in_browser.progress import CUT, MAX_PRINTED
 from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing, references
 from tests.support.commands import solution
 from tests.support.profiles import traces
@@ -82,7 +87,7 @@ async def test_a_plan_is_judged_and_drawn() -> None:
         ("import os\nos._exit(1)", 2, ["let the function return"]),
         ("import os\n\nasync def ddp(model):\n    os.abort()", 4, ["let the function return"]),
         ("async def ddp(model):\n    await ddp(model)", 2, ["calls itself endlessly"]),
-        ("async def ddp(model):\n    print('hello')\n    model.forward(0, 1, 2)", 3, ["rank 0, t=0", "inp"]),
+        ("async def ddp(model):\n    model.forward(0, 1, 2)", 2, ["rank 0, t=0", "inp"]),
         ("from lib.schedules import ddp", 0, ["lib.schedules"]),
         ("async def ddp(model):\n    await model.receive()", 2, ["nobody can move"]),
     ],
@@ -91,7 +96,6 @@ async def test_a_mistake_has_its_line_and_its_words(text: str, line: int, facts:
     verdict = await judged("ddp", text)
     assert (verdict["status"], verdict["line"], verdict["stars"]) == ("failed", line, 0)
     assert all(fact in verdict["message"] for fact in facts)
-    assert verdict["printed"] == (["hello"] * 4 if "hello" in text else [])
 
 
 async def test_a_starter_is_not_attempted() -> None:
@@ -100,10 +104,38 @@ async def test_a_starter_is_not_attempted() -> None:
     assert (verdict["status"], verdict["message"]) == ("not_attempted", "")
 
 
-async def test_what_is_printed_is_cut() -> None:
-    verdict = await judged("basic", "def basic(model):\n    for i in range(10**5): print(i)\n")
-    assert verdict["printed"][:2] == ["0", "1"]
-    assert "more lines" in verdict["printed"][-1]
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """What runs tell while they go on: what they print, and the line that is reached."""
+    messages: list[tuple[str, int]] = []
+    monkeypatch.setattr(player, "send", lambda printed, line: messages.append((printed, line)))
+    return messages
+
+
+async def printed_by(text: str, sent: list[tuple[str, int]]) -> str:
+    await recorded("basic", text)
+    return "".join(printed for printed, _ in sent)
+
+
+async def test_what_is_printed_is_sent_and_cut(sent: list[tuple[str, int]]) -> None:
+    assert (
+        await printed_by("print('hello')\ndef basic(model):\n    print(model.rank)\n    1 / 0\n", sent) == "hello\n0\n"
+    )
+    sent.clear()
+    printed = await printed_by("def basic(model):\n    for i in range(10**5): print(i)\n    1 / 0\n", sent)
+    assert printed.startswith("0\n1\n2\n")
+    assert len(printed) == MAX_PRINTED + len(CUT)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="sys.monitoring came with Python 3.12")
+async def test_a_line_is_sent_before_it_runs(sent: list[tuple[str, int]]) -> None:
+    loop = "    while monotonic() < end:\n        x = 1\n"
+    text = f"from time import monotonic\ndef basic(model):\n    end = monotonic() + 0.5\n{loop}    1 / 0\n"
+    await recorded("basic", text)
+    lines = [line for _, line in sent]
+    assert lines[:3] == [1, 2, 3]
+    assert lines.count(5) > 1, "a loop goes on"
+    assert lines[-1] == 6
 
 
 @pytest.mark.sampled(1)
@@ -155,7 +187,7 @@ def test_a_pipeline_without_a_timetable_says_why() -> None:
     assert {slug for slug in shown if "no timetable by hand: " in shown[slug]["no_timetable"]} == {*WITHOUT_TIMETABLE}
 
 
-async def test_the_solver_and_the_planner_work_in_the_editor() -> None:
+async def test_the_solver_and_the_planner_work_in_the_editor(sent: list[tuple[str, int]]) -> None:
     """Where a loop is running already, as in the browser."""
     text = solution("basic") + (
         "from lib import referee\nfrom lib.solver import solve\n"
@@ -166,7 +198,8 @@ async def test_the_solver_and_the_planner_work_in_the_editor() -> None:
         "print(len(made.trace.ranks))\n"
     )
     verdict = await judged("basic", text)
-    assert (verdict["status"], verdict["printed"]) == ("passed", ["0.0", "2"])
+    assert verdict["status"] == "passed"
+    assert "".join(printed for printed, _ in sent) == "0.0\n2\n"
 
 
 async def test_a_draft_says_what_is_missing_and_where_a_cell_may_go() -> None:
@@ -192,10 +225,13 @@ async def test_a_draft_says_what_is_missing_and_where_a_cell_may_go() -> None:
     assert "does not run" in await refusal("timetable_of_runs", "one_f_one_b", await recorded("one_f_one_b", "x = 1"))
 
 
-async def test_solutions_are_exported_and_split() -> None:
-    codes = {slug: solution(slug) for slug in ("gpipe", "ddp")}
-    text = await ask("export", codes)
-    assert list(await ask("split", text)) == ["ddp", "gpipe"]
+async def test_code_is_saved_as_files_and_split() -> None:
+    codes = {slug: solution(slug) for slug in ("gpipe", "ddp")} | {"gone": "def (\r\n\f\u2028# unfinished"}
+    with ZipFile(BytesIO(b64decode(await ask("zipped", codes)))) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {
+            f"my_solutions/{slug}.py": code.encode() for slug, code in codes.items()
+        }
+    assert list(await ask("split", codes["gpipe"] + codes["ddp"])) == ["ddp", "gpipe"]
     assert "line 1" in await refusal("split", "def (")
 
 

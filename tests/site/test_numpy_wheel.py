@@ -7,12 +7,13 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
 from puzzles.site import archive
 from puzzles.site.archive import LockedWheel
-from puzzles.site.build import licences
+from puzzles.site.build import MARK, licences, pack, wheel_of
 from puzzles.site.npm import SiteError
 from tests.support.numpy_stand_in import write_wheel
 
@@ -96,6 +97,39 @@ def test_a_release_that_cannot_be_reached_leaves_numpy_out(
     with pytest.raises(SiteError, match=r"example\.org.*is not the wheel"):
         locked.released(tmp_path)
     assert not (tmp_path / NAME).exists()
+
+
+def test_an_address_that_is_named_has_to_answer(
+    locked: LockedWheel, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = "https://example.net/wheels/"
+    monkeypatch.setattr(archive, "urlopen", Release(None))
+    with pytest.raises(SiteError, match=f"{place}{NAME} cannot be loaded: no network"):
+        wheel_of(locked, place, tmp_path)
+    monkeypatch.setattr(archive, "urlopen", Release(b"another wheel"))
+    with pytest.raises(SiteError, match=r"example\.net.*is not the wheel"):
+        wheel_of(locked, place, tmp_path)
+    monkeypatch.setattr(archive, "urlopen", Release((folder / NAME).read_bytes()))
+    assert wheel_of(locked, place, tmp_path) == tmp_path / NAME
+
+
+def test_a_site_is_packed_with_its_wheel_only(locked: LockedWheel, folder: Path, tmp_path: Path) -> None:
+    site, target = tmp_path / "site", tmp_path / "training-puzzles-site.zip"
+    (site / "python-1").mkdir(parents=True)
+    for name in (MARK, "index.html"):
+        (site / name).write_text("x")
+    with pytest.raises(SiteError, match=f"has no {NAME}, and an archive needs it"):
+        pack(site, target, locked)
+    wheel = site / "python-1" / NAME
+    wheel.write_bytes(b"another wheel")
+    with pytest.raises(SiteError, match="is not the wheel"):
+        pack(site, target, locked)
+    assert not target.exists()
+    wheel.write_bytes((folder / NAME).read_bytes())
+    pack(site, target, locked)
+    with ZipFile(target) as packed:
+        assert packed.namelist() == [f"training-puzzles-site/{name}" for name in ("index.html", f"python-1/{NAME}")]
+        assert packed.read(packed.namelist()[1]) == wheel.read_bytes()
 
 
 def test_a_pyodide_without_an_address_asks_for_a_folder(locked: LockedWheel) -> None:

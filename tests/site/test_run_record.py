@@ -16,9 +16,7 @@ from puzzles.site.in_browser import player
 from puzzles.site.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord, judged
 from tests.support.commands import solution
 
-RECORD = RunRecord(
-    sketch=Sketch("abc", ("forward",)), line=3, runs=(KeptRun("{}", Failure("rule", "no")),), printed="x"
-)
+RECORD = RunRecord(sketch=Sketch("abc", ("forward",)), line=3, runs=(KeptRun("{}", Failure("rule", "no")),))
 
 
 def recorded(slug: str, text: str) -> Any:
@@ -30,7 +28,7 @@ def recorded(slug: str, text: str) -> Any:
 @pytest.mark.parametrize("change", [("", ""), ("model.BATCHES", "4"), ("del ", "0, ")])
 def test_a_record_is_judged_as_the_definition_is(slug: str, change: tuple[str, str]) -> None:
     text = solution(slug).replace(*change) if change[0] else solution(slug)
-    definition = player.loaded(slug, text)
+    definition = player.loaded(slug, text, player.Progress(player.send))
     here = asyncio.run(judge_here(PUZZLES[slug], definition, 60.0))
     assert judged(PUZZLES[slug], recorded(slug, text)) == here
 
@@ -44,7 +42,7 @@ def test_a_record_goes_to_plain_data_and_back() -> None:
     [
         {"runs": None}, {"runs": [["", None]] * (MAX_RUNS + 1)}, {"runs": [["", None, 1]]}, {"runs": [[1, None]]},
         {"problem": ["rule", "words", "3", ""]}, {"problem": "rule"}, {"sketch": ["abc", [1]]}, {"sketch": [1, None]},
-        {"line": "3"}, {"printed": None},
+        {"line": "3"},
     ],
 )  # fmt: skip
 def test_what_is_no_record_is_refused(damage: dict[str, Any]) -> None:

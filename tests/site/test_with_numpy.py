@@ -66,7 +66,7 @@ def test_a_mistake_has_its_words(slug: str, text: str, facts: list[str]) -> None
 @pytest.mark.parametrize("sent", ["[]", "3", "{", "{}", '{"results": 1}'])
 @pytest.mark.parametrize("slug", ["matmul", "FSDP"])
 def test_a_forged_run_has_no_stars(slug: str, sent: str) -> None:
-    record = {"problem": None, "sketch": ["", None], "line": 0, "runs": [[sent, None]], "printed": ""}
+    record = {"problem": None, "sketch": ["", None], "line": 0, "runs": [[sent, None]]}
     verdict = json.loads(asyncio.run(api.answer("judge", json.dumps([slug, record]))))["value"]
     assert (verdict["status"], verdict["stars"]) == ("failed", 0)
     assert verdict["message"]

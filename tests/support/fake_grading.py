@@ -136,5 +136,5 @@ def without_sandbox(patch: pytest.MonkeyPatch) -> None:
 
     for module in ("checkpoint", "grader"):  # one imports it by its name
         patch.setattr(f"puzzles.grading.{module}.grade_file", grade_file)
-    patch.setattr("puzzles.grading.checkpoint.client_for", lambda *_: None)
+    patch.setattr("puzzles.grading.checkpoint.new_client", lambda *_: None)
     patch.setattr("puzzles.grading.batch.LocalProcesses", InlineProcesses)

@@ -1,4 +1,4 @@
-"""Graders in processes of their own, as root or as an ordinary user, that grade what they are sent in one tier.
+"""Graders in processes of their own, as root or as an ordinary user, that grade what they are sent.
 
 As a script: `python graders.py` reads requests from its input, one JSON object a line, and answers each with a line.
 """
@@ -59,16 +59,13 @@ class Grader:
         if subprocess.run(command, capture_output=True, check=False, **_as(self.uid)).returncode:
             pytest.skip(f"{self._python} has no numpy of its own")
 
-    def grade(self, tier: str, *sources: str, **limits: float) -> list[Seen]:
-        """The verdicts on some files with the puzzle `basic`, or `DataParallel` if they define it, which one server of
-        this tier grades in turn."""
+    def grade(self, *sources: str, **limits: float) -> list[Seen]:
+        """The verdicts on some files with the puzzle `basic`, or `DataParallel` if they define it, which one server
+        grades in turn."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        print(json.dumps([tier, sources, limits]), file=self._process.stdin, flush=True)
-        answer = json.loads(self._process.stdout.readline())
-        if isinstance(answer, str):
-            pytest.skip(answer)
-        return [Seen(*row) for row in answer]
+        print(json.dumps([sources, limits]), file=self._process.stdin, flush=True)
+        return [Seen(*row) for row in json.loads(self._process.stdout.readline())]
 
     def close(self) -> None:
         assert self._process.stdin is not None
@@ -104,30 +101,22 @@ def main() -> None:
     from puzzles.catalog.engine import ENGINE_PUZZLES
     from puzzles.catalog.schedule import PUZZLES
     from puzzles.grading.grader import grade_puzzle
-    from puzzles.grading.session import Session, client_for
+    from puzzles.grading.session import Session, new_client
     from puzzles.grading.submission import Submission
     from puzzles.sandbox.limits import Limits
-    from puzzles.sandbox.tiers import UnknownTierError, select_tier
 
-    clients: dict[str, Any] = {}
+    client = new_client()
     for line in sys.stdin:
-        name, sources, changed = json.loads(line)
-        try:
-            tier, limits = select_tier(name), Limits()._replace(**changed)
-        except UnknownTierError as why:
-            print(json.dumps(str(why)), flush=True)
-            continue
-        key = repr((name, limits))
-        clients.setdefault(key, client_for(tier, limits))
+        sources, changed = json.loads(line)
+        limits = Limits()._replace(**changed)
         rows = []
         for source in sources:
-            with Session(Submission(Path("theirs.py"), source.encode()), limits, tier, clients[key]) as session:
+            with Session(Submission(Path("theirs.py"), source.encode()), limits, client) as session:
                 is_class = "class DataParallel" in source
                 found = grade_puzzle(ENGINE_PUZZLES["DataParallel"] if is_class else PUZZLES["basic"], session)
             rows.append((found.status, found.reason, found.message, found.notes))
         print(json.dumps(rows), flush=True)
-    for client in clients.values():
-        client.close()
+    client.close()
 
 
 if __name__ == "__main__":

@@ -15,14 +15,12 @@ IMPORTS = """\
 import asyncio, atexit, builtins, ctypes, gc, json, os, resource, signal, subprocess, sys, tempfile, threading, time
 import lib
 from lib import *
+from lib.runtime.nested import run_nested
 
 def made(change, *size):
     # Sends the trace of a right run of this size, changed; then the process ends.
-    thread = threading.Thread(target=lambda: texts.append(trace_to_json(lib.run(solved, *size).trace)))
-    texts = []
-    thread.start()
-    thread.join()
-    os.write(3, (json.dumps({"trace": change(texts[0])}) + "\\n").encode())
+    text = trace_to_json(run_nested(solved, *size).trace)
+    os.write(3, (json.dumps({"trace": change(text)}) + "\\n").encode())
     os._exit(0)
 """
 
@@ -109,7 +107,7 @@ FORGING = {
     "edits_at_exit": ("atexit.register(lambda: os.write(3, b'{\"trace\": \"\"}\\n'))", "incomplete"),
     "edits_from_a_thread": (
         "def later():\n    while True: os.write(3, b'{\"passed\": true}\\n'); time.sleep(0)\n"
-        "threading.Thread(target=later, daemon=True).start()", "incomplete", "crash",
+        "threading.Thread(target=later, daemon=True).start()", "crash",
     ),
     "edits_by_gc": (
         "for o in gc.get_objects():\n"
@@ -164,7 +162,9 @@ RESOURCES = {
     "forks": ("while True:\n    if os.fork() == 0: time.sleep(100)", "crash"),
     "forks_and_forks": ("while True:\n    try: os.fork()\n    except OSError: pass", "timeout"),
     "starts_programs": ("for _ in range(99): subprocess.Popen(['sleep', '100'])", "crash"),
-    "starts_threads": ("for _ in range(99): threading.Thread(target=time.sleep, args=(100,), daemon=True).start()", "crash"),
+    "starts_a_thread": ("threading.Thread(target=print).start()\n{solve}", "crash"),
+    "starts_a_thread_without_asking": ("import _thread\n_thread.start_new_thread(print, ())\n{solve}", "crash"),
+    "lets_the_event_loop_start_one": ("asyncio.run(asyncio.to_thread(print))\n{solve}", "crash"),
     "leaves_a_daemon": (
         "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.closerange(0, 64)\n        time.sleep(1000)\n"
         "    os._exit(0)\n{solve}", None,
@@ -220,7 +220,7 @@ CONTROLS = {
     "writes_into_its_folder": SOLVED.replace(
         "    return model", "    open('notes.txt', 'w').write('x')\n    return model"
     ),
-    "uses_a_thread": "import threading\nthreading.Thread(target=print).start()\n" + SOLVED,
+    "uses_a_process": "import os\nif os.fork() == 0: os._exit(0)\n" + SOLVED,
     "has_a_main": SOLVED + "\nif __name__ == '__main__':\n    raise SystemExit\n",
     "returns_nonsense": SOLVED.replace("    return model", "    return float('nan')"),
     "calls_exit_in_a_handler": "import atexit, os\natexit.register(os._exit, 3)\n" + SOLVED,

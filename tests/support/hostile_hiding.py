@@ -3,33 +3,21 @@
 from __future__ import annotations
 
 HEAD = """\
-import array, builtins, fcntl, gc, os, sys, threading
+import array, builtins, os, pickle
 import numpy as np
 from lib.engine import ShardedEngine
 
-KEY = "secret"
 
-
-def _is_open(fd):
-    try:
-        return fcntl.fcntl(fd, 1) >= 0
-    except OSError:
-        return False
-
-
-def in_a_thread(compute):
-    found = []
-    thread = threading.Thread(target=lambda: found.append(compute()))
-    thread.start()
-    thread.join()
-    return found[0]
-
-
-def _readable(path):
-    try:
-        return bool(open(path).read())
-    except OSError:
-        return False
+def in_a_child(compute):
+    out, answer = os.pipe()
+    if os.fork() == 0:
+        os.write(answer, pickle.dumps(np.asarray(compute())))
+        os._exit(0)
+    os.close(answer)
+    with open(out, "rb") as file:
+        found = pickle.load(file)
+    os.wait()
+    return found
 
 
 """
@@ -38,6 +26,7 @@ UNCOUNTED = {
     "memory": "np.frombuffer(np.asarray(a, np.float32).tobytes(), np.float32).reshape(a.shape).view(np.ndarray)"
     ".__array__() @ np.asarray(b).view(np.ndarray)",
     "python_numbers": "np.array([[sum(u * v for u, v in zip(r, c)) for c in b.T.tolist()] for r in a.tolist()], np.float32)",
+    "a_child": "in_a_child(lambda: a @ b)",
     "arrays_of_bytes": "np.ndarray(a.shape, a.dtype, a.tobytes()) @ np.ndarray(b.shape, b.dtype, b.tobytes())",
 }
 """By name: `product(a, b)` without a product that the meter counts."""
@@ -60,35 +49,8 @@ COUNTED = {
     "cumsum": "np.cumsum(a[:, :, None] * b[None, :, :], axis=1)[:, -1]",
     "add_reduce": "np.add.reduce(np.multiply(a[:, :, None], b[None, :, :]), axis=1)",
     "averages": "np.average(a[:, :, None] * b[None, :, :], axis=1) * a.shape[1]",
-    "a_thread": "in_a_thread(lambda: a @ b)",
 }
 """By name: another way to write `product(a, b)`, which makes as many products."""
-
-ROW = "[grad.tolist() for grad in (w0_grad, w1_grad)]"
-
-SHARED = {
-    "builtins": "vars(builtins).setdefault(KEY, [])",
-    "sys_modules": "vars(sys.modules.setdefault(KEY, type(sys)(KEY))).setdefault(KEY, [])",
-    "numpy_attribute": "vars(np).setdefault(KEY, [])",
-    "the_class": "vars(ShardedEngine).get(KEY) or setattr(ShardedEngine, KEY, []) or getattr(ShardedEngine, KEY)",
-    "gc": "next((o for o in gc.get_objects() if type(o) is list and o and o[0] is KEY), None) or vars(np).setdefault(KEY, [KEY])",
-}
-"""By name: a list that all devices of one interpreter would share."""
-
-FILES = {
-    "a_file": "open('shared', 'a').write('1')",
-    "a_folder": "os.mkdir(f'shared-{self.device_id}')",
-    "a_pipe": "os.mkfifo('shared')",
-    "a_link": "os.symlink('a', 'shared')",
-}
-"""By name: something to write that other devices could see."""
-
-SEEN = {
-    "requests": "assert not [o for o in gc.get_objects() if type(o) is dict and {'calls', 'devices'} <= o.keys()]",
-    "open_files": "assert [fd for fd in range(64) if _is_open(fd)] == [0, 1, 2, 3]",
-    "processes": "assert not _readable('/proc/self/status') and not _readable(f'/proc/{os.getppid()}/status') and not _readable('/proc/self/maps')",
-}
-"""By name: a statement that fails if a device sees more than its own data."""
 
 NARROW = {
     "float16": "self.all_reduce(grad.astype(np.float16)).astype(np.float32)",
@@ -117,14 +79,33 @@ TIERS = {
 }
 
 
-LIE = "self._port.meter.sent = 1; self._port.meter.calls.clear()"
-FORGERY = "self._port.channel.send('collective', [], 'all_reduce', 'sum', 0, [1], '<f4', [0], 'nothing')"
-CHILDREN = {
-    "fork": "os.fork() or os._exit(0)",
-    "a_program": "import subprocess\n        subprocess.run(['true'])",
-    "a_spawned_one": "os.posix_spawn('/bin/true', ['true'], {})",
+COSTS = {
+    "an_empty_message": ("self.send(1, np.zeros(0, np.float32))", 8),
+    "an_empty_message_of_three_dimensions": ("self.send(1, np.zeros((9, 0, 7), np.float32))", 24),
+    "one_byte": ("self.send(1, np.zeros(1, np.uint8))", 8),
+    "bytes": ("self.send(1, np.zeros(64, np.uint8))", 512),
+    "whole_numbers": ("self.send(1, np.zeros(64, np.int32))", 512),
+    "wide_numbers": ("self.send(1, np.zeros(64, np.int64))", 1024),
+    "half_floats": ("self.send(1, np.zeros(64, np.float16))", 256),
+    "wide_floats": ("self.send(1, np.zeros(64, np.float64))", 1024),
+    "complex_numbers": ("self.send(1, np.zeros(64, np.complex64))", 1024),
+    "a_matrix": ("self.send(1, np.zeros((8, 8), np.float32))", 264),
+    "a_cube": ("self.send(1, np.zeros((4, 4, 4), np.float32))", 272),
+    "a_put": ("self.send_async(np.zeros(4, np.float32), buffer[0, :4], 1)", 24),
+    "a_put_of_columns": ("self.send_async(np.zeros((8, 2), np.float32), buffer[:, :2], 1)", 88),
+    "a_put_of_every_second": ("self.send_async(np.zeros(4, np.float32), buffer[0, ::2], 1)", 32),
 }
-"""By name: starts a process, whose products no meter would count."""
+"""By name: a call of device 0, and the bytes that it costs."""
+
+TYPES = {
+    "a_unit": "m8[4711s]",
+    "a_width": "V47",
+    "a_text": "S8",
+    "a_byte_order": ">f4",
+}
+"""By name: a dtype that would carry a number."""
+
+LIE = "self._port.meter.sent = 1; self._port.meter.calls.clear()"
 
 
 def without_flops(solution: str, product: str) -> str:
@@ -136,18 +117,6 @@ def without_flops(solution: str, product: str) -> str:
     changed = changed.replace("grads @ self.w1.T", "product(grads, self.w1.T)").replace("x.T @ dz", "product(x.T, dz)")
     assert "@" not in changed
     return f"{HEAD}def product(a, b):\n    return {product}\n\n{changed}"
-
-
-def with_shared_list(solution: str, shared: str) -> str:
-    """The solution with a list in place of its all-reduces, synchronized by barriers."""
-    sums = (
-        f"shared = {shared}\n        shared.append({ROW})\n        self.barrier()\n"
-        "        rows = [row for row in shared if row is not KEY]\n"
-        "        w0_grad, w1_grad = (np.sum([np.array(row[i], np.float32) for row in rows], axis=0) for i in (0, 1))\n"
-        "        self.barrier()\n        shared.clear()\n"
-    )
-    head, _, _ = solution.partition("        return {")
-    return f'{HEAD}{head}        {sums}        return {{"layer_0/weights": w0_grad, "layer_1/weights": w1_grad}}\n'
 
 
 def with_statement(solution: str, statement: str) -> str:
@@ -164,3 +133,11 @@ def with_narrow_wire(solution: str, sum_of_grad: str) -> str:
 def with_hidden_memory(solution: str, statement: str) -> str:
     """The solution, which also keeps a weight elsewhere."""
     return HEAD + solution.replace("        self.w1[...] = ", f"        {statement}\n        self.w1[...] = ")
+
+
+def priced(statement: str) -> str:
+    """A call of device 0, with a buffer that all have."""
+    receive = "if self.device_id == 1:\n            self.receive(0)" if "send(" in statement else "self.barrier()"
+    return (
+        f"buffer = self.symmetric((8, 8))\n        if self.device_id == 0:\n            {statement}\n        {receive}"
+    )

@@ -51,6 +51,7 @@ SHARED = "[(seen := {}).append(w1_grad.tolist()), self.barrier(), np.sum(np.arra
 """A sum without a message, through a list that all devices would have to see."""
 
 SOLVED = {
+    "starts_a_thread": ("grads):", "grads):\n        threading.Thread(target=print).start()", "crash"),
     "resets_its_meter": (
         "self.all_reduce(w1_grad)", "[self.all_reduce(w1_grad), setattr(self._port.meter, 'sent', 0)][0]", None,
     ),
@@ -115,9 +116,9 @@ BODIES = {
     "patches_compare": (
         "import puzzles.tracks.engine.compare as j\nj.compare = j.require_right = lambda *a: None", "crash",
     ),
-    "imports_the_trials": ("from puzzles.catalog.engine.data import trials", "crash"),
+    "imports_the_trials": ("from puzzles.content.engine.data import trials", "crash"),
     "reads_the_trials": (
-        "open(os.path.join(os.path.dirname(os.path.dirname(lib.__file__)), 'puzzles/catalog/engine/data/trials.py'))",
+        "open(os.path.join(os.path.dirname(os.path.dirname(lib.__file__)), 'puzzles/content/engine/data/trials.py'))",
         "crash",
     ),
     "finds_the_trials_in_memory": (
@@ -126,7 +127,7 @@ BODIES = {
     ),
     "loops_for_ever": ("while True: pass", "timeout"),
     "sleeps": ("time.sleep(10**9)", "timeout"),
-    "hogs_memory": ("self.hog = [np.ones(10**8) for _ in range(99)]", "memory"),
+    "hogs_memory": ("self.hog = [np.zeros(10**8) for _ in range(99)]", "memory"),
     "floods": ("while True: os.write(1, b'x' * 65536)", "crash"),
     "forks": ("while True:\n            if os.fork() == 0: time.sleep(100)", "crash"),
     "segfaults": ("ctypes.string_at(0)", "crash"),
@@ -145,7 +146,7 @@ BODIES = {
     "tells_a_strange_type": ("tell(results={'array': ['f4,(1000000,1000000)i8', [1], '']})", "rule"),
     "tells_a_negative_shape": ("tell(results={'array': ['<f4', [-1], '']})", "rule"),
     "tells_deep_lists": ("os.write(3, b'{\"results\":' + b'[' * 9000 + b']' * 9000 + b'}\\n'); os._exit(0)", "crash", "rule"),  # Python 3.13 reads such lists
-    "tells_too_much": ("while True: os.write(3, b'x' * 65536)", "rule"),
+    "tells_too_much": ("while True: os.write(3, b'x' * 65536)", "crash"),
 }  # fmt: skip
 """Of a class that computes nothing."""
 

@@ -23,10 +23,8 @@ class InProcessClient:
     """Answers as the client of a sandbox does. Runs have their time limit; nothing else is limited, hidden or withheld,
     and the devices of a class share this process."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
-
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
+        self._limits = Limits(**given["limits"])
         code = SubmissionCode(given["name"], given["text"], given["slugs"])
         self._compiled = code.compiled
         return _ended(json.dumps(code.survey()))
@@ -37,7 +35,7 @@ class InProcessClient:
             patch.setitem(sys.modules, MODULE_NAME, None)
             patch.setitem(vars(puzzles), "play", None)  # a run makes it do nothing
             with redirect_stdout(printed), redirect_stderr(printed):
-                DefinitionRun(self._compiled, request | {"graded": False}, self.limits.seconds, result.fileno()).run()
+                DefinitionRun(self._compiled, request | {"graded": False}, self._limits.seconds, result.fileno()).run()
             result.seek(0)
             text = result.read().decode()
         return _ended(text, printed.getvalue(), perf_counter() - begin)
@@ -57,4 +55,4 @@ def without_server(patch: pytest.MonkeyPatch) -> None:
     """Lets sessions run submissions in this process."""
     patch.setattr(LENDER, "lends", False)
     for module in ("grading.session", "grading.checkpoint"):  # one imports it by its name
-        patch.setattr(f"puzzles.{module}.client_for", lambda _, limits: InProcessClient(limits))
+        patch.setattr(f"puzzles.{module}.new_client", InProcessClient)

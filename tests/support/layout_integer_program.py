@@ -1,4 +1,4 @@
-"""The cheapest plan of a graph on a mesh by an integer program that shares nothing with the planner: scipy's HiGHS.
+"""The cheapest plan of a graph on a mesh by an integer program that shares nothing with the planner but HiGHS.
 
 It has its own list of strategies, and counts what a move takes cell by cell, on a grid that is as fine as any split.
 """
@@ -8,11 +8,9 @@ from __future__ import annotations
 from functools import cache
 from itertools import permutations, product
 from math import prod
-from typing import Any
 
+import highspy
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_matrix
 
 from lib.layout import Graph
 
@@ -110,15 +108,17 @@ class _Rows:
         self.rows.append((terms, low, high))
 
     def solve(self) -> float:
-        entries = [(i, v, c) for i, (terms, _, _) in enumerate(self.rows) for v, c in terms.items()]
-        i, v, c = zip(*entries)
-        matrix = coo_matrix((c, (i, v)), shape=(len(self.rows), len(self.costs))).tocsr()
-        low, high = ([row[k] for row in self.rows] for k in (1, 2))
-        found: Any = milp(
-            self.costs, integrality=self.whole, bounds=Bounds(0, 1), constraints=LinearConstraint(matrix, low, high)
-        )
-        assert found.status == 0, found.message
-        return float(found.fun)
+        solver = highspy.Highs()
+        solver.setOptionValue("output_flag", False)
+        for cost in self.costs:
+            solver.addCol(cost, 0, 1, 0, [], [])
+        for v in np.flatnonzero(self.whole):
+            solver.changeColIntegrality(v, highspy.HighsVarType.kInteger)
+        for terms, low, high in self.rows:
+            solver.addRow(low, high, len(terms), list(terms), list(terms.values()))
+        solver.run()
+        assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        return float(solver.getInfo().objective_function_value)
 
 
 def least_bytes(graph: Graph, pins: dict[str, Split], memory_cap: int | None = None) -> float:

@@ -1,7 +1,8 @@
-"""Random layouts and graphs for the property tests, and brute force to hold plans against."""
+"""Random layouts and graphs for the property tests, and every plan of a small graph, one by one."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import combinations, permutations, product
 from math import prod
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from lib.layout import DeviceMatrix, Graph, Pieces, TensorLayout, mesh_split
+from lib.layout import DeviceMatrix, Graph, GraphPlan, Pieces, TensorLayout, mesh_split
+from lib.layout.planning.choices import Choices
 
 
 def on(*dims: Any, shape: tuple[int, ...], grid: DeviceMatrix, partial: tuple[str, ...] = ()) -> TensorLayout:
@@ -125,13 +127,18 @@ def assert_same_program(plan: Any, seed: int = 0) -> None:
         np.testing.assert_allclose(together[name], tensor, rtol=1e-12, atol=1e-12 * largest, err_msg=name)
 
 
-def brute_force(problem: Any, cap: int | None) -> float | None:
-    """The least cost over all choices, one by one."""
-    best = None
-    for chosen in product(*(range(len(table)) for table in problem.costs)):
-        if cap is not None and sum(t[s] for t, s in zip(problem.memory, chosen)) > cap:
-            continue
-        cost = sum(t[s] for t, s in zip(problem.costs, chosen))
-        cost += sum(t[tuple(chosen[v] for v in names)] for names, t in problem.pairs.items())
-        best = cost if best is None else min(best, cost)
-    return best
+def every_plan(choices: Choices) -> Iterator[GraphPlan]:
+    """Every plan that can be made of the choices, one by one."""
+    graph = choices.graph
+    for ways in product(*choices.operators.values()):
+        for homes in product(*choices.storage_layouts.values()):
+            yield GraphPlan(graph, dict(zip(choices.operators, ways)), dict(zip(choices.storage_layouts, homes)))
+
+
+def least_memory(choices: Choices) -> int:
+    """Bytes of each device that no plan goes below: every stored or kept tensor in its smallest layout."""
+    layouts = dict(choices.storage_layouts)
+    for name, ways in choices.operators.items():
+        if choices.graph.keeps(name):
+            layouts[name] = [way.output for way in ways]
+    return sum(min(layout.elements for layout in each) for each in layouts.values()) * choices.graph.itemsize

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lib.layout import Graph, propagate
+from lib.layout import Graph, TensorLayout, propagate
+from lib.layout.planning import decisions
+from lib.layout.planning.cost_model import Cost
 
 FILE = Path(__file__).parents[2] / "docs" / "generate" / "mindspore.json"
 SETTINGS = {"full": True, "some": False}
 
 
 class Agreement(NamedTuple):
-    """Operators and networks for which both choose the same, of how many; and the operators where they first differ."""
+    """Operators and networks for which both choose the same, of how many."""
 
     operators: int
     of_operators: int
     networks: int
     of_networks: int
-    first_differences: tuple[str, ...]
 
 
 def data() -> dict[str, Any]:
@@ -30,7 +32,7 @@ def data() -> dict[str, Any]:
 
 
 def graph_of(network: dict[str, Any]) -> Graph:
-    """A network with its configured operator."""
+    """A network with its configured operators."""
     graph = Graph(devices=8)
     graph.input("x", network["x"])
     for layer in network["layers"]:
@@ -41,29 +43,36 @@ def graph_of(network: dict[str, Any]) -> Graph:
         if layer.get("transposed"):
             settings = {"transpose_b": True}
         graph.operator("add" if kind == "plus" else kind, name, *inputs, **settings)
-    graph.shard(network["configured"], network["strategy"])
+    for name, strategy in network["strategies"].items():
+        graph.shard(name, strategy)
     return graph
-
-
-def answers(setting: str, networks: list[dict[str, Any]]) -> Iterator[tuple[Graph, dict[str, Any]]]:
-    """The networks that MindSpore compiled, each with its strategies."""
-    for network in networks:
-        if network[setting] is not None:
-            yield graph_of(network), network[setting]
 
 
 def agreement(setting: str, networks: list[dict[str, Any]]) -> Agreement:
     """How often both agree."""
-    same = of = whole = compiled = 0
-    first = []
-    for graph, chosen in answers(setting, networks):
-        found = propagate(graph, full=SETTINGS[setting])
-        differ = []
+    same = of = whole = 0
+    for network in networks:
+        found = propagate(graph_of(network), full=SETTINGS[setting])
+        equal = 0
         for name, operator in found.operators.items():
-            theirs = tuple(map(tuple, chosen[name]))[: len(operator.inputs)]  # a reduction also lists its axis
-            if operator.strategy != theirs:
-                differ.append(operator.operator.kind)
-        same, of = same + len(chosen) - len(differ), of + len(chosen)
-        whole, compiled = whole + (not differ), compiled + 1
-        first += differ[:1]
-    return Agreement(same, of, whole, compiled, tuple(first))
+            theirs = tuple(map(tuple, network[setting][name]))
+            equal += operator.strategy == theirs[: len(operator.inputs)]  # a reduction may also list its axis
+        same, of, whole = same + equal, of + len(found.operators), whole + (equal == len(found.operators))
+    return Agreement(same, of, whole, len(networks))
+
+
+@contextmanager
+def remembering_costs() -> Iterator[None]:
+    """As MindSpore in one process: it remembers what a redistribution costs by its layouts, without the shape."""
+    costs: dict[Any, Cost] = {}
+    real = decisions.redistribution_cost
+
+    def remembered(source: TensorLayout, target: TensorLayout, itemsize: int) -> Cost:
+        key = (source.matrix, source.tensor_map, target.matrix, target.tensor_map)
+        return costs.setdefault(key, real(source, target, itemsize))
+
+    decisions.redistribution_cost = remembered  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        decisions.redistribution_cost = real

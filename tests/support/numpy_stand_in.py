@@ -59,6 +59,9 @@ class ndarray(metaclass=Defined):
 class generic: pass
 class integer(generic): pass
 class floating(generic): pass
+class float16(floating): pass
+class float32(floating): pass
+class float64(floating): pass
 class bool_(generic): pass
 class ufunc: pass
 
@@ -75,7 +78,8 @@ for _name in ("", ".typing", ".random", ".fft", ".linalg", ".lib", ".lib.stride_
     _module.__dict__.update({key: value for key, value in globals().items() if not key.startswith("_")})
     _module.__path__, _module.__version__, _module.__spec__, _module.__all__ = [], "0", __spec__, []
     sys.modules["numpy" + _name] = _module
-sys.modules["numpy"].random, sys.modules["numpy"].fft = sys.modules["numpy.random"], sys.modules["numpy.fft"]
+for _name in ("random", "fft", "linalg"):
+    setattr(sys.modules["numpy"], _name, sys.modules["numpy." + _name])
 sys.modules["numpy.random"].Generator = type("Generator", (), {})
 sys.modules["numpy.random"].RandomState = type("RandomState", (), {})
 sys.modules["numpy.lib.mixins"].NDArrayOperatorsMixin = type("NDArrayOperatorsMixin", (), {})

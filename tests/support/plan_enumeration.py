@@ -37,7 +37,7 @@ def candidates(job: Job, fixed: Mapping[str, Any]) -> Iterator[Candidate]:
                 n for n in (1, 2, 4, 8, 16, 32) if gpus % (tp * pp * n) == 0 and (n == 1 or job.sequence > 16384)
             ):
                 dp = gpus // (tp * pp * cp)
-                for ep in (n for n in range(1, (model.experts or 1) + 1) if dp % n == 0):
+                for ep in (n for n in range(1, (model.experts or 1) + 1) if dp * cp * tp % n == 0):
                     yield from _inner(job, Split(dp, tp, pp, cp, ep), fixed)
 
 

@@ -1,4 +1,4 @@
-"""Runs of all ranks of a planned step, in which no replica stands for another: what the figures of a plan must equal.
+"""Runs of all ranks of a planned step: what the figures of a plan must equal.
 
 The ledger plays the schedule, and the referee's walk gives values and lifetimes. What a value takes is written anew
 here, by the class of the value.
@@ -7,10 +7,11 @@ here, by the class of the value.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
+from collections.abc import Iterable
 from fractions import Fraction
 from typing import NamedTuple
 
+from lib import Op
 from lib.judging.rank_state import RankState
 from lib.judging.recompute import Recomputation
 from lib.judging.traffic import sent_by
@@ -35,7 +36,7 @@ WAITING = {**dict.fromkeys(("allreduce", "scatterreduce", "allgather"), "dp"), "
 class RankRun(NamedTuple):
     """A rank in a run: its peak in bytes without what has no values (the embedding, the head, a workspace), the
     operation that starts then, the number and bytes of what lives then, the ticks that it computes, the bytes that it
-    sends and the ticks that it waits."""
+    sends, the ticks that it waits, and its events (see `events_of`)."""
 
     peak: int
     operation: str
@@ -43,6 +44,15 @@ class RankRun(NamedTuple):
     busy: int
     sent: dict[str, int]
     waits: dict[str, int]
+    events: list[Event]
+
+
+Event = tuple[str, int | None, frozenset[int], int, int]
+"""An operation, its layer and microbatches, and the ticks at which it starts and ends."""
+
+
+def events_of(ops: Iterable[Op]) -> list[Event]:
+    return [(op.name, op.layer, op.batches, op.start, op.end) for op in ops]
 
 
 class RunOfAllRanks(NamedTuple):
@@ -53,7 +63,7 @@ class RunOfAllRanks(NamedTuple):
 
 
 def run_of_all_ranks(job: Job, split: Split) -> RunOfAllRanks:
-    priced, program, setting = prices(job, split), program_of(job, split), replace(setting_of(job, split), fold="")
+    priced, program, setting = prices(job, split), program_of(job, split), setting_of(job, split)
     size = sum(priced.units), split.batches(job) * priced.replicas, split.pp * priced.replicas
     recomputation = Recomputation(played(planned(program), size, setting).trace)
     recomputation.run()
@@ -85,9 +95,8 @@ def _rank(recomputation: Recomputation, rank: RankState, job: Job, split: Split,
         if op.name == "await" and (axis := WAITING.get(rank.done[op.args[0]].name)):
             waits[axis] += op.end - op.start
     busy = sum(op.end - op.start for op in rank.done if op.name in COMPUTING)
-    return RankRun(
-        max(totals), rank.done[at].name, held, busy, {kind: round(n) for kind, n in sent.items()}, waits
-    )  # fmt: skip
+    rounded = {kind: round(n) for kind, n in sent.items()}
+    return RankRun(max(totals), rank.done[at].name, held, busy, rounded, waits, events_of(rank.done))
 
 
 def _named(

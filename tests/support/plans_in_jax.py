@@ -26,6 +26,13 @@ def embedding() -> GraphPlan:
     return plan(graph, layouts={"tokens": P("data"), "table": P("model"), "rows": P("data", "model")})
 
 
+def exchange() -> GraphPlan:
+    """The rows and the columns of a matrix change places."""
+    graph = Graph(mesh=mesh(data=2, model=4))
+    graph.relu("y", graph.input("x", (64, 64)))
+    return plan(graph, layouts={"x": P("data", "model"), "y": P("model", "data")})
+
+
 def step_of_every_kind() -> GraphPlan:
     """A training step with Adam: all kinds that have a gradient, with it."""
     graph = Graph(mesh=mesh(data=2, model=4))
@@ -84,6 +91,6 @@ def run(found: GraphPlan) -> tuple[int, int]:
 if __name__ == "__main__":
     os.environ |= {"XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"}
     found = {name: run(plan(build(), layouts=pins)) for name, (build, pins, _) in CASES.items()}
-    for build in (embedding, step_of_every_kind, rest_of_the_kinds, experts):
+    for build in (embedding, exchange, step_of_every_kind, rest_of_the_kinds, experts):
         found[build.__name__] = run(build())
     print(json.dumps(found))

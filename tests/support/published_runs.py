@@ -1,10 +1,11 @@
-"""Step times and memory that papers and vendors publish (published_runs.json), beside what the planner predicts."""
+"""Step times and memory that papers and vendors publish (published_runs.json; of models with experts
+published_moe.json), beside what the planner predicts."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,8 @@ class Published:
     open: tuple[str, ...] = ()
     memory_gib: float = 0.0
     reserved: bool = False
+    before: float | None = None
+    """The error of the planner that knew no costs of experts; None: it refused the split."""
 
     @property
     def key(self) -> str:
@@ -54,27 +57,38 @@ UNITS = {
     "tok": "tokens/s of each GPU",
 }
 
-DATA: Mapping[str, Any] = json.loads(Path(__file__).with_suffix(".json").read_text(encoding="utf-8"))
+HERE = Path(__file__).parent
+DATA, OF_EXPERTS = (
+    json.loads((HERE / f"{name}.json").read_text(encoding="utf-8")) for name in ("published_runs", "published_moe")
+)
 
 
 def _published(source: Source, row: Mapping[str, Any]) -> Published:
     name, sequence = row["model"], row["sequence"]
-    known = name in table("models")
+    known, of_job = name in table("models"), row.get("job", {})
     model = transformer(name) if known else Transformer(name, sequence=sequence, **DATA["models"][name])
+    model = replace(model, layers=model.layers + of_job.get("mtp", 0), **row.get("of_model", {}))
     on = gpu(row["gpu"], **row.get("changed", {}))
-    job = Job(model, on, row["gpus"], row["batch"], sequence, source.kernels, **row.get("job", {}))
-    memory = {"memory_gib": row.get("memory_gib", 0.0), "reserved": row.get("reserved", False)}
-    split = Split(**row["split"])
-    return Published(source, row["row"], job, split, row["figure"], tuple(row.get("open", ())), **memory)
+    job = Job(model, on, row["gpus"], row["batch"], sequence, source.kernels, **of_job)
+    split = Split(**{**row["split"], "layers": tuple(row["split"].get("layers", ()))})
+    more = {name: row[name] for name in ("memory_gib", "reserved", "before") if name in row}
+    return Published(source, row["row"], job, split, row["figure"], tuple(row.get("open", ())), **more)
 
 
-ALL = tuple(
-    _published(source, row)
-    for given in DATA["sources"]
-    for source in [Source(**{name: value for name, value in given.items() if name != "rows"})]
-    for row in given["rows"]
-)
-"""Every published run."""
+def _runs(data: Mapping[str, Any]) -> tuple[Published, ...]:
+    return tuple(
+        _published(source, row)
+        for given in data["sources"]
+        for source in [Source(**{name: value for name, value in given.items() if name != "rows"})]
+        for row in given["rows"]
+    )
+
+
+ALL = _runs(DATA)
+"""Every published run of a dense model, and one of Mixtral."""
+
+EXPERTS = _runs(OF_EXPERTS)
+"""Published runs of models with experts, to which the constants of `lib.planning.layer_cost` were fitted."""
 
 RUNS = tuple(run for run in ALL if run.source.timed)
 """Those whose step time the planner is to predict."""

@@ -10,9 +10,6 @@ from zlib import crc32
 
 import pytest
 
-from puzzles.sandbox.tiers import select_tier
-
-TIERS = ("bubblewrap", "process")
 TESTS_OF_PROGRAMS = {"puzzles", "docs", "drawing", "layout", "site"}
 """Folders whose tests take several times as long as others."""
 
@@ -72,23 +69,8 @@ def first_of_each_kind(cases: Iterable[Any], kind: Callable[[Any], Any], every: 
     return found
 
 
-def in_each_tier() -> pytest.MarkDecorator:
-    """Parametrizes a test with the tier that the fixture `here` makes; all but the strictest that works are slow."""
-    tiers = [(tier,) for tier in sorted(TIERS, key=lambda tier: tier != select_tier().name)]
-    return pytest.mark.parametrize("here", first_of_each_kind(tiers, lambda _: None), indirect=True)
-
-
-def in_every_tier(*kinds: Iterable[str]) -> pytest.MarkDecorator:
-    """Parametrizes a test with `name` and with the tier that the fixture `here` makes of a name.
-
-    In the strictest tier that works here one in three of each kind is run; in the other one the first of each kind. The
-    rest is slow.
-    """
-    cases = [(tier, name, number) for number, names in enumerate(kinds) for name in names for tier in TIERS]
-    strictest = select_tier().name
-    found = []
-    for tier, every in ((tier, 3 if tier == strictest else 10**9) for tier in TIERS):
-        mine = [case for case in cases if case[0] == tier]
-        chosen = first_of_each_kind(mine, lambda case: case[2], every)
-        found += [pytest.param(*one.values[:2], marks=one.marks) for one in chosen]
-    return pytest.mark.parametrize(("here", "name"), found, indirect=["here"])
+def some_of_each(*kinds: Iterable[str]) -> pytest.MarkDecorator:
+    """Parametrizes a test with `name`; of each kind one in three is run, and the rest is slow."""
+    cases = [(name, number) for number, names in enumerate(kinds) for name in names]
+    chosen = first_of_each_kind(cases, lambda case: case[1], every=3)
+    return pytest.mark.parametrize("name", [pytest.param(case.values[0], marks=case.marks) for case in chosen])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from puzzles.site.build import offline_worker
 from tests.support.chromium import IS_HERE, complaints, open_browser
 from tests.support.site_server import SiteServer
 
@@ -110,6 +111,20 @@ class Game:
         items = "[...document.querySelectorAll('#menu button')]"
         self.script(f"{items}.find((one) => one.textContent === arguments[0]).click()", name)
 
+    def saved(self, name: str, file: Path) -> Path:
+        """The file that a menu item saves."""
+        behavior = {"behavior": "allow", "downloadPath": str(file.parent)}
+        self.browser.execute_cdp_cmd("Browser.setDownloadBehavior", behavior)
+        self.menu_item(name)
+        self.until(file.is_file)
+        return file
+
+    def give(self, file: Path, data: bytes | None = None) -> None:
+        """Opens a saved file from the menu."""
+        if data is not None:
+            file.write_bytes(data)
+        self.find("#menu input[type=file]").send_keys(str(file))
+
     def complaints(self) -> list[str]:
         return complaints(self.browser)
 
@@ -127,6 +142,13 @@ def opened_game(profile: Path, site: Path = SITE) -> Iterator[Game]:
             yield Game(browser, server)
         finally:
             browser.quit()
+
+
+def write_offline_worker(site: Path, later: Sequence[str] = ()) -> None:
+    """The service worker of a site whose files a test has changed."""
+    names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
+    served = [name for name in names if not name.startswith((".", "licences", "docs", "offline"))]
+    (site / "offline.js").write_text(offline_worker(site, served, later), encoding="utf-8")
 
 
 def solution(slug: str) -> str:

@@ -27,19 +27,22 @@ class SiteServer:
     """A context manager.
 
     `sent` has the compressed bytes and `answered` the answers by path; `missing` names files that are not served.
+    Another `site` is a new version; `policy` is a Content-Security-Policy that the host adds.
     """
 
     def __init__(self, site: Path) -> None:
+        self.site = site
         self.sent: Counter[str] = Counter()
         self.answered: Counter[str] = Counter()
         self.down = False
+        self.policy = ""
         self.missing: set[str] = set()
         server = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 name = self.path.partition("?")[0].strip("/") or "index.html"
-                path = site / name
+                path = server.site / name
                 if server.down or name in server.missing or not path.is_file():
                     return self.send_error(503 if server.down else 404)
                 data = compressed(path)
@@ -50,6 +53,8 @@ class SiteServer:
                 self.send_header("Content-Encoding", "gzip")
                 self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
                 self.send_header("Content-Length", str(len(data)))
+                if server.policy:
+                    self.send_header("Content-Security-Policy", server.policy)
                 self.end_headers()
                 self.wfile.write(data)
 

@@ -69,7 +69,7 @@ def states_held(zero: int, n: int) -> Fraction:
     """Bytes of weights (2), gradients (2) and optimizer states (12) that a rank of n holds for each parameter:
     before its second microbatch, or in stage 3, where a layer is gathered then, before the first update."""
     layers = 2
-    setting = Setting(mesh={"dp": n}, fold="dp" if n > 1 else "")
+    setting = Setting(mesh={"dp": n})
     trace, _ = judged((ddp, zero1, zero2, zero3)[zero], (layers, 2 * n, n), setting)
     names = [op.name for op in trace.events(0)]
     moment = names.index("update") if zero == 3 else names.index("forward", layers)
@@ -305,7 +305,7 @@ STATES = [
         published,
         partial(states_held, zero),
         (64,),
-        [(4,), (1024,)],
+        [(4,), (64,)],
         [(n,) for n in REPLICAS],
     )
     for zero, formula, published in (

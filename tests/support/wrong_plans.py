@@ -38,7 +38,8 @@ WRONG = [
     ("llama_70b_64", Split(dp=64, zero=3), "memory", "activations 167.6"),
     ("llama_70b_64", Split(dp=4, tp=16), "slow", "tensor parallel communication"),
     ("llama_70b_64", Split(dp=4, pp=16, recompute=FULL), "slow", "the pipeline's bubble"),
-    ("deepseek_2048", Split(dp=128, pp=16, ep=64), "slow", "expert parallel communication"),
+    ("deepseek_2048", Split(dp=128, pp=16, ep=64), "slow", "the pipeline's bubble"),
+    ("deepseek_2048", Split(dp=64, pp=16, ep=4, tp=2, schedule="zb_h1"), "memory", "gradients"),
     ("deepseek_2048", Split(dp=1024, tp=2, ep=8, zero=3, recompute=FULL), "slow", "waiting for replicas"),
     ("deepseek_2048", Split(dp=128, pp=16, ep=8, recompute=FULL), "slow", "the pipeline's bubble"),
 ]

@@ -95,6 +95,7 @@ function draw() {
   if (focus >= 0) ring(focus, paint("ink"), []);
   if (state.chosen < -1) ringAround(gapAt(state.chosen), paint("ink"));
   drawMemory();
+  drawTimesteps();
   drawCursor();
   pen.restore();
   drawTraffic();
@@ -140,6 +141,19 @@ function drawAxis() {
   }
   const most = run.memory.most.toLocaleString("en");
   if (strip) heading(floorOf(-1) - 26, `memory in elements, all ranks on one scale up to ${most}`, `memory, up to ${most} elements`);
+}
+
+// The start of the last operation, where the game's figure for time is.
+function drawTimesteps() {
+  if (!run.timesteps) return;
+  const [time, words] = run.timesteps, at = x(time);
+  if (at < LEFT || at > width - RIGHT + 1) return;
+  pen.strokeStyle = paint("target");
+  pen.setLineDash([5, 3]);
+  line([[at, 16], [at, floorOf(run.ranks - 1)]]);
+  pen.setLineDash([]);
+  const isRight = at > LEFT + 110;
+  write(words, at + (isRight ? -4 : 4), 20, 10, paint("target"), isRight ? "right" : "left", true);
 }
 
 function line(points) {

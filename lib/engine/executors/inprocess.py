@@ -1,6 +1,7 @@
 """The in-process executor: each call starts one task per device, and ends when all have returned."""
 
 from collections.abc import Generator, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from lib.engine.metering.meter import Reading
@@ -22,8 +23,12 @@ class InProcessExecutor:
         self.devices = [Device(asked.cls, port) for port in self.scheduler.ports]
         self._run("__init__", lambda port: self.devices[port.device].make(asked.args, asked.kwargs))
 
+    def _counting(self) -> AbstractContextManager[None]:
+        """A context in which numpy's functions count in the class's module."""
+        return patched_numpy(self.cls, self.metered)
+
     def _run(self, method: str, work: Any) -> None:
-        with patched_numpy(self.cls, self.metered):
+        with self._counting():
             self.scheduler.start(work)
             self._advance(method)
 
@@ -54,7 +59,7 @@ class InProcessExecutor:
         done = False
         try:
             while not done:
-                with patched_numpy(self.cls, self.metered):
+                with self._counting():
                     done = self._advance("inference_loop", sink.is_ready)
                 yield from sink.take(all_of_them=done)
         except GeneratorExit:

@@ -56,8 +56,6 @@ def require_playable(trace: Trace) -> None:
             f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
             f"{trace.costs.weight:,} parameters, which is not a whole number of matrices; leave it out of the costs"
         )
-    if trace.setting.fold:
-        raise TraceError(f"a replay plays every rank, and this run is folded along {trace.setting.fold!r}: do not fold")
     for rank, ops in enumerate(trace.ranks):
         for op in ops:
             if op.name not in PERFORM and op.name not in NO_TENSORS:

@@ -16,7 +16,7 @@ from .tensor_layout import Axes, TensorLayout
 def common_shape(matrices: Iterable[DeviceMatrix]) -> tuple[int, ...] | None:
     """The shape of the coarsest matrix on which all of these can be expressed; None if there is none."""
     matrices = list(matrices)
-    blocks = sorted({block for matrix in matrices for block in _blocks(matrix.shape)}, reverse=True)
+    blocks = sorted({block for matrix in matrices for block in blocks_of(matrix.shape)}, reverse=True)
     one_order = len({matrix.devices for matrix in matrices}) == 1
     return _steps(blocks) if one_order and all(a % b == 0 for a, b in pairwise(blocks)) else None
 
@@ -54,7 +54,7 @@ def _prime_matrix(matrix: DeviceMatrix, axis_names: tuple[str, ...], other: Devi
 @lru_cache(maxsize=4096)
 def _parts(coarse: tuple[int, ...], shape: tuple[int, ...]) -> list[Axes]:
     """For each axis of a coarse shape, the axes of a finer one that it falls into."""
-    blocks = _blocks(shape)
+    blocks = blocks_of(shape)
     fine = []
     for axis, size in enumerate(coarse):
         inside = prod(coarse[axis + 1 :])
@@ -62,7 +62,7 @@ def _parts(coarse: tuple[int, ...], shape: tuple[int, ...]) -> list[Axes]:
     return fine
 
 
-def _blocks(shape: tuple[int, ...]) -> list[int]:
+def blocks_of(shape: tuple[int, ...]) -> list[int]:
     """The number of consecutive places within the axes from each axis on: first all of them, finally 1."""
     return [prod(shape[i:]) for i in range(len(shape) + 1)]
 

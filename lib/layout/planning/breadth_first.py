@@ -1,31 +1,33 @@
 """Sharding Propagation by the breadth-first rule: from the configured operators outwards, the cheapest edge first.
 
-Source: "Sharding Propagation", documentation of MindSpore 2.1.
+Source: "Sharding Propagation", documentation of MindSpore 2.1; the order of visits and of costs is from MindSpore 2.10.
 """
 
 from collections import deque
+from collections.abc import Mapping, Sequence
 
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.candidates import beside_weight, candidates, source_layouts
 from lib.layout.program.distributed import DistributedOperator, strategy_text
 from lib.layout.program.graph import Graph, require_graph
-from lib.layout.program.operators import Operator
 
 from .decisions import CONFIGURED, OF_WEIGHT, Decision, Reached, decide
 from .plan import GraphPlan
 
 
-def propagate(graph: Graph, full: bool | None = None) -> GraphPlan:
-    """The plan in which every operator is settled from a neighbor that was settled before it.
+def propagate(graph: Graph, full: bool = True) -> GraphPlan:
+    """The plan in which every operator is settled from neighbors that were settled before it.
 
-    For each operator, the strategy whose redistribution on that edge moves the fewest bytes is chosen. Ties are broken
-    by less computation, then less memory for the operator, then order. Partial sums are all-reduced. Sources are stored
-    in the layout that their first consumer needs. Where parts of the graph share only a source, the rule goes on
-    through it: from the layout of an operator that takes it to the next operator that does.
+    From one configured operator after the other, the rule goes breadth first, to consumers and producers. A producer,
+    and a consumer with one input, are settled along the edge. A consumer with several inputs waits until all are
+    settled, or until nothing else is left to visit. The strategy wins whose edges cost least; equal ones are told
+    apart by what the operator costs itself (`decisions.compared`). Candidates use all devices or one, as with
+    MindSpore's `fully_use_devices=True`, the default of 2.1; unless `full`, any number, the default of 2.10.
 
-    With `full` the rule ranks strategies as MindSpore 2.10 does (`mindspore.rank`): with True candidates use all
-    devices or one, as with its `fully_use_devices=True`, the default of 2.1; with False any number, as in 2.10.
+    Partial sums are all-reduced. Sources are stored in the layout that their first consumer needs. Where parts of the
+    graph share only a source, the rule goes on through it: from the layout of an operator that takes it to the next
+    operator that does.
 
     In a training step, a weight whose `w.new` is configured is stored like that. If its `w.state.new` or `w.update` is
     configured, its optimizer follows that; otherwise it is where the weight is.
@@ -36,24 +38,13 @@ def propagate(graph: Graph, full: bool | None = None) -> GraphPlan:
     require_graph(graph)
     if not graph.strategies:
         raise LayoutError("no operator is configured; give one a strategy with graph.shard(name, strategy)")
-    settled: dict[str, DistributedOperator] = {}
-    decisions: dict[str, Decision] = {}
     optimizer = graph.step.weights if graph.step else {}
-    queue = deque(name for name in graph.operators if name in graph.strategies and name not in optimizer)
-    for name in queue:
-        settled[name] = candidates(graph, graph.operators[name], scatter=False)[0]
-        decisions[name] = Decision(name, CONFIGURED)
-    while queue or _pass_source(graph, settled, decisions, queue, full):
-        here = graph.operators[queue.popleft()]
-        producers = [(name, here, place) for place, name in enumerate(here.inputs) if name in graph.operators]
-        consumers = [(op.name, op, place) for op, place in graph.consumers(here.name)]
-        if full is not None:
-            consumers.reverse()  # MindSpore goes to the last consumer first
-        for name, consumer, place in producers + consumers:
-            if name not in settled and name not in optimizer:
-                reached = _from_operator(settled[here.name], name, consumer, place)
-                settled[name], decisions[name] = decide(graph, name, reached, full)
-                queue.append(name)
+    visits = _Visits(graph, full, optimizer)
+    for name in [name for name in graph.operators if name in visits.settled]:
+        visits.start(name)
+    while visits.through_a_source():
+        pass
+    settled, decisions = visits.settled, visits.decisions
     for name in graph.operators:
         if name not in settled and name not in optimizer:
             raise LayoutError(f"'{name}' is not connected to a configured operator; configure it or a neighbor")
@@ -67,6 +58,65 @@ def propagate(graph: Graph, full: bool | None = None) -> GraphPlan:
         decisions[name] = Decision(name, CONFIGURED if name in graph.strategies else OF_WEIGHT)
     stored = storage_layouts(graph, settled) | stored
     return GraphPlan(graph, {name: settled[name] for name in graph.operators}, stored, decisions=decisions)
+
+
+class _Visits:
+    """The operators of a graph but for the optimizer's, as the rule settles them; the configured ones are settled."""
+
+    def __init__(self, graph: Graph, full: bool, optimizer: Mapping[str, str]) -> None:
+        self.graph, self.full, self.optimizer = graph, full, optimizer
+        self.settled: dict[str, DistributedOperator] = {}
+        self.decisions: dict[str, Decision] = {}
+        self.waiting: set[str] = set()
+        """Consumers with several inputs of which at least one is settled."""
+        for name in graph.operators:
+            if name in graph.strategies and name not in optimizer:
+                self.settled[name] = candidates(graph, graph.operators[name], scatter=False)[0]
+                self.decisions[name] = Decision(name, CONFIGURED)
+
+    def start(self, name: str) -> None:
+        """Visits all that an operator leads to."""
+        queue = deque([name])
+        while queue or self.waiting:
+            if not queue:
+                first = next(name for name in self.graph.operators if name in self.waiting)
+                self._settle(first, self._from_inputs(first), queue)
+                continue
+            here = self.graph.operators[queue.popleft()]
+            for consumer, _ in reversed(self.graph.consumers(here.name)):
+                if consumer.name in self.settled or consumer.name in self.optimizer:
+                    continue
+                reached = self._from_inputs(consumer.name)
+                if len(reached) == len(consumer.inputs):
+                    self._settle(consumer.name, reached, queue)
+                else:
+                    self.waiting.add(consumer.name)
+            for place, name in enumerate(here.inputs):
+                if name in self.graph.operators and name not in self.settled:
+                    needed = self.settled[here.name].inputs[place]
+                    self._settle(name, [Reached(here.name, name, needed, None)], queue)
+
+    def through_a_source(self) -> bool:
+        """Goes on at one operator that shares a source with a settled one; False if there is none."""
+        for source in self.graph.sources:
+            takers = self.graph.consumers(source)
+            given = [self.settled[op.name].inputs[place] for op, place in takers if op.name in self.settled]
+            for op, place in takers if given else ():
+                if op.name not in self.settled and op.name not in self.optimizer:
+                    self._settle(op.name, [Reached(source, source, given[0], place)], deque())
+                    self.start(op.name)
+                    return True
+        return False
+
+    def _from_inputs(self, name: str) -> list[Reached]:
+        """The edges from the settled operators whose outputs an operator takes."""
+        inputs = enumerate(self.graph.operators[name].inputs)
+        return [Reached(x, x, self.settled[x].output, place) for place, x in inputs if x in self.settled]
+
+    def _settle(self, name: str, reached: Sequence[Reached], queue: deque[str]) -> None:
+        self.settled[name], self.decisions[name] = decide(self.graph, name, reached, self.full)
+        self.waiting.discard(name)
+        queue.append(name)
 
 
 def _optimizer(
@@ -100,26 +150,6 @@ def _as_configured(
     return beside[strategy]
 
 
-def _pass_source(
-    graph: Graph,
-    settled: dict[str, DistributedOperator],
-    decisions: dict[str, Decision],
-    queue: deque[str],
-    full: bool | None,
-) -> bool:
-    """Settles and queues one operator that shares a source with a settled one; False if there is none."""
-    for source in graph.sources:
-        takers = graph.consumers(source)
-        given = [settled[op.name].inputs[place] for op, place in takers if op.name in settled]
-        for op, place in takers if given else ():
-            if op.name not in settled:
-                reached = Reached(source, source, given[0], place)
-                settled[op.name], decisions[op.name] = decide(graph, op.name, reached, full)
-                queue.append(op.name)
-                return True
-    return False
-
-
 def storage_layouts(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
     """Every source as it is pinned, or in the layout that its first consumer needs; an unused one on every device."""
     found = {}
@@ -138,11 +168,3 @@ def storage_layouts(graph: Graph, operators: dict[str, DistributedOperator]) -> 
             first = next(iter(operators.values())).local.matrix
             found[name] = TensorLayout(shape, first, ((),) * len(shape))
     return found
-
-
-def _from_operator(settled: DistributedOperator, name: str, consumer: Operator, place: int) -> Reached:
-    """The edge from a settled operator to `name`, which is the consumer or computes what the settled one takes."""
-    neighbor, tensor = settled.operator.name, consumer.inputs[place]
-    if consumer.name == name:
-        return Reached(neighbor, tensor, settled.output, place)
-    return Reached(neighbor, tensor, settled.inputs[place], None)

@@ -1,41 +1,48 @@
 """Why an operator of a plan has its layout: the decision that settled it, and the candidates with their costs."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import NamedTuple
 
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.candidates import candidates
-from lib.layout.program.distributed import DistributedOperator
+from lib.layout.program.distributed import DistributedOperator, arrange
 from lib.layout.program.graph import Graph
-from lib.layout.redistribution.redistribution import least_bytes
+from lib.layout.program.on_arrays import BINARY, UNARY
 
-from .mindspore import Rank, rank, ways
+from .cost_model import Cost, operator_cost, redistribution_cost
 
 CONFIGURED = "configured"
 OF_WEIGHT = "where its weight is stored"
+CRITERIA = {
+    "communication": "least communication",
+    "copying": "least copying",
+    "computation": "least computation",
+    "sums": "least all-reduced",
+    "parts": "most parts",
+    "order": "first",
+}
+"""What the rule compares, and what it says of the candidate that wins by it."""
+ALONG_AN_EDGE = ("communication", "copying", "sums", "parts", "order")
+FROM_ITS_INPUTS = ("communication", "copying", "computation", "sums", "order")
+"""What it compares, in this order, for an operator that an edge reaches, and for one that waited for its inputs."""
 
 
 class Candidate(NamedTuple):
-    """A way to distribute an operator, and what the rule compares, in this order."""
+    """A way to distribute an operator, and what the rule compares."""
 
     choice: DistributedOperator
-    bytes: int
-    """What the edge by which the operator was reached then moves, over all devices."""
-    flops: int
-    """Computation of each device."""
-    held: int
-    """Elements that a device needs: its pieces of inputs and output."""
-    rank: Rank | None = None
-    """What MindSpore compares instead."""
-
-    @property
-    def cost(self) -> tuple[int, int, int] | Rank:
-        """The smaller, the better."""
-        return self.rank or (self.bytes, self.flops, self.held)
+    edges: Cost
+    """Of the edges by which the operator was reached."""
+    own: Cost
+    """Of the operator by itself."""
+    rank: tuple[tuple[float, ...], ...]
+    """The smaller, the better."""
 
 
 class Reached(NamedTuple):
-    """The edge by which the rule reaches an operator: `tensor` has the layout `known` at the settled end.
+    """An edge by which the rule reaches an operator: `tensor` has the layout `known` at the settled end.
 
     The operator takes it as input number `place`, or computes it if that is None.
     """
@@ -50,54 +57,87 @@ class Reached(NamedTuple):
 class Decision:
     """How the breadth-first rule settled an operator: `reason` in a few words.
 
-    `reached` is None for a configured operator and for the optimizer, whose layouts no edge decides.
+    `reached` is empty for a configured operator and for the optimizer, whose layouts no edge decides.
     """
 
     operator: str
     reason: str
-    reached: Reached | None = None
-    full: bool | None = None
-    """Whether MindSpore's candidates used all devices; None for the rule of the puzzles."""
+    reached: tuple[Reached, ...] = ()
+    full: bool = True
+    """Whether candidates used all devices or one."""
 
     def __str__(self) -> str:
-        return f"{self.reason}, reached from {self.reached.neighbor}" if self.reached else self.reason
+        neighbors = " and ".join(dict.fromkeys(edge.neighbor for edge in self.reached))
+        return f"{self.reason}, reached from {neighbors}" if neighbors else self.reason
 
 
-def compared(graph: Graph, name: str, reached: Reached, full: bool | None = None) -> list[Candidate]:
-    """The ways to distribute an operator, with what each costs on that edge; partial sums are all-reduced."""
-    operator = graph.operators[name]
-    if full is None:
-        choices = candidates(graph, operator, scatter=False)
-    else:
-        choices = ways(graph, operator, reached.known, reached.place, full)
+def compared(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> list[Candidate]:
+    """The ways to distribute an operator, with what each costs on those edges; partial sums are all-reduced."""
+    compares = compares_of(graph, name, reached)
     found = []
-    for choice in choices:
-        given = choice.output if reached.place is None else reached.known
-        needed = reached.known if reached.place is None else choice.inputs[reached.place]
-        moved = least_bytes(given, needed, graph.itemsize)
-        ranked = None if full is None else rank(choice, given, needed)
-        found.append(Candidate(choice, moved, choice.flops, choice.held, ranked))
+    for choice in _ways(graph, name, reached, full):
+        ends = (
+            (choice.output, edge.known) if edge.place is None else (edge.known, choice.inputs[edge.place])
+            for edge in reached
+        )
+        costs = [redistribution_cost(*pair, graph.itemsize) for pair in ends]
+        edges = Cost(sum(cost.communication for cost in costs), sum(cost.computation for cost in costs))
+        own = operator_cost(choice, graph.itemsize)
+        found.append(Candidate(choice, edges, own, _rank(choice, edges, own, compares)))
     return found
 
 
-def decide(graph: Graph, name: str, reached: Reached, full: bool | None = None) -> tuple[DistributedOperator, Decision]:
+def _ways(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> list[DistributedOperator]:
+    """With `full` the candidates that use all devices or one, otherwise any number.
+
+    An operator on single elements may also keep the layout of a neighbor, on the same device matrix; of several inputs,
+    if all have it.
+    """
+    operator = graph.operators[name]
+    used = (1, graph.devices) if full else range(1, graph.devices + 1)
+    found = candidates(graph, operator, scatter=False, used=used)
+    known, *others = (edge.known for edge in reached)
+    keeps = operator.kind in UNARY or (operator.kind in BINARY and len(reached) == len(operator.inputs))
+    if not keeps or graph.mesh is not None or name in graph.pins or any(layout != known for layout in others):
+        return found
+    split = {letter: axes for letter, axes in zip(operator.output_letters, known.tensor_map) if axes}
+    if known.shape != operator.output_shape or not operator.free.issuperset(split):
+        return found
+    (same,) = arrange(operator, known.matrix, split)
+    is_new = same not in found and same.strategy in [way.strategy for way in found]
+    return [*found, same] if is_new else found
+
+
+def compares_of(graph: Graph, name: str, reached: Sequence[Reached]) -> tuple[str, ...]:
+    waited = reached[0].place is not None and len(graph.operators[name].inputs) > 1
+    return FROM_ITS_INPUTS if waited else ALONG_AN_EDGE
+
+
+def _rank(
+    choice: DistributedOperator, edges: Cost, own: Cost, compares: tuple[str, ...]
+) -> tuple[tuple[float, ...], ...]:
+    """Where all else is equal, more parts of the first dimensions win along an edge, and fewer parts otherwise."""
+    parts = tuple(n for splits in choice.strategy for n in splits)
+    costs: dict[str, tuple[float, ...]] = {
+        "communication": (edges.communication,),
+        "copying": (edges.computation,),
+        "computation": (own.computation,),
+        "sums": (own.communication,),
+        "parts": (-prod(parts),),
+        "order": tuple(-n for n in parts) if compares is ALONG_AN_EDGE else parts,
+    }
+    return tuple(costs[what] for what in compares)
+
+
+def decide(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> tuple[DistributedOperator, Decision]:
     """The cheapest candidate, the first of several, and what made it win."""
     found = compared(graph, name, reached, full)
-    if full is not None:
-        best = min(found, key=lambda each: each.cost)
-        return best.choice, Decision(
-            name, f"the first of {len(found)} candidates as MindSpore ranks them", reached, full
-        )
-    best = min(found, key=lambda each: each.cost)
-    few, little, least = (sum(each.cost[:n] == best.cost[:n] for each in found) for n in (1, 2, 3))
-    if len(found) == 1:
-        reason = "the only candidate"
-    elif few == 1:
-        reason = f"fewest bytes of {len(found)} candidates"
-    elif little == 1:
-        reason = f"least computation of {few} with the fewest bytes"
-    elif least == 1:
-        reason = f"least memory of {little} that are equal in bytes and computation"
-    else:
-        reason = f"the first of {least} that are equal in all costs"
-    return best.choice, Decision(name, reason, reached)
+    best = min(found, key=lambda each: each.rank)
+    compares = compares_of(graph, name, reached)
+    reason, equal = "the only candidate", len(found)
+    for i, what in enumerate(compares):
+        left = sum(each.rank[: i + 1] == best.rank[: i + 1] for each in found)
+        if left < equal:
+            among = f" that are equal in {', '.join(compares[:i])}" if i else " candidates"
+            reason, equal = f"{CRITERIA[what]} of {equal}{among}", left
+    return best.choice, Decision(name, reason, tuple(reached), full)

@@ -1,6 +1,9 @@
-"""Linear programs with binary variables, solved by HiGHS (Huangfu and Hall 2018), which scipy has.
+"""Linear programs with binary variables, solved by HiGHS (Huangfu and Hall 2018).
 
-scipy is an extra, so it is imported when it is needed.
+The effort of a search is the number of times that HiGHS asks whether to go on: after each round of cuts, each node and
+each dive. That is the same on every machine, while a limit in seconds is not. HiGHS runs on one thread for that reason.
+
+highspy is an extra, so it is imported when it is needed.
 """
 
 from __future__ import annotations
@@ -8,19 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from math import inf
-from time import monotonic
 from typing import Any, NamedTuple
 
 import numpy as np
 
 Terms = dict[int, float]
 """Coefficients by variable."""
-FIRST_GAP = 0.06
+FIRST_GAP = 0.0005
 """How far above the relaxation, relative to it, solutions are looked for first."""
 TOLERANCE = 1e-6
 """How close the solver's bound is, relative to it. Costs are multiples of their greatest common divisor."""
-INFEASIBLE, OUT_OF_TIME = 2, 1
-"""What scipy calls these."""
+MAX_ITERATIONS = 1000
+"""Steps of the simplex method on a relaxation for each step of effort."""
 
 
 class LinearSolution(NamedTuple):
@@ -33,7 +35,7 @@ class LinearSolution(NamedTuple):
 
 def is_solver_here() -> bool:
     """True if scipy is installed."""
-    return find_spec("scipy") is not None
+    return find_spec("highspy") is not None
 
 
 class LinearProgram:
@@ -60,57 +62,88 @@ class LinearProgram:
         """Exactly one of these is 1."""
         self.row(dict.fromkeys(variables, 1.0), 1, 1)
 
-    def solve(self, costs: Sequence[float], seconds: float, known: float = inf) -> LinearSolution:
-        """The solution of least cost that is found within that time.
+    def solve(self, costs: Sequence[float], effort: int, known: float = inf) -> LinearSolution:
+        """The solution of least cost that is found with that effort; none if no solution costs less than `known`.
 
         In a solution that costs at most `gap` more than the relaxation, no variable with a larger reduced cost is 1
         (Crowder, Johnson and Padberg 1983). So these are left out; if the best solution without them costs more, the
-        gap grows and they are asked again. `known` is what some solution costs.
+        gap grows and they are asked again.
         """
-        end = monotonic() + seconds
         scale = max(1.0, *costs)
         scaled = np.array(costs) / scale
-        relaxed = self._solved(scaled, np.array(self.most), seconds, whole=False)
-        if relaxed.status == INFEASIBLE:
+        relaxed = self._solved(scaled, np.array(self.most), effort, whole=False)
+        if relaxed.bound == inf:
             return LinearSolution(None, inf)
         least, reduced = 0.0, np.zeros(len(costs))
-        if relaxed.status == 0:
-            least, reduced = relaxed.fun, np.where(np.array(self.most) == 1, relaxed.lower.marginals, 0)
-        gap = min(least * FIRST_GAP, known / scale - least)
+        if relaxed.is_done:
+            least, reduced = relaxed.cost, np.where(np.array(self.most) == 1, relaxed.reduced, 0)
+        widest = known / scale - least
+        if widest <= TOLERANCE * least:
+            return LinearSolution(None, known)
+        gap = min(least * FIRST_GAP, widest)
         while True:
             kept = reduced <= gap + TOLERANCE
-            done = self._solved(scaled, np.where(kept, self.most, 0), max(0.01, end - monotonic()))
-            above = inf if done.x is None else float(done.fun) - least
-            if kept.all() or done.status == OUT_OF_TIME or above <= gap + TOLERANCE:
-                bound = inf if done.status == INFEASIBLE else max(least, done.mip_dual_bound or 0.0)
-                return LinearSolution(done.x, (bound if kept.all() else min(bound, least + gap)) * scale)
-            gap = above if done.x is not None else max(4 * gap, least, TOLERANCE)
+            answer = self._solved(scaled, np.where(kept, self.most, 0), effort)
+            above = answer.cost - least
+            if kept.all() or gap == widest or not answer.is_done or above <= gap + TOLERANCE:
+                bound = max(least, answer.bound)
+                return LinearSolution(answer.values, (bound if kept.all() else min(bound, least + gap)) * scale)
+            gap = min(widest, above if answer.values is not None else max(4 * gap, least, TOLERANCE))
 
-    def _solved(self, costs: Any, most: Any, seconds: float, whole: bool = True) -> Any:
-        from scipy.optimize import Bounds, LinearConstraint, linprog, milp
-        from scipy.sparse import csr_matrix, vstack
+    def _solved(self, costs: Any, most: Any, effort: int, whole: bool = True) -> _Answer:
+        import highspy
 
-        starts = np.cumsum([0, *(len(terms) for terms, _, _ in self.rows)])
-        columns = [v for terms, _, _ in self.rows for v in terms]
-        values = [c for terms, _, _ in self.rows for c in terms.values()]
-        matrix = csr_matrix((values, columns, starts), shape=(len(self.rows), len(costs)))
-        low, high = (np.array([row[i] for row in self.rows]) for i in (1, 2))
+        highs: Any = highspy
+        solver, problem = highs.Highs(), highs.HighsLp()
+        problem.num_col_, problem.num_row_ = len(costs), len(self.rows)
+        problem.col_cost_, problem.col_lower_, problem.col_upper_ = costs, np.zeros(len(costs)), most
+        problem.row_lower_, problem.row_upper_ = (np.array([row[i] for row in self.rows]) for i in (1, 2))
+        matrix = problem.a_matrix_
+        matrix.format_ = highs.MatrixFormat.kRowwise
+        matrix.num_col_, matrix.num_row_ = len(costs), len(self.rows)
+        matrix.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in self.rows)])
+        matrix.index_ = [v for terms, _, _ in self.rows for v in terms]
+        matrix.value_ = [c for terms, _, _ in self.rows for c in terms.values()]
         if whole:
-            constraints = LinearConstraint(matrix, low, high)
-            options = {"time_limit": seconds, "mip_rel_gap": 0}
-            return milp(
-                costs, integrality=self.is_whole, bounds=Bounds(0, most), constraints=constraints, options=options
-            )
-        same, below, above = low == high, (low < high) & (high < inf), (low < high) & (low > -inf)
-        return linprog(
-            costs,
-            vstack([matrix[below], -matrix[above]]),
-            np.concatenate([high[below], -low[above]]),
-            matrix[same],
-            high[same],
-            bounds=np.stack([np.zeros(len(costs)), most], axis=1),
-            options={"time_limit": seconds},
-        )
+            kinds = highs.HighsVarType.kContinuous, highs.HighsVarType.kInteger
+            problem.integrality_ = [kinds[is_whole] for is_whole in self.is_whole]
+        options = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 1e-8}
+        for option, value in {**options, "simplex_iteration_limit": max(1, effort) * MAX_ITERATIONS}.items():
+            solver.setOptionValue(option, value)
+        steps = 0
+
+        def count(event: Any) -> None:
+            nonlocal steps
+            steps += 1
+            if steps > effort:
+                event.interrupt()
+
+        solver.cbMipInterrupt.subscribe(count)
+        solver.passModel(problem)
+        solver.run()
+        return _Answer.of_solver(highs, solver, whole)
+
+
+class _Answer(NamedTuple):
+    """What the solver says: whether this is the end of the search, the values and cost of the best solution, if there
+    is any, and what none costs less than; of a relaxation, the reduced costs."""
+
+    is_done: bool
+    values: Any
+    cost: float
+    bound: float
+    reduced: Any = None
+
+    @classmethod
+    def of_solver(cls, highs: Any, solver: Any, whole: bool) -> _Answer:
+        status, info, solution = solver.getModelStatus(), solver.getInfo(), solver.getSolution()
+        if status in (highs.HighsModelStatus.kInfeasible, highs.HighsModelStatus.kUnboundedOrInfeasible):
+            return cls(True, None, inf, inf)
+        is_done = status == highs.HighsModelStatus.kOptimal
+        if info.primal_solution_status != highs.SolutionStatus.kSolutionStatusFeasible:
+            return cls(is_done, None, inf, info.mip_dual_bound if whole else 0.0)
+        values, cost = np.array(solution.col_value), info.objective_function_value
+        return cls(is_done, values, cost, info.mip_dual_bound if whole else cost, np.array(solution.col_dual))
 
 
 def added(*sums: Terms, times: float = 1.0) -> Terms:

@@ -1,5 +1,4 @@
-"""The cheapest plan of a graph as an integer program, for graphs that are too entangled for an elimination, and for
-caps on the peak.
+"""The cheapest plan of a graph as an integer program.
 
 A binary variable for each way to compute an operator and to store a source. For each reader of a tensor, a fraction of
 each move: from a layout that the tensor may have, or from a copy that an earlier reader may have taken, to a layout
@@ -12,7 +11,6 @@ of the copies that these readers have. This is the relaxation of a directed Stei
 
 from collections.abc import Hashable, Mapping, Sequence
 from math import ceil, gcd, inf
-from time import monotonic
 from types import MappingProxyType
 from typing import Any, NamedTuple, NoReturn
 
@@ -23,11 +21,13 @@ from lib.layout.layouts.tensor_layout import TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
 
 from .choices import Choices
-from .elimination import FORBIDDEN, Table
 from .highs import TOLERANCE, LinearProgram, Terms, added
-from .objective import Objective
+from .objective import FORBIDDEN, Objective, Table
 from .peak_rows import Layouts, Move, PeakRows, ReaderMoves
 from .plan import GraphPlan
+
+MAX_VARIABLES = 3_000_000
+"""About a minute and 3 GB to write down."""
 
 
 class Solved(NamedTuple):
@@ -40,8 +40,8 @@ class Solved(NamedTuple):
 class IntegerProgram:
     """The variables and constraints of the plans of a graph, under caps on all memory and on the peak.
 
-    Tensors that are `alike` another one are laid out like that one: they have its variables. If the program is not
-    complete by `until`, as `time.monotonic` counts, it finds no plan.
+    Tensors that are `alike` another one are laid out like that one: they have its variables. A program of more than
+    MAX_VARIABLES is not completed, and finds no plan.
     """
 
     def __init__(
@@ -51,15 +51,12 @@ class IntegerProgram:
         memory_cap: int | None = None,
         peak: int | None = None,
         alike: Mapping[str, str] = MappingProxyType({}),
-        until: float = inf,
     ) -> None:
         self.choices, self.graph, self.objective = choices, choices.graph, objective
         self.size, self.memory_cap, self.peak = self.graph.itemsize, memory_cap, peak
         self.program = LinearProgram()
         self.lives: dict[str, dict[TensorLayout, Terms]] = {}
         """By tensor and layout, the variables of which one is 1 if the tensor has that layout."""
-        self.held: Terms = {}
-        """Bytes that count under a memory cap, if there is one."""
         self.ways: dict[str, list[tuple[int, DistributedOperator]]] = {}
         self.readers: dict[tuple[str, int], list[ReaderMoves]] = {}
         """By tensor and phase, in the order of the program."""
@@ -77,11 +74,13 @@ class IntegerProgram:
         for name, ways in choices.operators.items():
             self._operator(name, ways)
         for name in self.graph.shapes:
-            if monotonic() < until:
+            if len(self.program.costs) <= MAX_VARIABLES:
                 self._moves(name)
-        self.is_complete = monotonic() < until
+        self.is_complete = len(self.program.costs) <= MAX_VARIABLES
+        self.held, self.most_held = self._memory()
         if memory_cap is not None:
-            self._memory(memory_cap)
+            largest = max(self.held.values())  # a solver computes better with numbers near 1
+            self.program.row(added(self.held, times=1 / largest), 0, memory_cap / largest)
         self.peaks: PeakRows | None = None
         if peak is not None and self.is_complete:
             mine = self.program, self.lives, self.ways, self.readers
@@ -219,34 +218,49 @@ class IntegerProgram:
             ending.setdefault(source, {})[v], ending.setdefault(target, {})[v] = -1.0, 1.0
         return ending
 
-    def _memory(self, cap: int) -> None:
-        each = (
-            added(terms, times=layout.elements * self.size)
+    def _memory(self) -> tuple[Terms, int]:
+        """The bytes that count under a memory cap, and how many there are at most."""
+        counted = [
+            layouts
             for name, layouts in self.lives.items()
             if name in self.choices.storage_layouts or self.graph.keeps(name)
+        ]
+        sizes = [{layout: layout.elements * self.size for layout in layouts} for layouts in counted]
+        each = (
+            added(terms, times=size[layout])
+            for layouts, size in zip(counted, sizes)
             for layout, terms in layouts.items()
         )
-        self.held = added(*each)
-        self.program.row(self.held, 0, cap)
+        return added(*each), sum(max(size.values()) for size in sizes)
 
-    def solve(self, seconds: float, known: float = inf) -> Solved:
-        """The best plan that is found within that time; `known` is what some plan costs."""
+    def solve(self, effort: int, known: float = inf) -> Solved:
+        """The best plan that is found with that effort, if it costs less than `known`."""
         if not self.is_complete:
             return Solved(None, 0)
-        costs = self.program.costs
-        values, least = self.program.solve(costs, seconds, known)
+        step = gcd(*map(int, self.program.costs)) or 1
+        costs, most = self._with_memory(step)
+        values, least = self.program.solve(costs, effort, known + most)
         if least == inf:
-            self._refuse(seconds)
-        step = gcd(*map(int, costs)) or 1
-        bound = ceil(least / step * (1 - TOLERANCE)) * step
+            self._refuse(effort)
+        bound = max(0, ceil((least - most) / step * (1 - TOLERANCE)) * step)
         return Solved(None if values is None else self._plan(values), bound)
 
-    def _refuse(self, seconds: float) -> NoReturn:
+    def _with_memory(self, step: int) -> tuple[list[float], float]:
+        """The costs, and less than a step more for what is held, so that of equally cheap plans one is found that
+        holds least; and how much more that is at most. Nothing more where the solver would not notice it."""
+        costs, most = list(self.program.costs), step / 4
+        if not self.held or most / max(1.0, *costs) < TOLERANCE:
+            return costs, 0.0
+        for v, size in self.held.items():
+            costs[v] += most * size / self.most_held
+        return costs, most
+
+    def _refuse(self, effort: int) -> NoReturn:
         if self.peaks is not None:
-            self._refuse_peak(self.peaks, seconds)
+            self._refuse_peak(self.peaks, effort)
         if self.memory_cap is not None:
             self.program.rows.pop()
-            least = self.program.solve([self.held.get(v, 0.0) for v in range(len(self.program.costs))], seconds)
+            least = self.program.solve([self.held.get(v, 0.0) for v in range(len(self.program.costs))], effort)
             if least.values is not None:
                 smallest = self._plan(least.values).memory
                 raise LayoutError(
@@ -254,14 +268,14 @@ class IntegerProgram:
                 )
         raise LayoutError("no plan meets these caps together with the strategies that are configured; leave some open")
 
-    def _refuse_peak(self, peaks: PeakRows, seconds: float) -> NoReturn:
+    def _refuse_peak(self, peaks: PeakRows, effort: int) -> NoReturn:
         both = "" if self.memory_cap is None else f" and keeps at most {self.memory_cap:,}"
         what = f"no plan that holds at most {self.peak:,} bytes on each device at any time{both} is possible"
         least = IntegerProgram(self.choices, self.objective, None, 0)
         assert least.peaks is not None
         least.program.most[least.peaks.most] = inf
         costs = least.peaks.as_costs()
-        values, smallest = least.program.solve(costs, seconds)
+        values, smallest = least.program.solve(costs, effort)
         if values is None:
             raise LayoutError(f"{what}; leave more operators open")
         found = least._plan(values)

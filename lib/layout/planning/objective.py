@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.program.distributed import DistributedOperator
@@ -14,8 +15,11 @@ from lib.layout.redistribution.exchange import least_table
 from lib.layout.redistribution.links import Links
 from lib.layout.redistribution.redistribution import can_become, least_bytes
 
-from .elimination import FORBIDDEN, Table
 from .placed_graph import PlacedGraph
+
+Table = NDArray[np.float64]
+FORBIDDEN = 2.0**50
+"""Cost of a move that is not possible. Larger than any sum of bytes, and still exact in a double."""
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,6 @@ class PlacedGraph:
     graph: Graph
     operators: Mapping[str, DistributedOperator]
     storage_layouts: Mapping[str, TensorLayout]
-    not_shared: tuple[str, ...] = ()
-    """Tensors whose shared moves the planner could not consider in full, so that a cheaper plan may exist."""
     tied: bool = False
     """True if identical layers are laid out alike, and other plans were not compared."""
     at_least: int | None = None

@@ -102,10 +102,7 @@ class GraphPlan(PlacedGraph):
                 f"'{name}' is padded from {self.graph.shapes[name]} to {shape}: {extra:,} bytes on all devices"
             )
         if self.tied:
-            lines.append("there may be cheaper plans: identical layers are laid out alike; plan(seconds=) compares all")
-        if self.not_shared:
-            names = ", ".join(f"'{name}'" for name in self.not_shared)
-            lines.append(f"there may be cheaper plans: not every way to share moves of {names} was considered")
+            lines.append("there may be cheaper plans: identical layers are laid out alike; plan(effort=) compares all")
         if self.at_least is not None:
             saved = f", so that at most {self.gap:.1%} could be saved" if self.gap else ""
             lines.append(

@@ -63,11 +63,6 @@ class DistributedOperator:
         splits.pop("1", None)
         return self.operator.flops(splits)
 
-    @property
-    def held(self) -> int:
-        """Elements that a device needs for it: its pieces of inputs and output, padding included."""
-        return sum(layout.elements for layout in self.inputs) + self.local.elements
-
     def compute(self, device: int, arrays: list[Array]) -> Array:
         """A device's piece of `local`, from its pieces of the inputs."""
         # a device may hold only some rows of a table

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib.errors import RuleError
 
-from ..job import Job
+from ..job import MODULES, Job
 from ..split import Split
 from .reading import Config, Entries, require_usual, whole
 
@@ -37,18 +37,23 @@ def write(job: Job, split: Split) -> str:
         raise RuleError("Megatron-LM keeps states on the host with ZeRO only; take ZeRO 1")
     if split.cp > 1 and job.sequence % (2 * split.cp):
         raise RuleError(f"Megatron-LM cuts {job.sequence} tokens into 2 x cp pieces; take a cp that divides their half")
+    require_usual(job, "Megatron-LM", gradient=(2, 4), state=(8, 12), loss_chunks=1, consecutive=False)
     flags = [f"--{flag} {getattr(split, field)}" for field, flag in SIZES.items()]
     flags += [f"--global-batch-size {job.batch}", f"--seq-length {job.sequence}", "--bf16"]
     if split.tp > 1 and split.sp:
         flags.append("--sequence-parallel")
-    if split.ep > 1:
-        flags.append(f"--expert-model-parallel-size {split.ep}")
+    if job.model.experts:
+        flags += _experts(job, split)
     if split.schedule == "interleaved":
         flags.append(f"--num-virtual-stages-per-pipeline-rank {split.chunks}")
     stages = split.stage_layers(job)
-    if len(set(stages)) > 1:
-        # `Et*3|t*4|t*2L` is the embedding and 3 layers, 4 layers, and 2 layers and the loss.
-        layout = "|".join(f"t*{count}" if count else "" for count in stages)
+    if len(set(stages)) > 1 or (job.mtp and split.pp > 1):
+        # `Et*3|t*4|t*2mL` is the embedding and 3 layers, 4 layers, and 2 layers, one for multi-token prediction, and
+        # the loss.
+        if stages[-1] < job.mtp:
+            raise RuleError(f"Megatron-LM has the {job.mtp} layers of mtp in the last stage, which has {stages[-1]}")
+        counts = *stages[:-1], stages[-1] - job.mtp
+        layout = "|".join(f"t*{count}" if count else "" for count in counts) + "m" * job.mtp
         flags.append(f'--pipeline-model-parallel-layout "E{layout}L"')
     elif sum(stages) > job.model.layers:
         flags += ["--account-for-embedding-in-pipeline-split", "--account-for-loss-in-pipeline-split"]
@@ -59,8 +64,12 @@ def write(job: Job, split: Split) -> str:
     if job.overlap:
         flags += ["--overlap-grad-reduce"] + (["--overlap-param-gather"] if split.zero else [])
     flags += _recomputation(job, split)
-    if split.offload == "states":
-        flags += ["--optimizer-cpu-offload", "--use-precision-aware-optimizer"]
+    flags += [f"--mtp-num-layers {job.mtp}"] if job.mtp else []
+    flags += ["--grad-reduce-in-bf16"] if job.gradient == 2 else []
+    flags += ["--optimizer-cpu-offload"] if split.offload == "states" else []
+    flags += ["--use-precision-aware-optimizer"] if split.offload == "states" or job.state == 8 else []
+    flags += [f"--{name} bf16" for name in MOMENTS] if job.state == 8 else []
+    flags += GRAPH_FLAGS[job.graphs]
     if job.fp8:
         flags.append("--fp8-format hybrid")
     head = [f"# {VERSION}; {job.model.name} on {job.gpus} GPUs"]
@@ -69,11 +78,30 @@ def write(job: Job, split: Split) -> str:
     return "\n".join([*head, *flags]) + "\n"
 
 
+MOMENTS = ("exp-avg-dtype", "exp-avg-sq-dtype")
+"""Types of Adam's moments, with which the optimizer's states take 8 bytes instead of 12."""
+
+GRAPH_FLAGS = {
+    "none": (),
+    "partial": ("--cuda-graph-impl transformer_engine", "--cuda-graph-scope attn moe_router moe_preprocess"),
+    "full": ("--cuda-graph-impl full_iteration",),
+}
+
+
+def _experts(job: Job, split: Split) -> list[str]:
+    flags = [f"--expert-model-parallel-size {split.ep}", "--expert-tensor-parallel-size 1"] if split.ep > 1 else []
+    backend = "deepep" if job.gpu.machine <= 8 else "hybridep"  # the backend for machines of 72 GPUs
+    flex = ["--moe-token-dispatcher-type flex", f"--moe-flex-dispatcher-backend {backend}"]
+    flags += flex if job.dispatch == "dedup" else ["--moe-token-dispatcher-type alltoall"]
+    flags += ["--overlap-moe-expert-parallel-comm"] if job.ep_overlap else []
+    return flags + (["--moe-router-force-load-balancing"] if job.balanced else [])
+
+
 def _recomputation(job: Job, split: Split) -> list[str]:
-    if split.recompute == "none":
-        return []
-    if split.recompute == "selective":
-        return ["--recompute-granularity selective"]
+    if split.recompute in ("none", "selective"):
+        modules = {*job.modules, *(["core_attn"] if split.recompute == "selective" else [])}
+        named = [f"--recompute-modules {' '.join(sorted(modules))}"] if job.modules else []
+        return ["--recompute-granularity selective", *named] if modules else []
     of_stage = max(split.stage_layers(job))
     if split.every > 1 and (of_stage % split.every or len(set(split.stage_layers(job))) > 1):
         raise RuleError(
@@ -117,30 +145,57 @@ def read(text: str) -> Config:
         "fp8": "fp8-format" in flags,
         "overlap": "overlap-grad-reduce" in flags,
         "flash": _has_flash(flags),
-        "gradient": 2 if "grad-reduce-in-bf16" in flags else 4,
+        "gradient": 2 if "grad-reduce-in-bf16" in flags or flags.get("main-grads-dtype") == "bf16" else 4,
+        "state": 8 if _has_narrow_moments(flags) else 12,
+        "mtp": whole("--mtp-num-layers", flags.get("mtp-num-layers", 0), 0),
+        "modules": _modules(flags),
+        **_read_experts(flags),
     }
     if split["zero"] == 3:
         flags.assume("overlap-param-gather", "")  # with ZeRO 1 and 2 a plan gathers weights at the end of the step
     for name, *values in ASSUMED:
         flags.assume(name, *values)
-    flags.assume("expert-tensor-parallel-size", str(split["tp"]))
+    flags.assume("expert-tensor-parallel-size", "1" if split["ep"] > 1 else str(split["tp"]))
     batch, sequence = (whole(f"--{name}", flags.get(name, 0)) for name in ("global-batch-size", "seq-length"))
     sizes, missing = _sizes(flags)
     unread = tuple(f"--{name} {flags.entries[name]}".strip() for name in flags.unread(HARMLESS))
     if not {"bf16", "fp16"} & set(flags.entries):
         unread += ("no --bf16 (16 bits are assumed)",)
+    if split["ep"] > 1 < split["tp"] and "expert-tensor-parallel-size" not in flags:
+        unread += ("no --expert-tensor-parallel-size 1 (experts that are not cut along tp are assumed)",)
     return Config(split, batch, sequence, how, sizes, missing, unread)
 
 
 ASSUMED = (
     ("accumulate-allreduce-grads-in-fp32", ""),
-    ("moe-token-dispatcher-type", "alltoall"),
+    ("moe-grouped-gemm", ""),
+    ("moe-permute-fusion", ""),
+    ("main-params-dtype", "fp32"),
+    ("main-grads-dtype", "fp32"),
+    *((name, "fp32") for name in MOMENTS),
     ("cp-comm-type", "p2p"),
     ("optimizer", "adam"),
     ("transformer-impl", "transformer_engine"),
     ("moe-layer-freq", "1"),
 )
 """Flags with the values that every plan assumes; with others they are not read."""
+
+
+def _read_experts(flags: Entries) -> dict[str, Any]:
+    """How tokens are sent to experts, and how kernels are launched."""
+    sending = flags.entries.get("moe-token-dispatcher-type", "alltoall")
+    flags.assume("moe-token-dispatcher-type", "alltoall", "flex")
+    if sending == "flex":
+        flags.assume("moe-flex-dispatcher-backend", "deepep", "hybridep")
+        flags.assume("moe-enable-deepep", "")
+    named, scope = flags.get("cuda-graph-impl", "none"), flags.get("cuda-graph-scope", "")
+    graphs = "none" if named == "none" else "full" if "full_iteration" in (named, scope) else "partial"
+    return {
+        "dispatch": "dedup" if sending == "flex" else "alltoall",
+        "graphs": graphs,
+        "ep_overlap": "overlap-moe-expert-parallel-comm" in flags,
+        "balanced": "moe-router-force-load-balancing" in flags,
+    }
 
 
 def _pipeline(flags: Entries, pp: int) -> dict[str, Any]:
@@ -192,6 +247,12 @@ def _zero(flags: Entries) -> int:
     return stages[strategy]
 
 
+def _has_narrow_moments(flags: Entries) -> bool:
+    narrow = all(flags.entries.get(name) in ("bf16", "fp16") for name in MOMENTS)
+    flags.asked |= {*MOMENTS, "use-precision-aware-optimizer"} if narrow else set()
+    return narrow
+
+
 def _has_flash(flags: Entries) -> bool:
     """Transformer Engine has flash attention unless another backend is named."""
     named = flags.get("attention-backend", "auto")
@@ -213,8 +274,13 @@ OTHER_SIZES = {
     "kv-channels": "head_size",
     "num-experts": "experts",
     "moe-shared-expert-intermediate-size": "shared_ffn",
+    "moe-router-num-groups": "groups",
+    "moe-router-group-topk": "top_groups",
     **SIZES_OF_EXPERTS,
 }
+
+WINDOW = {"window-size": r"\(?(\d{1,9})(?:, ?0)?\)?", "window-attn-skip-freq": r"(\d{1,9})"}
+"""Windows as they are read: of earlier tokens only, and in all layers but every so many."""
 
 
 def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
@@ -233,6 +299,10 @@ def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
     if dense:
         flags.asked.add("moe-layer-freq")
         sizes["dense_layers"] = int(dense[1])
+    for name, form in WINDOW.items():
+        if found := re.fullmatch(form, flags.entries.get(name, "")):
+            flags.asked.add(name)
+            sizes["window" if name == "window-size" else "full_every"] = int(found[1])
     missing = next((f"--{name}" for name in NEEDED if name not in flags), "")
     if missing:
         return sizes, missing
@@ -240,6 +310,7 @@ def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
     usual = {"ffn": int(4 * hidden * 2 / 3 / 64) * 64 if gated else 4 * hidden}
     if "experts" in sizes:
         usual |= {"top_k": 2, "expert_ffn": sizes.get("ffn", usual["ffn"])}
+        usual["biased"] = "disable-bias-linear" not in flags
     else:
         sizes = {name: size for name, size in sizes.items() if name not in SIZES_OF_EXPERTS.values()}
     return {**usual, **sizes, "gated": gated, "tied": tied, "dropout": dropout}, ""
@@ -247,8 +318,8 @@ def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
 
 def _read_recomputation(flags: Entries, stages: int) -> dict[str, Any]:
     granularity = flags.get("recompute-granularity", "selective" if "recompute-activations" in flags else "none")
-    if granularity == "selective":
-        flags.assume("recompute-modules", "core_attn")  # others are not planned
+    if granularity == "selective" and "core_attn" not in flags.get("recompute-modules", "core_attn").split():
+        granularity = "none"
     if granularity not in ("none", "selective", "full"):
         raise RuleError(f"--recompute-granularity is selective or full; got {granularity[:40]!r}")
     if granularity != "full" or flags.get("recompute-method", "uniform") == "uniform":
@@ -260,12 +331,21 @@ def _read_recomputation(flags: Entries, stages: int) -> dict[str, Any]:
     return {"recompute": "full", "every": of_stage // count}
 
 
+def _modules(flags: Entries) -> tuple[str, ...]:
+    """What backward computes again besides the core of attention. If some of it is not known, the flag is not read."""
+    modules = {*flags.get("recompute-modules", "").split()}
+    if not modules <= {*MODULES}:
+        flags.asked.discard("recompute-modules")
+    selective = flags.get("recompute-granularity") == "selective"
+    return tuple(sorted(modules & {*MODULES} - {"core_attn"})) if selective else ()
+
+
 def _layout(text: str) -> tuple[int, ...]:
     """The layers of each stage, from a layout in the form that `write` uses."""
-    found = re.fullmatch(r"E((?:t\*\d+)?(?:\|t\*\d+)*\|?)L", text)
+    found = re.fullmatch(r"E((?:t\*\d+)?(?:\|t\*\d+)*\|?m*)L", text)
     if found is None:
         raise RuleError(f"--pipeline-model-parallel-layout is read in the form 'Et*3|t*4|t*2L'; got {text[:60]!r}")
-    return tuple(int(part[2:] or 0) for part in found[1].split("|"))
+    return tuple(int(part[2:].rstrip("m") or 0) + part.count("m") for part in found[1].split("|"))
 
 
 def _layers(flags: Entries, why: str) -> int:

@@ -86,20 +86,23 @@ def whole(name: str, value: Any, least: int | None = None) -> int:
         raise RuleError(f"{name} must be a whole number{which}; got {str(value)[:40]!r}") from None
 
 
-def require_usual(split: Split, program: str, **usual: Any) -> None:
-    """Refuses a split with fields that differ from what a program supports."""
-    assert set(usual) <= {field.name for field in fields(Split)}
+def require_usual(plan: Split | Job, program: str, **usual: Any) -> None:
+    """Refuses a split or a job with fields that differ from what a program supports."""
+    assert set(usual) <= {field.name for field in fields(plan)}
     for name, wanted in usual.items():
         allowed = wanted if isinstance(wanted, tuple) else (wanted,)
-        if getattr(split, name) not in allowed:
+        if getattr(plan, name) not in allowed:
             raise RuleError(
-                f"{program} cannot be configured with {name} {getattr(split, name)}; it takes "
-                f"{' or '.join(map(str, allowed))}. Fix this in the split, or choose another format"
+                f"{program} cannot be configured with {name} {getattr(plan, name)}; it takes "
+                f"{' or '.join(map(str, allowed))}. Fix this in the {type(plan).__name__.lower()}, or choose another "
+                "format"
             )
 
 
 def require_16_bits(job: Job, program: str) -> None:
+    """Refuses 8 bits, and choices for which only Megatron-LM has settings."""
     if job.fp8:
         raise RuleError(
             f"{program} has no setting here for matrix products in 8 bits; leave out fp8, or add them by hand"
         )
+    require_usual(job, program, modules=((),), graphs="none", ep_overlap=False, mtp=0)

@@ -54,6 +54,7 @@ def write(job: Job, split: Split) -> str:
         f"tensor_parallel_degree = {split.tp}",
         f"context_parallel_degree = {split.cp}",
         f"expert_parallel_degree = {split.ep}",
+        *(['expert_parallel_comm_backend = "deepep"'] if split.ep > 1 and job.dispatch == "dedup" else []),
         f"pipeline_parallel_degree = {split.pp}",
     ]
     if split.pp > 1:
@@ -116,7 +117,13 @@ def read(text: str) -> Config:
         split |= _pipeline(entries, split["pp"])
     split |= _recomputation(entries)
     batch, sequence = number("training.global_batch_size", 0), number("training.seq_len", 0)
-    how = {"kernels": "pytorch", "fp8": "float8" in str(entries.get("model.converters", ""))}
+    sending = entries.get("parallelism.expert_parallel_comm_backend", "standard")
+    how = {
+        "kernels": "pytorch",
+        "fp8": "float8" in str(entries.get("model.converters", "")),
+        "dispatch": "alltoall" if sending == "standard" else "dedup",
+        "balanced": bool(entries.get("debug.moe_force_load_balance", False)),
+    }
     for name, *values in ASSUMED:
         entries.assume(name, *values)
     named = KNOWN.get((str(entries.get("model.name")), str(entries.get("model.flavor"))))

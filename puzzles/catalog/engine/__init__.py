@@ -1,56 +1,47 @@
-"""The catalog of the engine track, by chapters in the order of play: one module per puzzle in its chapter's package."""
+"""The engine puzzles, by chapters in the order of play; the trials of their classes, and what no class can do with
+less."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from puzzles.catalog.content import Chapter, chapters
 from puzzles.catalog.listing import Listing
 
-from .annotated import CHAPTER as ANNOTATED
-from .chapter import EngineChapter
-from .data import CHAPTER as DATA
-from .experts import CHAPTER as EXPERTS
-from .federated import CHAPTER as FEDERATED
-from .inference import CHAPTER as INFERENCE
-from .layers import CHAPTER as LAYERS
 from .puzzle import EnginePuzzle
-from .shards import CHAPTER as SHARDS
-from .tensors import CHAPTER as TENSORS
 
 if TYPE_CHECKING:
     from .lower_bounds import FigureBounds
     from .trial import Trial
 
-CHAPTERS: tuple[EngineChapter, ...] = (
-    DATA,
-    SHARDS,
-    TENSORS,
-    LAYERS,
-    EXPERTS,
-    INFERENCE,
-    FEDERATED,
-    ANNOTATED,
-)
+CHAPTERS = chapters("engine")
 
 ENGINE_PUZZLES: Listing[EnginePuzzle] = Listing(CHAPTERS)
 
 
 def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
     """Makers of the trials that a class is graded with; the first is the one shown."""
-    trials: tuple[Callable[[], Trial], ...] = _chapter_of(puzzle).trials(puzzle.slug)
-    return trials
+    chapter: Any = ENGINE_PUZZLES.chapter_of(puzzle.slug)
+    if not isinstance(chapter, Chapter):  # a teacher's
+        return tuple(chapter.trials(puzzle.slug))
+    found = _beside(chapter, Path(puzzle.trials).stem).TRIALS
+    return tuple(found[puzzle.slug] if isinstance(found, Mapping) else found)
 
 
 def lower_bounds_of(puzzle: EnginePuzzle, trial: Trial) -> FigureBounds:
     """The least figures of one of its trials, by figure; none where a chapter names none, as teachers' need not."""
-    chapter = _chapter_of(puzzle)
-    found: FigureBounds = chapter.lower_bounds(puzzle.slug)(trial) if hasattr(chapter, "lower_bounds") else {}
+    chapter = ENGINE_PUZZLES.chapter_of(puzzle.slug)
+    bounds = _beside(chapter, "lower_bounds").LOWER_BOUNDS if isinstance(chapter, Chapter) else {}
+    found: FigureBounds = bounds[puzzle.slug](trial) if puzzle.slug in bounds else {}
     return found
 
 
-def _chapter_of(puzzle: EnginePuzzle) -> Any:
-    return ENGINE_PUZZLES.chapter_of(puzzle.slug)
+def _beside(chapter: Chapter, name: str) -> Any:
+    """A module in the folder of a chapter; it needs numpy."""
+    return import_module(f"puzzles.content.engine.{chapter.name}.{name}")
 
 
-__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "EngineChapter", "EnginePuzzle", "lower_bounds_of", "trials_of"]
+__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "EnginePuzzle", "lower_bounds_of", "trials_of"]

@@ -9,11 +9,6 @@ from puzzles.catalog.puzzle import Puzzle
 
 from .figures import FIGURES
 
-CREDIT = (
-    "The engine's interface and its two-layer model follow a chapter on sharding strategies (a fake API over numpy)."
-)
-
-
 COUNTED_CALLS = tuple("all_reduce reduce_scatter all_gather all_to_all send receive send_async barrier".split())
 """The calls that meters count, and that a puzzle can forbid."""
 
@@ -29,10 +24,12 @@ class EnginePuzzle(Puzzle):
     devices: int = 4
     """Number of devices in the first trial, which is the one shown."""
     records: tuple[Mapping[str, int], ...] = ()
-    """The best known figures, besides those in `records`."""
+    """The best figures known, where the targets leave room: of the class in `solutions/engine/records`, or else of the
+    reference. A class that no record beats gets three stars."""
     imports: tuple[str, ...] = ()
     """Lines of the starter's file, after the lines of every engine puzzle."""
-    credit: str = CREDIT
+    trials: str = ""
+    """The file that makes its trials, beside its own."""
 
     def targets_text(self) -> str:
         """The targets in words: '12,288 bytes sent, 20,480 flops'."""

@@ -9,7 +9,7 @@ PUZZLE = LayoutPuzzle(
     slug="boundary",
     title="Where the parallelism changes",
     build=boundary,
-    annotations=2,
+    annotations=3,
     memory_cap=1_164_000,
     target=98_304,
     best=65_536,
@@ -19,8 +19,8 @@ works on 16 pixels of each of 256 rows. Then `mean` averages over the pixels. Th
 and `tail`, which adds its input) is wide, with 1,024 columns between its two weights. Splitting rows over all devices
 would move nothing, but then every device holds the full weights of the tail, which exceed the memory cap.
 
-Configure two operators: one that keeps the front data parallel, and one on the other side of the boundary. The mean
-makes the activation sixteen times smaller; choose on which side of it to communicate.
+Configure up to three operators: one that keeps the front data parallel, and others on the other side of the boundary.
+The mean makes the activation sixteen times smaller; choose on which side of it to communicate.
 
 A sum need not be complete on every device. Give `out=`, the number of parts of each dimension of the output, and the
 sum is reduce-scattered instead of all-reduced. That earns the third star.
@@ -31,22 +31,23 @@ def boundary(graph: Graph) -> None:
     # ----- your code -----
     # graph.shard("...", (...))
     # graph.shard("...", (...))
+    # graph.shard("...", (...))
 
     # ----- end of your code -----
 ''',
     hints=(
         "What crosses the boundary should be small, like the output of `mean`.",
-        "One annotation on the tail alone also spreads to the front. One on the front alone lets the rule choose the "
-        "tail, edge by edge, and it chooses badly. Annotate the last operator of the front and the first operator of "
-        "the tail.",
+        "One annotation on the tail alone also spreads to the front, where `mean` then sums over split pixels. One on "
+        "the front alone spreads to the tail: nothing moves, but every device holds the full weights.",
         "Split the rows over 8 in the front; in the tail, the rows over 4 and the columns over 2: "
-        '`graph.shard("front", ((8, 1, 1), (8, 1, 1)))` and `graph.shard("matmul3", ((4, 1), (1, 2)))`.',
-        "Reduce-scatter the sums of the tail by rows, and propagation splits the rest into 8 parts of the rows: "
-        '`graph.shard("matmul4", ((4, 2), (2, 1)), out=(8, 1))` alone earns the third star.',
+        '`graph.shard("front", ((8, 1, 1), (8, 1, 1)))`, `graph.shard("matmul3", ((4, 1), (1, 2)))` and '
+        '`graph.shard("matmul4", ((4, 2), (2, 1)))`.',
+        "Reduce-scatter the sums of the tail by rows: "
+        '`graph.shard("matmul4", ((4, 2), (2, 1)), out=(8, 1))` earns the third star.',
     ),
     concept="""\
-Different parts of a network prefer different kinds of parallelism. With two annotations, one on each side, each part
-has its own, and the redistribution happens on the edge where they meet. Put that edge where the tensor is small.
+Different parts of a network prefer different kinds of parallelism. With annotations on both sides, each part has its
+own, and the redistribution happens on the edge where they meet. Put that edge where the tensor is small.
 The wide block splits its columns over pairs of devices and pays one all-reduce, as in Megatron-LM (Shoeybi et al.
 2019).
 """,

@@ -17,8 +17,9 @@ PUZZLE = LayoutPuzzle(
     statement="""\
 Two dense layers with a ReLU between them: `matmul1`, `add1`, `relu`, `matmul2`, `add2`, all 64 by 64, on 8 devices.
 `matmul1` is configured as ((2, 1), (1, 4)), and breadth-first propagation does the rest: when it reaches an operator
-along an edge, it picks the strategy that moves the fewest bytes on that edge. That avoids all redistribution up to
-`matmul2`. But `matmul2` then has its contracted dimension split, and pays 98,304 bytes for an all-reduce.
+along an edge, it picks the strategy for which the redistribution on that edge costs least. That avoids all
+redistribution up to `matmul2`. But `matmul2` then has its contracted dimension split, and pays 98,304 bytes for an
+all-reduce.
 
 The rule looks at one edge at a time. Configure one more operator so that the total becomes eight times smaller.
 """,

@@ -33,7 +33,7 @@ softmax along dimension 2 makes `p` from `d`.
 XLA warned about this move: "[spmd] Involuntary full rematerialization. The compiler was not able to go from sharding
 {devices=[2,1,4]<=[4,2]T(1,0)} to {devices=[1,8,1]<=[8]} without doing a full rematerialization of the tensor." It
 gathers the full tensor on every device, 114,688 bytes, and each device then keeps its eighth. Two all-to-alls, one
-axis after the other, move 20,480 bytes. The rule, without your help, moves 26,624.
+axis after the other, move 20,480 bytes. The rule, without your help, moves 57,344.
 
 Configure `p`. A full copy of `d` or `p` does not fit into memory.
 """,

@@ -10,7 +10,7 @@ PUZZLE = LayoutPuzzle(
     slug="train_ffn",
     title="Training the feed-forward",
     build=lambda: training(feed_forward(batch=256), "sgd"),
-    annotations=2,
+    annotations=3,
     memory_cap=68_500,
     target=412_672,
     best=330_752,
@@ -27,24 +27,27 @@ parts.
 A forward that moves few bytes may belong to a step that moves many. If the batch is split, the gradient of each weight
 has to be summed. If the columns are split, activations move, in forward and again in backward.
 
-Configure two operators in any part of the step. With `out=`, sums are reduce-scattered; that earns the third star.
+Configure up to three operators in any part of the step. With `out=`, sums are reduce-scattered; that earns the third
+star.
 """,
     starter='''\
 def train_ffn(graph: Graph) -> None:
     """A training step: matmul1, add1, relu, matmul2, add2, and their gradients."""
     # ----- your code -----
     # graph.shard("...", (...), out=(...))
+    # graph.shard("...", (...))
     # graph.shard("...", (...), out=(...))
 
     # ----- end of your code -----
 ''',
     hints=(
-        "`matmul1` as ((2, 1), (1, 4)) makes a step of 656,384 bytes. Count what moves if rows are split further.",
-        "Split the rows in four and the columns in two. `matmul2` then sums over pairs. Reduce-scatter its sums, and "
-        "the rule continues with that layout through forward and backward.",
-        "The full gradient of `weight1` on every device exceeds the cap. Its sums can stay scattered until the update.",
-        '`graph.shard("matmul2", ((4, 2), (2, 1)), out=(4, 2))` and `graph.shard("weight1.grad", ((4, 2), (4, 1)), '
-        "out=(4, 2))`.",
+        "`matmul1` as ((2, 1), (1, 4)) makes a step of 1,074,176 bytes. Count what moves if rows are split further.",
+        "Split the rows in four and the columns in two. `matmul2` then sums over pairs. Reduce-scatter its sums.",
+        "From `add2.grad` the rule goes on to `relu.grad`, which then pays 131,072 bytes for its sums. The rule does "
+        "not go beyond a configured operator: configure `add2.grad`, and it reaches `relu.grad` from the other side.",
+        "The full gradient of `weight2` on every device exceeds the cap. Its sums can stay scattered until the update.",
+        '`graph.shard("matmul2", ((4, 2), (2, 1)), out=(4, 2))`, `graph.shard("add2.grad", ((4, 2), (4, 2)))` and '
+        '`graph.shard("weight2.grad", ((4, 1), (4, 2)), out=(2, 4))`.',
     ),
     concept="""\
 If you split the batch, weight gradients are summed. If you split the weights, activations move, in forward and again in

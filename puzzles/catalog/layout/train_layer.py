@@ -38,13 +38,15 @@ def train_layer(graph: Graph) -> None:
     # ----- end of your code -----
 ''',
     hints=(
-        "Splitting only tokens moves 1,835,008 bytes, all for the gradients, and splitting only columns 5,505,024, all "
+        "Splitting only tokens moves 1,835,008 bytes, all for the gradients, and splitting only columns 3,670,016, all "
         "for activations. Both axes together move less than either.",
         "Split the tokens in four and the columns in two: `matmul2` sums over pairs. Reduce-scatter its sums by "
         "columns, and the sums of `down.grad` over all devices.",
-        "`matmul1.grad` follows `gelu`; unless you configure it, the rule chooses another strategy there.",
+        "From `residual.grad` the rule goes on to `gelu.grad`, which then pays 2,097,152 bytes for its sums. The rule "
+        "does not go beyond a configured operator: if you configure `residual.grad`, it reaches `gelu.grad` from the "
+        "other side.",
         'After `graph.shard("matmul2", ((4, 2), (2, 1)), out=(4, 2))` and `graph.shard("down.grad", ((4, 1), (4, 2)), '
-        'out=(2, 4))`, configure `graph.shard("matmul1.grad", ((4, 2), (4, 2)))` and `graph.shard("down.update", '
+        'out=(2, 4))`, configure `graph.shard("residual.grad", ((4, 2), (4, 2)))` and `graph.shard("down.update", '
         "((2, 4), (1, 2, 4)))`.",
     ),
     concept="""\

@@ -23,8 +23,8 @@ moves these bytes:
 
 | bytes moved in a step | 64 tokens | 1,024 tokens | 4,096 tokens |
 |---|---|---|---|
-| weights split by columns | 344,064 | 5,505,024 | 22,020,096 |
-| tokens split | 2,240,512 | 1,835,008 | 1,835,008 |
+| weights split by columns | 229,376 | 3,670,016 | 14,680,064 |
+| tokens split | 1,835,008 | 1,835,008 | 1,835,008 |
 
 But with tokens split, every device holds full weights, their gradients and two more copies for Adam: 1,966,080 bytes,
 which exceeds the cap. Memory counts the values that last: inputs, weights, optimizer state, gradients of weights, and

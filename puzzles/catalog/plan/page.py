@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lib.planning import Job
+
     from .puzzle import PlanPuzzle
 
 CALLS = (
     (
         "Split(dp=1, tp=1, pp=1, cp=1, ep=1)",
-        "The number of ranks along each axis. dp x tp x pp x cp is the number of GPUs, and ep divides dp.",
+        "The number of ranks along each axis. dp x tp x pp x cp is the number of GPUs, and ep divides dp x cp x tp.",
     ),
     ("zero=1, shards=0", "The stage of ZeRO, 0 to 3 (FSDP). With shards=8, eight replicas share shards (HSDP)."),
     (
@@ -33,8 +35,8 @@ PREDICT = (
     (
         "return Split(...), Prediction(gib=60, dominates='bubble')",
         "Before you grade, predict two things and return them after the split. How many GiB does the fullest GPU "
-        "hold? What takes the most time, apart from computing everything once: recomputation, tp, cp, ep, replicas or "
-        "bubble? The verdict compares.",
+        "hold? What takes the most time, apart from computing everything once: recomputation, tp, cp, ep (all that "
+        "experts cost besides their products), replicas, host or bubble? The verdict compares.",
     ),
 )
 
@@ -47,8 +49,8 @@ COUNTED = (
     ),
     (
         "stars",
-        "One: the plan fits. Two: its step is within 5 % of the best known. Three: within 1 %, or it is the published "
-        "run's split.",
+        "One: the plan fits. Two: its step takes at most the target. Three: it is within 1 % of the best known, or of "
+        "the best of a kind that ties with it, or it is the published run's split.",
     ),
 )
 
@@ -95,4 +97,13 @@ def job_lines(puzzle: PlanPuzzle) -> list[tuple[str, str]]:
             f"{job.kernels} kernels",
             "",
         ),
+        *([(f"experts: {_routing(job)}", "")] if model.experts else []),
     ]
+
+
+def _routing(job: Job) -> str:
+    """How tokens get to their experts."""
+    sent = "to each machine that has some of its experts" if job.dispatch == "dedup" else "for each of its experts"
+    overlap = ", and sending overlaps with computation" if job.ep_overlap else ""
+    uneven = "is even" if job.balanced else f"gives the fullest rank {job.imbalance:g} times the mean number of tokens"
+    return f"a token is sent once {sent}{overlap}; routing {uneven}; CUDA graphs: {job.graphs}"

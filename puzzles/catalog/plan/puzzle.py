@@ -11,11 +11,6 @@ from lib.planning.split import Split
 from puzzles.catalog.paper import Paper
 from puzzles.catalog.puzzle import Puzzle
 
-CREDIT = (
-    "The costs are the same as in 'puzzles plan'; docs/truth.md compares them with published runs. Half of the runs "
-    "with Megatron's kernels are predicted within 3 %"
-)
-
 NEAR, EQUAL = 1.05, 1.01
 """A plan has two stars within 5 % of the best known, three within 1 %: the model knows no better."""
 
@@ -49,7 +44,6 @@ class PlanPuzzle(Puzzle):
     published: PublishedRun | None = None
     fixed: Mapping[str, Any] = field(default_factory=lambda: {"offload": "none"})
     """Fields of the split that are given. The memory of a host is no cheap answer unless a puzzle says so."""
-    credit: str = CREDIT
 
     @property
     def seconds(self) -> float:

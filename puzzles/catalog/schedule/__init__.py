@@ -1,11 +1,14 @@
-"""The catalog of the schedule track, by chapters in the order of play: one module per puzzle, named after it."""
+"""The schedule puzzles, by chapters in the order of play."""
 
 from __future__ import annotations
 
+from puzzles.catalog.content import chapters
 from puzzles.catalog.listing import Listing
 
-from .chapters import CHAPTERS, CLASSICS
 from .puzzle import SchedulePuzzle
+
+CHAPTERS = chapters("schedule")
+CLASSICS = CHAPTERS[0]
 
 PUZZLES: Listing[SchedulePuzzle] = Listing(CHAPTERS)
 

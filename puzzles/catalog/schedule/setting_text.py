@@ -38,8 +38,6 @@ def setting_text(setting: Setting) -> str:
     words = [f"costs {setting.costs.name}"]
     if setting.mesh:
         words.append("mesh " + ",".join(f"{axis}={length}" for axis, length in setting.mesh))
-    if setting.fold:
-        words.append(f"folded along {setting.fold}")
     if setting.steps > 1:
         words.append(f"{setting.steps} steps")
     if setting.lag:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 FIELDS = ("size", "costs", "mesh", "steps", "layer", "task")
 """Names of the options."""
 
-MORE = tuple(name for name in SETTING_FIELDS if name not in (*FIELDS, "fold"))
+MORE = tuple(name for name in SETTING_FIELDS if name not in FIELDS)
 """Fields of a setting that have no option of their own."""
 
 AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*")

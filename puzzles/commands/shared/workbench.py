@@ -12,14 +12,13 @@ from lib import PuzzleError
 from puzzles.failure import Failure, of_source
 from puzzles.grading.discover import submissions
 from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import SandboxRunner, Session, run_in
+from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.reports.screen import next_command
 from puzzles.reports.terminal import report_on
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
-from puzzles.tracks.workbench import MakeRunner, in_sandbox
 
 from .params import terminal
 
@@ -76,12 +75,11 @@ class CommandWorkbench:
     def files(self, path: str) -> list[str]:
         return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.slug)]
 
-    def grade(self, where: str = "inprocess", runner: MakeRunner = in_sandbox) -> bool:
+    def grade(self, where: str = "inprocess") -> bool:
         slug, submission = self.slug, self._submission()
         with Session(submission, self.limits) as session:
-            chosen = runner(SandboxRunner(session, track_of(slug), slug))
             try:
-                verdict = grade_puzzle(track_of(slug).puzzle(slug), session, runner=chosen)
+                verdict = grade_puzzle(track_of(slug).puzzle(slug), session)
             except PuzzleError as why:
                 return self.refuse(f"could not be run: {why}")
         if not verdict.attempted:

@@ -21,7 +21,6 @@ find_python() {
 
 if [ "$OFFLINE" = no ] && command -v apt-get >/dev/null 2>&1; then
     apt-get update || true
-    apt-get install -y bubblewrap || true # without it, runs are sandboxed by other means
     find_python || apt-get install -y python3.12 python3.12-venv || apt-get install -y python3.11 python3.11-venv ||
         apt-get install -y python3 python3-venv # newer images have a newer one, and no other
 fi

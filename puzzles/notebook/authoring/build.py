@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from lib.extras import install_command
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import OwnFolder, folders
-from puzzles.tracks import find
+from puzzles.tracks import find, find_several
 from puzzles.tracks.references import reference_file
 
 from . import sections
@@ -28,7 +28,7 @@ SOURCES = Path(__file__).parents[3] / "notebooks"
 jupytext: Any = import_module("jupytext")  # in this way, since both are untyped
 nbformat: Any = import_module("nbformat")
 
-MARKER = re.compile(r"\{(setup|puzzle|collective)(?:: *(\w+))?\}")
+MARKER = re.compile(r"\{(setup|puzzle|collective|chapter)(?:: *(\w+))?\}")
 
 
 class MissingPackageError(ImportError):
@@ -94,20 +94,28 @@ def _cells(v4: Any, source: list[tuple[str, str, str]], solved: bool) -> Iterato
 
 
 def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tuple[str, str, str]]:
-    for kind, text, name in source:
-        marker = MARKER.fullmatch(text.strip()) if kind == "markdown" else None
+    """The cells with those that markers stand for: of a puzzle, or of a chapter's puzzles that have no marker."""
+    markers = [MARKER.fullmatch(text.strip()) if kind == "markdown" else None for kind, text, _ in source]
+    marked = {marker[2] for marker in markers if marker is not None}
+    for (kind, text, name), marker in zip(source, markers):
         if marker is None:
             yield kind, text, name
         elif marker[1] == "setup":
             yield "code", sections.setup(), "setup"
         elif marker[1] == "collective":
             yield "markdown", collective_markdown(marker[2]), f"{marker[2]}-picture"
+        elif marker[1] == "chapter":
+            for slug in find_several(marker[2]):
+                yield from () if slug in marked else _puzzle(slug, solved)
         else:
-            reference = reference_file(marker[2]) if solved else None
-            if marker[2] in PUZZLES:
-                yield from sections.puzzle_cells(PUZZLES[marker[2]], reference)
-            else:
-                yield from sections.any_puzzle_cells(find(marker[2]), reference)
+            yield from _puzzle(marker[2], solved)
+
+
+def _puzzle(slug: str, solved: bool) -> Iterator[tuple[str, str, str]]:
+    reference = reference_file(slug) if solved else None
+    if slug in PUZZLES:
+        return sections.puzzle_cells(PUZZLES[slug], reference)
+    return sections.any_puzzle_cells(find(slug), reference)
 
 
 def as_marimo(book: Book) -> Book:

@@ -1,7 +1,6 @@
 """Restricts this process' access to files, network and other processes by the Linux kernel's Landlock.
 
-Needs no privilege and no program, and so is the file protection of the process tier. Prior art: pledge and unveil of
-OpenBSD. See landlock(7).
+Needs no privilege and no program. Prior art: pledge and unveil of OpenBSD. See landlock(7).
 """
 
 import ctypes

@@ -60,14 +60,14 @@ def protect_process() -> None:
             signal.signal(getattr(signal, name), signal.SIG_IGN)
 
 
-def prepare(sees_others: bool) -> None:
+def prepare() -> None:
     """Computes once what `confine` needs in every worker that is forked from this process."""
     import resource  # noqa: F401
 
     _needs_to_read()
     if seccomp.can_ask() or seccomp.is_available():
         for answer in (seccomp.ASK, seccomp.ALLOW):
-            seccomp.template(seccomp.machine(), sees_others, answer)
+            seccomp.template(seccomp.machine(), answer)
 
 
 class VisibleFiles(NamedTuple):
@@ -92,15 +92,13 @@ def visible_files(readable: Sequence[Sequence[str]]) -> VisibleFiles:
     return VisibleFiles(ruleset, (OWN_FACTS,) if OWN_FACTS in to_read else ())
 
 
-def confine(
-    limits: Mapping[str, Any], uid: int, parent: int, files: VisibleFiles, sees_others: bool
-) -> tuple[bool, int]:
+def confine(limits: Mapping[str, Any], uid: int, parent: int, files: VisibleFiles) -> tuple[bool, int]:
     """Confines this process, a child of `parent`, and all that it will start to its limits; for good. Root becomes
     user `uid`.
 
     `limits` are a run's; "processor" may set the whole seconds of processor time after which the kernel sends
     SIGXCPU to a process. Nothing can be read but `files`, and only the present folder can be written to, if the kernel
-    has Landlock. Returns True if it does, and the listener of the system call filter, which has `sees_others`.
+    has Landlock. Returns True if it does, and the listener of the system call filter.
     """
     import resource
 
@@ -119,7 +117,7 @@ def confine(
         _cap(resource.RLIMIT_SIGPENDING, 0)  # the kernel counts queued signals for each user, so runs could see others'
     cap_memory(limits["memory"])
     prctl(NO_NEW_PRIVILEGES, 1)
-    listener = seccomp.restrict_self(sees_others)
+    listener = seccomp.restrict_self()
     if LINUX and listener < 0:
         _cap(resource.RLIMIT_NPROC, _tasks_of(os.getuid()) + limits["processes"] - 1)
     return landlock.restrict_to(files.ruleset, files.own, ["."]), listener
@@ -174,7 +172,7 @@ def _cap(kind: int, most: int, last: int = 0) -> None:
 
 def _become(uid: int) -> None:
     """Changes from root to a user that owns nothing. It keeps the capability to read, if Python, its packages or the
-    game lie where only root can read, as below /root; Landlock or bubblewrap still decide on what."""
+    game lie where only root can read, as below /root; Landlock still decides on what."""
     unreadable = _needs_to_read()
     with suppress(OSError):  # a root without the power to change its user, as some containers have it
         os.setgroups([])
@@ -266,16 +264,14 @@ def tasks_below() -> int:
     return sum(threads for pid in _descendants(os.getpid()) for threads in _status(str(pid), "Threads"))
 
 
-def end_all(group: int, sandboxed: bool) -> None:
-    """Kills what is left of a run, also outside its process group, and waits for it. In a sandbox, nothing else runs
-    but this process and the first."""
-    everything = -1 if sandboxed else -group  # in a sandbox, all but ourselves and the first process, in one stroke
+def end_all(group: int) -> None:
+    """Kills what is left of a run, also outside its process group, and waits for it."""
     while True:
-        if everything:
-            _kill(everything)
+        if group:
+            _kill(-group)
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:  # something is left, which is rare
-                for pid in () if sandboxed else _descendants(os.getpid()):
+                for pid in _descendants(os.getpid()):
                     _kill(pid)
                 os.waitpid(-1, 0)
         except ChildProcessError:  # also orphans would be children of this process

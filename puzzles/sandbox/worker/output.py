@@ -22,12 +22,8 @@ LOOK_EVERY = 0.2
 class WorkerMonitor:
     """Collects the result and the output of one worker, by the file descriptors of their pipes."""
 
-    def __init__(
-        self, pid: int, result: int, output: int, most_output: int, longest_result: int, late: tuple[int, bytes]
-    ) -> None:
-        """`late` is the file descriptor from which the worker reads the rest of its request, and that rest."""
+    def __init__(self, pid: int, result: int, output: int, most_output: int, longest_result: int) -> None:
         self.pid = pid
-        self.late, self.rest = late
         self.result = result
         self.output = output
         self.most_output = most_output
@@ -50,9 +46,6 @@ class WorkerMonitor:
             for fd in (self.result, self.output):
                 os.set_blocking(fd, False)
             handing_over, listener = tasks.begin(), -1
-            if self.rest:
-                os.set_blocking(self.late, False)
-                selector.register(self.late, selectors.EVENT_WRITE)
             for fd in (self.result, self.output, control, wake, handing_over):
                 selector.register(fd, selectors.EVENT_READ)
             next_look = monotonic() + LOOK_EVERY
@@ -69,9 +62,6 @@ class WorkerMonitor:
                     status = self._status()
                     if status is not None:
                         return self._read_rest() or status
-                if self.late in ready and not self._write_late():
-                    selector.unregister(self.late)
-                    self.close_late()
                 if handing_over in ready:
                     selector.unregister(handing_over)
                     if (listener := tasks.accept()) >= 0:
@@ -84,22 +74,6 @@ class WorkerMonitor:
                 if flood := self._flood():
                     return flood
         return "time", 0
-
-    def _write_late(self) -> bool:
-        """Writes once; False when there is no more to write, or nobody to read it."""
-        try:
-            self.rest = self.rest[os.write(self.late, self.rest[: 1 << 16]) :]
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return bool(self.rest)
-
-    def close_late(self) -> None:
-        """Lets the worker read to the end."""
-        if self.late >= 0:
-            os.close(self.late)
-            self.late = -1
 
     def _status(self) -> tuple[str, int] | None:
         """The end of the worker, if it has ended. Waits for orphans that this process has adopted on the way."""

@@ -5,8 +5,9 @@ import builtins
 import json
 import os
 import sys
+import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib import import_module
 from types import ModuleType
@@ -24,11 +25,7 @@ MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
 
 
-DEVICES_FIRST = 0.15
-"""Seconds by which the devices' time is up before the worker's, because they know the line that runs."""
-
-
-HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine")
+HIDDEN_MODULES = ("solutions", "tests", "notebooks", "puzzles.catalog.engine", "puzzles.content.engine")
 """Modules that a submission cannot import: answers, and the trials of classes with their right results."""
 
 
@@ -36,6 +33,7 @@ def set_up_interpreter(packages: str) -> None:
     """Provides third-party packages, `exit` and unbuffered streams, and makes imports of hidden modules fail."""
     for name in ("exit", "quit"):
         setattr(builtins, name, _sitebuiltins.Quitter(name, "Ctrl-D"))
+    threading.Thread.start = _refuse_thread  # type: ignore[assignment, method-assign]  # says more than the kernel's refusal
     sys.stdin = open(os.devnull, encoding="utf-8")  # noqa: SIM115  # as long as the process
     for fd, name in ((1, "stdout"), (2, "stderr")):
         stream = open(fd, "w", buffering=1, encoding="utf-8", errors="backslashreplace", closefd=False)  # noqa: SIM115
@@ -47,6 +45,10 @@ def set_up_interpreter(packages: str) -> None:
         sys.modules[name] = None  # type: ignore[assignment]  # which makes an import of it fail
 
 
+def _refuse_thread(_: threading.Thread) -> None:
+    raise RuntimeError("a run may start no thread; compute in the function itself")
+
+
 def disable_play() -> None:
     """Makes `play` do nothing in this process: in a file that is graded, the judge runs and judges all definitions."""
     vars(sys.modules["puzzles"])["play"] = lambda *_, **__: None
@@ -55,21 +57,11 @@ def disable_play() -> None:
 class DefinitionRun:
     """One run. Its result goes to the file descriptor `out`, one row of JSON; the last row counts."""
 
-    def __init__(
-        self, code: CompiledCode, request: Mapping[str, Any], seconds: float, out: int, late: int | None = None
-    ) -> None:
-        """If the request has `devices`, a process for each is forked before the rest of the request is read from the
-        file descriptor `late`. None: everything is in the request, and nothing is forked."""
+    def __init__(self, code: CompiledCode, request: Mapping[str, Any], seconds: float, out: int) -> None:
         self.code = code
         self.slug = request["slug"]
         self.graded = request.get("graded", False)
         self.stage: Any = import_module(request["stage"])
-        self.ends: Sequence[Any] = ()
-        if late is not None and request.get("devices"):
-            self.ends = self._fork(request, seconds)
-        if late is not None:
-            with os.fdopen(late, "rb") as rest:
-                request = {**request, **(json.loads(rest.read()) if request.get("late") else {})}
         self.prepared = self.stage.prepare(request)
         self.recordings = request.get("recordings")
         """Of an earlier run: what is repeated instead of the file."""
@@ -77,20 +69,13 @@ class DefinitionRun:
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
         describe = getattr(self.stage, "work_of", lambda frame: "")
-        left = request["left"] + (DEVICES_FIRST if self.ends else 0)
-        self.timer = Timer(seconds, left, self._report_time, describe)
-
-    def _fork(self, request: Mapping[str, Any], seconds: float) -> Sequence[Any]:
-        disable_play()
-        size, left = request["devices"], request["left"]
-        given = [self.stage.Assignment(self.code, self.slug, i, size, seconds, left) for i in range(size)]
-        return self.stage.fork(given, request["readable"])  # type: ignore[no-any-return]
+        self.timer = Timer(seconds, request["left"], self._report_time, describe)
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
-        if self.ends or self.recordings is not None:
-            return self._run_on_engine()
         disable_play()
+        if self.recordings is not None or hasattr(self.stage, "run_file"):
+            return self._run_on_engine()
         if self.graded:
             withhold(refusal_of, FOLDER)
         module = self._module(MODULE_NAME)
@@ -109,11 +94,16 @@ class DefinitionRun:
         self._send(result, forgotten[0] if forgotten else "")
 
     def _run_on_engine(self) -> None:
-        """The same, where the devices load the file, or a recording is repeated and nothing is loaded."""
-        if self.recordings is not None:
-            work = lambda: (self.stage.repeat(self.recordings, self.prepared), "")  # noqa: E731
-        else:
-            work = lambda: self.stage.run_on_devices(self.ends, self.prepared)  # noqa: E731
+        """The same for a stage that loads the file itself, or repeats a recording, for which nothing is loaded."""
+
+        def loaded() -> None:
+            self.phase = ""
+
+        def work() -> tuple[StageResult | None, str]:
+            if self.recordings is not None:
+                return StageResult(self.stage.repeat(self.recordings, self.prepared)), ""
+            return self.stage.run_file(self.code, self.slug, self.prepared, loaded)  # type: ignore[no-any-return]
+
         try:
             result, forgotten = self.timer.run(work, True)
         except TimeLimitError:

@@ -26,7 +26,7 @@ ARCHITECTURES = {"x86_64": (0xC000003E, 317), "aarch64": (0xC00000B7, 277)}
 FIRST_UNKNOWN = 463
 """System calls from this number on are newer than this table. They do not exist for a run."""
 
-NAMED_FILES = "Files by name: Landlock or bubblewrap decide on which"
+NAMED_FILES = "Files by name: Landlock decides on which"
 
 ALLOWED = {
     "Memory": (
@@ -60,7 +60,7 @@ ALLOWED = {
         "listxattr:194:11 llistxattr:195:12 flistxattr:196:13"
     ),
     "Sockets in pairs": (
-        "sendto:44:206 recvfrom:45:207 recvmsg:47:212 shutdown:48:210 getsockopt:55:209 "
+        "sendto:44:206 recvfrom:45:207 sendmsg:46:211 recvmsg:47:212 shutdown:48:210 getsockopt:55:209 "
         "setsockopt:54:208 getsockname:51:204 getpeername:52:205"
     ),
     "What confines a process further": (
@@ -79,15 +79,10 @@ CHANGES = (
     "chmod:90: fchmod:91:52 fchmodat:268:53 fchmodat2:452:452 chown:92: lchown:94: fchown:93:55 fchownat:260:54 "
     "utime:132: utimes:235: futimesat:261: utimensat:280:88 truncate:76:45"
 )
-"""Modes, owners and times of files. Landlock lets a run change them on every file of its user, so they are allowed only
-where a run sees no files of others."""
-
-PASSING = "sendmsg:46:211"
-"""It can pass file descriptors, which the kernel counts for each user as long as nobody has received them; denied to
-the devices of a class."""
+"""Modes, owners and times of files: Landlock lets a run change them on every file of its user, so they are denied."""
 
 CLONE, FORKS = "clone:56:220", "fork:57: vfork:58:"
-"""These start processes and threads."""
+"""These start processes, and the first one threads."""
 
 NEW_NAMESPACES, THREAD = 0x7E020000, 0x10000
 """All of CLONE_NEW*; CLONE_THREAD."""
@@ -132,10 +127,10 @@ class ArgumentCheck(NamedTuple):
 def checks(pid: int) -> list[ArgumentCheck]:
     """What process `pid` may call with certain arguments only."""
     return [
-        ArgumentCheck(CLONE, 0, only=(0,), mask=NEW_NAMESPACES),
+        ArgumentCheck(CLONE, 0, only=(0,), mask=NEW_NAMESPACES | THREAD),
         ArgumentCheck("socketpair:53:199", 0, only=(1,)),  # AF_UNIX: every event loop has one
         ArgumentCheck("socketpair:53:199", 1, only=(1,), mask=0xF),  # SOCK_STREAM: others can be sent to any address
-        ArgumentCheck("kill:62:129", 0, only=(pid,)),  # its group would be all devices of a class
+        ArgumentCheck("kill:62:129", 0, only=(pid,)),
         ArgumentCheck("tkill:200:130", 0, only=(pid,)),
         ArgumentCheck("tgkill:234:131", 0, only=(pid,)),
         ArgumentCheck("prlimit64:302:261", 0, only=(pid, 0)),
@@ -176,40 +171,18 @@ def _release() -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", os.uname().release)[:2]]
 
 
-def restrict_self(sees_others: bool) -> int:
+def restrict_self() -> int:
     """Installs the filter in this process and its descendants, where there is one.
 
-    With `sees_others`, modes and times of files cannot be changed. Returns a listener, which another process has to
-    answer when this one starts a process or thread; -1 if there is none. Needs `no_new_privs`.
+    Returns a listener, which another process has to answer when this one starts a process; -1 if there is none. Needs
+    `no_new_privs`.
     """
     if not is_available():
         return -1
-    listener = _install(program(machine(), os.getpid(), sees_others, ASK), LISTENER) if can_ask() else -1
+    listener = _install(program(machine(), os.getpid(), ASK), LISTENER) if can_ask() else -1
     if listener < 0:
-        _install(program(machine(), os.getpid(), sees_others, ALLOW), ALL_THREADS)
+        _install(program(machine(), os.getpid(), ALLOW), ALL_THREADS)
     return listener
-
-
-def restrict_device() -> None:
-    """Adds a filter to a process that was forked under one, which allows calls about its parent's number."""
-    if is_available():
-        _install(program(machine(), os.getpid(), True, is_device=True), ALL_THREADS)
-
-
-def seal() -> None:
-    """Denies this process every call that names a file, and processes of its own, for good. The kernel tells about
-    other processes by the files of /proc, also where Landlock lets nobody open them; a child's products are not
-    counted, and its number tells how many others there are. Threads are allowed."""
-    if is_available():
-        here = machine()
-        by_name = (ALLOWED[NAMED_FILES], CHANGES, "open:2: openat:257:56 execve:59:221")
-        code = _load(NUMBER)
-        for name in " ".join((*by_name, FORKS)).split():
-            code += _on_call(name, _column(here), _refuse(EPERM))
-        code += _on_call(
-            CLONE, _column(here), _test(ArgumentCheck(CLONE, 0, only=(THREAD,), mask=THREAD)) + _step(RETURN, ALLOW)
-        )
-        _install(code + _step(RETURN, ALLOW), ALL_THREADS)
 
 
 def _install(code: bytes, flags: int) -> int:
@@ -240,21 +213,19 @@ class FilterProgram(ctypes.Structure):
     _fields_ = [("length", ctypes.c_ushort), ("instructions", ctypes.c_void_p)]
 
 
-def program(machine: str, pid: int, sees_others: bool, new_tasks: int = ALLOW, is_device: bool = False) -> bytes:
+def program(machine: str, pid: int, new_tasks: int = ALLOW) -> bytes:
     """The filter for process `pid` on a machine of this kind. `new_tasks` answers calls that start processes."""
-    return template(machine, sees_others, new_tasks, is_device).replace(ANYBODY, pack("<I", pid))
+    return template(machine, new_tasks).replace(ANYBODY, pack("<I", pid))
 
 
 @cache
-def template(machine: str, sees_others: bool, new_tasks: int, is_device: bool = False) -> bytes:
+def template(machine: str, new_tasks: int) -> bytes:
     """The filter with `ANYBODY` in place of the process: computed once for all processes that are forked."""
     column = _column(machine)
     code = _load(ARCHITECTURE) + _step(EQUAL, ARCHITECTURES[machine][0], 1, 0) + _refuse(ENOSYS)
     code += _load(NUMBER) + _step(AT_LEAST, FIRST_UNKNOWN, 0, 1) + _refuse(ENOSYS)
     for names, answer in (
         (" ".join(ALLOWED.values()), _step(RETURN, ALLOW)),
-        ("" if sees_others else CHANGES, _step(RETURN, ALLOW)),
-        ("" if is_device else PASSING, _step(RETURN, ALLOW)),
         (FORKS, _step(RETURN, new_tasks)),
         (ABSENT, _refuse(ENOSYS)),
     ):

@@ -1,7 +1,7 @@
 """The sandbox server: forks a supervisor for each submission, which forks a worker for each run and ends what is left.
 
-Only workers read or run a player's code. In a sandbox, the server is the first process. It lives as long as the grader
-wants, so that Python and numpy are loaded once for many submissions; a forked worker starts in milliseconds with both.
+Only workers read or run a player's code. The server lives as long as the grader wants, so that Python and numpy are
+loaded once for many submissions; a forked worker starts in milliseconds with both.
 Whatever the server has in memory, every later worker can read, so no submission ever passes through it.
 """
 
@@ -30,7 +30,7 @@ def main() -> None:
     _load_asyncio()
     lost = 0
     while not lost and (conditions := protocol.receive(control)) is not None:
-        os_limits.prepare(sees_others=not conditions["sandboxed"])
+        os_limits.prepare()
         _warm_up(conditions)
         gc.freeze()  # so that no worker looks for garbage here, which would copy the memory that it shares
         gc.enable()  # which is disabled at the start, because modules are no garbage
@@ -39,7 +39,7 @@ def main() -> None:
         if supervisor == 0:
             supervise(conditions, control, answers, server)
         _, status = os.waitpid(supervisor, 0)
-        os_limits.end_all(supervisor, conditions["sandboxed"])
+        os_limits.end_all(supervisor)
         lost = os.waitstatus_to_exitcode(status)
         with suppress(OSError):  # the grader has gone
             protocol.send(answers, {"left": lost})
@@ -62,7 +62,5 @@ def _warm_up(conditions: dict[str, Any]) -> None:
     for stage in conditions["stages"]:
         if conditions["packages"] and conditions["packages"] not in sys.path:
             sys.path.append(conditions["packages"])
-        os.environ["OPENBLAS_NUM_THREADS"] = "1"  # threads would count as the player's
         with suppress(ImportError):  # which each worker then reports
             import_module(stage)
-        del os.environ["OPENBLAS_NUM_THREADS"]

@@ -37,8 +37,8 @@ MAX_LEFTOVERS = 10_000
 LOST = 70
 """Exit code of a supervisor or worker that failed itself."""
 
-Work = Callable[[int, int], None]
-"""What a worker does: it sends its result to the first file descriptor, and reads the second, see `protocol.LATE`."""
+Work = Callable[[int], None]
+"""What a worker does: it sends its result to a file descriptor."""
 
 
 def supervise(conditions: dict[str, Any], control: IO[bytes], answers: IO[bytes], server: int) -> NoReturn:
@@ -60,7 +60,7 @@ def supervise(conditions: dict[str, Any], control: IO[bytes], answers: IO[bytes]
 
 def _end_without_server(*_: Any) -> NoReturn:
     """Ends what a run has started, which no server does then."""
-    os_limits.end_all(0, sandboxed=False)
+    os_limits.end_all(0)
     os._exit(LOST)
 
 
@@ -70,10 +70,8 @@ class Supervisor:
     def __init__(self, conditions: dict[str, Any], control: IO[bytes]) -> None:
         self.limits = conditions["limits"]
         self.uid = conditions["uid"]
-        self.sandboxed = conditions["sandboxed"]
         self.packages = conditions["packages"]
-        self.readable = conditions["readable"]
-        self.files = os_limits.visible_files(self.readable)
+        self.files = os_limits.visible_files(conditions["readable"])
         self.hidden = conditions["hidden"]
         self.control = control
         self.compiled = b""
@@ -87,7 +85,7 @@ class Supervisor:
     def read(self, source: bytes) -> dict[str, Any]:
         """Lets a worker read and compile the submission. The result is the survey of its definitions."""
 
-        def work(out: int, _: int) -> None:
+        def work(out: int) -> None:
             given = json.loads(source)
             code = SubmissionCode(given["name"], given["text"], given["slugs"])
             survey = json.dumps(code.survey()).encode() + b"\n"
@@ -99,43 +97,35 @@ class Supervisor:
         return {**answer, "result": survey.decode(errors="replace")}
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Lets a worker run a definition. Each device of its own may have one process more."""
-        limits = {**self.limits, "processes": self.limits["processes"] + int(request.get("devices", 0))}
+        """Lets a worker run a definition."""
 
-        def work(out: int, late: int) -> None:
-            given = {**request, "readable": self.readable}
-            DefinitionRun(CompiledCode.load(self.compiled), given, self.limits["seconds"], out, late).run()
+        def work(out: int) -> None:
+            DefinitionRun(CompiledCode.load(self.compiled), request, self.limits["seconds"], out).run()
 
-        answer = self._in_worker(work, request["left"], request["longest"], limits, request.get("late", False))
+        answer = self._in_worker(work, request["left"], request["longest"], self.limits)
         return {**answer, "result": answer["result"].decode(errors="replace")}
 
-    def _in_worker(
-        self, work: Work, seconds: float, longest: int, limits: dict[str, Any], has_late: bool = False
-    ) -> dict[str, Any]:
-        """One run, from an empty folder until the last of its processes is gone and the folder is empty again. With
-        `has_late`, the rest of the request is read when the worker has been forked, and passed on to it."""
+    def _in_worker(self, work: Work, seconds: float, longest: int, limits: dict[str, Any]) -> dict[str, Any]:
+        """One run, from an empty folder until the last of its processes is gone and the folder is empty again."""
         self._make_folder()
         result, result_end = os.pipe()
         output, output_end = os.pipe()
-        late, late_end = os.pipe()
         tasks = TaskLimit(limits["processes"], os_limits.tasks_below)
         begin = monotonic()
         supervisor = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_worker(work, supervisor, (result_end, output_end, late), tasks, limits)
-        for fd in (result_end, output_end, late):
+            self._be_worker(work, supervisor, (result_end, output_end), tasks, limits)
+        for fd in (result_end, output_end):
             os.close(fd)
-        rest = protocol.receive_bytes(self.control) if has_late else b""
-        monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest, (late_end, rest or b""))
+        monitor = WorkerMonitor(pid, result, output, self.limits["output"], longest)
         where = self.control.fileno(), self.wake, tasks, begin + seconds + GRACE_SECONDS
         ended, code = monitor.wait(*where, self._exceeded)
         took = monotonic() - begin
-        os_limits.end_all(pid, self.sandboxed)
+        os_limits.end_all(pid)
         if ended == "hung up":
             os._exit(0)
         tasks.close()
-        monitor.close_late()
         os.close(result)
         os.close(output)
         if self.has_mount:
@@ -155,37 +145,36 @@ class Supervisor:
         if os.getuid() == 0:
             with suppress(OSError):  # a root without that power does not become another user either
                 os.chown(RUN_FOLDER, self.uid, self.uid)
-        self.has_mount = not self.sandboxed and os_limits.mount_files(RUN_FOLDER, self.limits["files"], self.uid)
+        self.has_mount = os_limits.mount_files(RUN_FOLDER, self.limits["files"], self.uid)
 
     def _exceeded(self) -> tuple[str, int] | None:
         """The limit that all processes of a run exceed together, where the kernel does not hold it."""
         memory, files = self.limits["memory"], self.limits["files"]
         if os_limits.memory_below() > memory:
             return "memory", memory
-        if not (self.sandboxed or self.has_mount) and os_limits.file_bytes(RUN_FOLDER) > files:
+        if not self.has_mount and os_limits.file_bytes(RUN_FOLDER) > files:
             return "files", files
         return None
 
     def _be_worker(
-        self, work: Work, supervisor: int, ends: tuple[int, int, int], tasks: TaskLimit, limits: dict[str, Any]
+        self, work: Work, supervisor: int, ends: tuple[int, int], tasks: TaskLimit, limits: dict[str, Any]
     ) -> NoReturn:
-        """Runs in the forked worker. `ends` belong to its result, its output and what it reads late."""
+        """Runs in the forked worker. `ends` belong to its result and its output."""
         try:
             signal.set_wakeup_fd(-1)
             os.dup2(os.open(os.devnull, os.O_RDWR), 0)  # its own: an open file has a state, which later runs would see
             os.chdir(RUN_FOLDER)
-            where = (self.uid, supervisor, self.files, not self.sandboxed)
-            restricted, listener = os_limits.confine(limits, *where)
+            restricted, listener = os_limits.confine(limits, self.uid, supervisor, self.files)
             tasks.hand_over(listener)
-            result, output, late = [fcntl(fd, F_DUPFD, 5) for fd in ends]  # so that none is one of those that follow
+            result, output = [fcntl(fd, F_DUPFD, 4) for fd in ends]  # so that none is one of those that follow
             for fd in (1, 2):
                 os.dup2(output, fd)
-            out, late = os.dup2(result, 3), os.dup2(late, 4)
-            os.closerange(5, os_limits.MAX_OPEN_FILES * 4)
+            out = os.dup2(result, 3)
+            os.closerange(4, os_limits.MAX_OPEN_FILES * 4)
             set_up_interpreter(self.packages)
-            if not (restricted or self.sandboxed):
+            if not restricted:
                 os_limits.deny_paths(self.hidden)
-            work(out, late)
+            work(out)
             for stream in (sys.stdout, sys.stderr):
                 stream.flush()
         except BaseException as why:

@@ -1,4 +1,4 @@
-"""Limits the processes and threads of one run: its supervisor is asked about each new one, and counts.
+"""Limits the processes of one run: its supervisor is asked about each new one, and counts.
 
 The kernel's own limit counts all of a user's, so that runs at the same time would use up each other's. The question is
 seccomp's user notification, see seccomp_unotify(2). Tasks that ask at the same moment may exceed the limit, but not

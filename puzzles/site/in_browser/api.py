@@ -8,7 +8,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.site import links
-from puzzles.tracks import ALL, TRACKS, track_of
+from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.references import as_lines, differing_lines
 from puzzles.tracks.schedule.score import parse_trace
 
@@ -94,11 +94,6 @@ def profile(files: list[list[str]]) -> dict[str, Any]:
     return profiled(files)
 
 
-def export(codes: dict[str, str]) -> str:
-    """All solutions as one file."""
-    return links.joined({slug: codes[slug] for slug in ALL if slug in codes})
-
-
 def split(text: str) -> dict[str, str]:
     """The code for each puzzle in a file."""
     return links.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
@@ -135,12 +130,13 @@ def _of_puzzle(function: Callable[..., Any]) -> Callable[..., Any]:
 CALLS: Calls = {
     **{
         call.__name__: call
-        for call in (judge, verify, story, view, picture, compare, trace, export, split, profile, timetable_of_runs)
+        for call in (judge, verify, story, view, picture, compare, trace, split, profile, timetable_of_runs)
     },
     "draft": _of_puzzle(by_hand.shown),
     "refusals": _of_puzzle(by_hand.refusals),
     "written": _of_puzzle(by_hand.written),
     "read_timetable": _of_puzzle(by_hand.read),
     "fragment": links.fragment,
+    "zipped": links.zipped,
 }
 """What the page may call, by name."""

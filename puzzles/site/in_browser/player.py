@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import replace
 from io import StringIO
 from types import ModuleType
 from typing import Any, NoReturn
@@ -22,6 +21,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome
 
 from .calls import Calls, add_custom_puzzles, answered
+from .progress import Progress
 from .run_record import RunRecord
 
 
@@ -51,7 +51,7 @@ WORDS = (
         r"there is no \1 in the browser; use lib and Python's standard library",
     ),
     (r"\w+: can't start new thread.*", "a browser's Python has no threads; write one coroutine, which every rank runs"),
-    (r"; a run may start few processes and threads.*", "; a browser's Python starts no processes"),
+    (r"; a run may start few processes,.*", "; a browser's Python starts no processes"),
     (r"OSError: \[Errno 138\].*", "a browser's Python starts no processes; write one coroutine, which every rank runs"),
     (r"OSError: \[Errno 29\].*", "a browser's Python has no input; write the value into the code"),
 )
@@ -87,24 +87,17 @@ FILE = "your_code.py"
 SECONDS = 3600.0
 """Of a turn: the page ends this Python long before."""
 
-MAX_PRINTED = 100_000
-"""Characters of what the player's code prints that are kept."""
 
-
-class Printed(StringIO):
-    """Keeps the beginning of what is printed."""
-
-    def write(self, text: str) -> int:
-        if self.tell() < MAX_PRINTED:
-            super().write(text[:MAX_PRINTED])
-        return len(text)
+def send(printed: str, line: int) -> None:
+    """Tells the page of a run that goes on: what it has printed since the last time, and its line. In a worker this is
+    the worker's function."""
 
 
 async def run(slug: str, text: str) -> dict[str, Any]:
     """The record of all runs of the code for a puzzle, for the judge."""
-    puzzle, printed = track_of(slug).puzzle(slug), Printed()
-    with redirect_stdout(printed), replaced():
-        definition = loaded(slug, text)
+    puzzle, progress = track_of(slug).puzzle(slug), Progress(send)
+    with redirect_stdout(progress), replaced():
+        definition = loaded(slug, text, progress)
         if isinstance(definition, Failure):
             record = RunRecord(problem=in_words(definition))
         else:
@@ -118,18 +111,20 @@ async def run(slug: str, text: str) -> dict[str, Any]:
             record = RunRecord(known.problem, known.sketch, known.line, RunRecord.runs_of(track, outcomes))
             if file_of(definition) not in ("", FILE):
                 record = record.without_lines()  # it was imported: the lines are in another file
-    return replace(record, printed=printed.getvalue()).data()
+    progress.send()
+    return record.data()
 
 
-def loaded(slug: str, text: str) -> Any:
+def loaded(slug: str, text: str, progress: Progress) -> Any:
     """The definition of this name in a player's text, or the Failure to get it."""
     code = SubmissionCode(FILE, text, (slug,))
     problem = code.problem or code.broken.get(slug)
     if problem is not None or code.code is None:
         return problem
-    linecache.cache[FILE] = len(text), None, text.splitlines(keepends=True), FILE
+    linecache.cache[FILE] = len(text), None, StringIO(text, newline="").readlines(), FILE
     module = sys.modules["submission"] = ModuleType("submission")
     module.__file__ = FILE
+    progress.follow(code.code)
     try:
         exec(code.code, module.__dict__)
     except PuzzleError as why:

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, sanitized
-from puzzles.grading.judge import first_lines, judge, run_judge
+from puzzles.grading.judge import judge, run_judge
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook.local_run import NotebookDefinition
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import Track, track_of
-from puzzles.tracks.outcomes import Row, RunOutcome
+from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest
 
 MAX_RUNS, MAX_TEXT = 100, 2_000
 """Runs of one judgement, and characters of a failure's text."""
@@ -39,14 +39,12 @@ def outcome_of(read: Callable[[str], Row], text: str, failure: Failure | None = 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """All that a judgement needs: what is known of the definition, its runs in the order of the judge's requests, and
-    what it printed."""
+    """All that a judgement needs: what is known of the definition, and its runs as the judge requests them."""
 
     problem: Failure | None = None
     sketch: Sketch = Sketch()  # noqa: RUF009  # immutable
     line: int = 0
     runs: tuple[KeptRun, ...] = ()
-    printed: str = ""
 
     @staticmethod
     def runs_of(track: Track[Any], outcomes: Iterable[RunOutcome]) -> tuple[KeptRun, ...]:
@@ -64,7 +62,6 @@ class RunRecord:
             "sketch": list(self.sketch),
             "line": self.line,
             "runs": [[run.sent, run.failure and list(run.failure)] for run in self.runs],
-            "printed": self.printed,
         }
 
     @classmethod
@@ -75,10 +72,9 @@ class RunRecord:
                 "sketch": [str(digest), todo],
                 "line": int(line),
                 "runs": list(runs),
-                "printed": str(printed),
             } if len(runs) <= MAX_RUNS:
                 found = Sketch(digest, None if todo is None else tuple(map(_text, todo)))
-                return cls(_failure(problem), found, line, tuple(map(_run, runs)), printed)
+                return cls(_failure(problem), found, line, tuple(map(_run, runs)))
         raise ValueError("the run left no record that can be judged")
 
 
@@ -116,11 +112,14 @@ def judged(puzzle: Puzzle, data: Any) -> Verdict:
         record = RunRecord(problem=Failure("rule", str(why)))
     definition = NotebookDefinition(sketch=record.sketch, line=record.line, problem=record.problem)
     runs = iter(record.runs)
-    verdict = run_judge(
-        judge(puzzle, definition, keep=True),
-        lambda request: run.outcome(track) if (run := next(runs, None)) is not None else MISSING,
-    )
-    return replace(verdict, printed=first_lines(record.printed))
+
+    def outcome(request: RunRequest) -> RunOutcome:
+        if request.own is not None:
+            return RunOutcome(request.own())
+        run = next(runs, None)
+        return MISSING if run is None else run.outcome(track)
+
+    return run_judge(judge(puzzle, definition, keep=True), outcome)
 
 
 def judged_run(puzzle: Puzzle, trace: str) -> Verdict:

@@ -13,6 +13,9 @@ FAILED = "Fix it, and it runs again."
 BLANK = "Write your lines between the two marks. They run whenever you pause."
 OVER = "The hints help, from gentle to explicit."
 
+MEANINGS = {"timesteps": "start of the last operation"}
+"""What the name of a figure does not say."""
+
 
 def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
     """What the page shows of a verdict."""
@@ -30,7 +33,6 @@ def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
         "why": list(verdict.why),
         "why_title": capitalized(track.why_title),
         "why_matters": verdict.why_matters,
-        "printed": list(verdict.printed),
         "praise": puzzle.praise if verdict.stars >= 3 else "",
         "next": next_move(verdict),
     }
@@ -39,7 +41,12 @@ def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
 def measures_data(puzzle: Puzzle, figures: Mapping[str, float]) -> list[dict[str, Any]]:
     """The figures beside their targets, as plain data."""
     return [
-        {**measure._asdict(), "text": measure.value_text, "target_text": measure.target_text}
+        {
+            **measure._asdict(),
+            "text": measure.value_text,
+            "target_text": measure.target_text,
+            "meaning": MEANINGS.get(measure.figure, ""),
+        }
         for measure in track_of(puzzle.slug).measures(puzzle, figures)
     ]
 

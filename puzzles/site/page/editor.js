@@ -6,8 +6,8 @@ import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirro
 import { python } from "@codemirror/lang-python";
 import { bracketMatching, HighlightStyle, indentOnInput, indentUnit, syntaxHighlighting } from "@codemirror/language";
 import { lintGutter, setDiagnostics } from "@codemirror/lint";
-import { EditorState } from "@codemirror/state";
-import { drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
+import { EditorState, RangeSetBuilder } from "@codemirror/state";
+import { Decoration, drawSelection, EditorView, highlightActiveLine, keymap, lineNumbers } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import { completing } from "./complete.js";
 
@@ -19,6 +19,16 @@ const colours = HighlightStyle.define([
   { tag: tags.function(tags.definition(tags.variableName)), color: "var(--code-name)", fontWeight: "600" },
 ]);
 
+// A line that is too long goes on below, further to the right than it begins.
+const wrapped = EditorView.decorations.compute(["doc"], (state) => {
+  const lines = new RangeSetBuilder();
+  for (let number = 1; number <= state.doc.lines; number++) {
+    const { from, text } = state.doc.line(number), columns = text.search(/\S|$/) + 4;
+    lines.add(from, from, Decoration.line({ attributes: { style: `text-indent: -${columns}ch; padding-left: calc(${columns}ch + 6px)` } }));
+  }
+  return lines.finish();
+});
+
 // `onpause` gets the text when nothing was typed for a moment, `onchange` each time.
 export function openEditor(place, { text, readOnly = false, label, help, onchange = () => {}, onpause = () => {}, onrun = () => {} }) {
   const PAUSE = 450;
@@ -29,10 +39,11 @@ export function openEditor(place, { text, readOnly = false, label, help, onchang
     extensions: [
       lineNumbers(), history(), drawSelection(), indentOnInput(), bracketMatching(), closeBrackets(), highlightActiveLine(),
       indentUnit.of("    "), python(), syntaxHighlighting(colours), lintGutter(),
+      EditorView.lineWrapping, wrapped,
       EditorState.tabSize.of(4),
       EditorState.readOnly.of(readOnly),
       EditorView.editable.of(!readOnly),
-      EditorView.contentAttributes.of({ "aria-label": label, tabindex: "0", spellcheck: "false", autocapitalize: "off" }),
+      EditorView.contentAttributes.of({ "aria-label": label, "aria-describedby": "keys", tabindex: "0", spellcheck: "false", autocapitalize: "off" }),
       readOnly ? [] : completing(help),
       keymap.of([
         { key: "Mod-Enter", run: () => { onrun(); return true; } },

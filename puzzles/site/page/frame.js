@@ -1,8 +1,9 @@
 // The sandboxed frame: owns the workers in which Python runs. Its origin is opaque, so neither it nor a worker reaches
 // what the site keeps, and its policy lets nothing be fetched: the page hands it all files. It passes texts on, and of a
-// worker only the answers to what was asked.
+// worker only the answers to what was asked, and how that goes.
 
 const LONGEST = 40_000_000; // characters of an answer
+const MOST_HEARD = 300_000; // messages on how one goes, and characters in them
 
 let files, port, give;
 const workers = new Map();
@@ -28,10 +29,18 @@ async function started(id, module, asked) {
   if (!workers.has(id)) return null;
   const worker = new Worker(script);
   worker.onerror = (event) => { event.preventDefault(); tell({ broken: event.message || "the worker could not be loaded" }); };
+  let heard = 0;
   worker.onmessage = ({ data }) => {
     if (asked.get(data?.begun) === "waiting") {
       asked.set(data.begun, "begun");
+      heard = 0;
       return tell({ begun: data.begun });
+    }
+    if (data?.going) {
+      const { printed, line } = data.going;
+      if (asked.get(data.id) !== "begun" || typeof printed !== "string" || !Number.isInteger(line)) return;
+      heard += 1 + printed.length;
+      return heard > MOST_HEARD || tell({ id: data.id, going: { printed, line } });
     }
     if (!asked.delete(data?.id)) return; // nobody has asked for this
     const isFit = typeof data.text === "string" && data.text.length <= LONGEST;

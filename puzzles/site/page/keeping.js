@@ -1,48 +1,48 @@
-// Keeps the code of a puzzle while it is written: each change, earlier versions, and what to do when another tab has kept a
-// newer one.
+// Keeps a puzzle's code or timetable while it is written: each change, earlier versions, and what to do when another tab has
+// kept a newer one.
 
 import { button, h, tell } from "./dom.js";
 import * as store from "./store.js";
 
 export class Keeping {
-  // `place` gets the question which of two versions to take, `tools` the list of earlier ones; `editor` is asked for.
-  constructor({ slug, starter }, { place, tools, editor }) {
-    Object.assign(this, { slug, starter, place, editor });
-    this.base = store.code(slug); // what this tab has read or written last
+  // `place` gets the question which of two versions to take, `tools` the list of earlier ones. `shown` returns the text
+  // that this tab shows, and `replace` shows another one.
+  constructor(writing, { place, tools, shown, replace }) {
+    Object.assign(this, { writing, place, shown, replace });
+    this.base = writing.text(); // what this tab has read or written last
     this.isFirst = true;
     this.list = h("select", { class: "versions", "aria-label": "Earlier versions", onchange: () => this.restore() });
     tools.append(this.list);
     this.showVersions();
   }
 
-  // A change that was typed.
+  // A change by the player.
   keep(text) {
-    const value = text === this.starter ? undefined : text;
     if (this.newer() !== undefined) return this.ask();
-    if (value === this.base) return;
-    store.keepVersion(this.slug, this.base ?? this.starter, !this.isFirst);
+    if (text === this.base) return;
+    this.writing.keepVersion(this.base, !this.isFirst);
     this.isFirst = false;
-    this.write(value);
+    this.write(text);
   }
 
-  write(value) {
-    store.keepCode(this.slug, value);
-    this.base = value;
+  write(text) {
+    this.writing.keep(text);
+    this.base = text;
     this.place.hidden = true;
     this.showVersions();
-    if (!store.isKept()) tell("This browser has no room for your code, or keeps nothing. Export it before you close the page.");
+    if (!store.isKept()) tell("This browser has no room for your work, or keeps nothing. Save everything in a file before you close the page.");
   }
 
   // The text before something else takes its place.
   remember() {
-    store.keepVersion(this.slug, this.editor().text());
+    this.writing.keepVersion(this.shown());
     this.showVersions();
   }
 
-  // What another tab has kept since, as [its code]; undefined if there is nothing.
+  // What another tab has kept since; undefined if there is nothing.
   newer() {
-    const now = store.newestCode(this.slug);
-    return now === this.base || (now ?? this.starter) === this.editor().text() ? undefined : [now ?? this.starter];
+    const now = this.writing.text();
+    return now === this.base || now === this.shown() ? undefined : now;
   }
 
   // Looks whether another tab has kept something.
@@ -53,39 +53,37 @@ export class Keeping {
   ask() {
     if (!this.place.hidden) return;
     this.place.replaceChildren(
-      "Another tab has kept a newer version of this code. This one is not saved until you choose. ",
-      button("Show the newer one", () => this.takeNewer(), { class: "go", id: "takenewer" }), " ",
-      button("Keep this one", () => this.keepThis(), { id: "keepthis" }));
+      "Another tab has kept a newer version. This one is not saved until you choose. ",
+      button("Show the newer one", () => this.takeNewer(), { class: "go takenewer" }), " ",
+      button("Keep this one", () => this.keepThis(), { class: "keepthis" }));
     this.place.hidden = false;
   }
 
   takeNewer() {
-    const [text] = this.newer() ?? [];
+    const text = this.newer();
     this.remember();
-    this.base = store.newestCode(this.slug);
+    this.base = this.writing.text();
     this.place.hidden = true;
-    if (text !== undefined) this.editor().replace(text);
+    if (text !== undefined) this.replace(text);
   }
 
   keepThis() {
-    store.keepVersion(this.slug, store.newestCode(this.slug));
-    const text = this.editor().text();
-    this.write(text === this.starter ? undefined : text);
+    this.writing.keepVersion(this.writing.text());
+    this.write(this.shown());
   }
 
   showVersions() {
-    const all = store.versions(this.slug).map((one, i) => [one, i]).reverse();
-    const named = ({ at, text }) => `${new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })}, ${text.split("\n").length} lines`;
+    const all = this.writing.versions().map((one, i) => [one, i]).reverse();
+    const named = ({ at, text }) => `${new Date(at).toLocaleString("en", { dateStyle: "medium", timeStyle: "short" })}, ${this.writing.size(text)}`;
     this.list.replaceChildren(h("option", { value: "" }, "Earlier versions"), ...all.map(([one, i]) => h("option", { value: i }, named(one))));
     this.list.hidden = !all.length;
   }
 
   restore() {
-    const found = store.versions(this.slug)[this.list.value];
+    const found = this.writing.versions()[this.list.value];
     if (!found) return;
-    const { text } = found;
     this.remember();
-    this.editor().replace(text);
+    this.replace(found.text);
   }
 
   // The page is left: what could not be saved is an earlier version.

@@ -14,6 +14,7 @@ import { apply } from "./theme.js";
 
 const main = document.getElementById("main");
 let page = null, catalog = null;
+let routes = 0, mapScroll = 0; // pages that were asked for, and where the map was left
 apply();
 // What a fold has opened comes into view.
 main.addEventListener("click", async ({ target }) => {
@@ -73,8 +74,13 @@ function decoded(part) {
 
 // The address: #, #slug, #slug/code/DATA, #slug/run/DATA.
 async function route() {
+  const number = ++routes;
+  if (page instanceof MapPage) mapScroll = scrollY;
   const [slug, kind, data] = location.hash.slice(1).split("/").map(decoded);
-  page?.close();
+  if (page) {
+    page.close();
+    python.renew();
+  }
   page = null;
   showTotal();
   if (slug === "profile") {
@@ -90,7 +96,9 @@ async function route() {
     const map = page = new MapPage(main, catalog);
     scrollTo(0, 0);
     await map.isWhole;
-    if (page === map) main.dataset.page = "map";
+    if (page !== map) return;
+    scrollTo(0, mapScroll);
+    main.dataset.page = "map";
     return;
   }
   if (!puzzle.played) showElsewhere(main, puzzle, catalog);
@@ -102,6 +110,7 @@ async function route() {
     } catch (why) {
       tell(why.message);
     }
+    if (number !== routes) return; // another page was asked for meanwhile
     if (puzzle.needs.includes("numpy")) python.bring(catalog.numpy);
     page = new PuzzlePage(main, catalog, puzzle, python, shared);
     page.onstars = showTotal;
@@ -116,7 +125,8 @@ async function begin() {
   addMenu(document.getElementById("menu"), { catalog, python, page: () => page, refresh: route });
   addEventListener("hashchange", route);
   document.querySelector(".skip").addEventListener("click", (event) => { event.preventDefault(); main.focus(); }); // the address stays
-  store.onOtherTab(() => page?.keeping?.look());
+  addEventListener("beforeunload", (event) => { if (!store.isKept() || page?.isUnsaved?.()) event.preventDefault(); });
+  store.onOtherTab(() => page?.look?.());
   await route();
   show();
   if (store.isDamaged) tell("Part of what this browser kept is damaged and was left out. The rest is here; a copy of all of it is kept.");

@@ -1,7 +1,11 @@
 // The service worker: keeps every file of this version of the site, so that it works without a network. Before a file is
-// kept, and each time that it is served, its digest is compared with the one that the builder wrote here.
+// kept, and each time that it is served, its digest is compared with the one that the builder wrote here. A page has files
+// of one version only: a newer version waits until the pages of the older one are closed, or until one that is alone asks it
+// to take over, before it loads anything.
 
-const CACHE = `training-puzzles-${VERSION}`;
+const OWN = `training-puzzles ${new URL(registration.scope).pathname} `; // other sites of this host have caches of their own
+const CACHE = OWN + VERSION;
+const BEFORE = /^training-puzzles-[0-9a-f]{16}$/; // caches of versions that did not name their site
 const address = (name) => new URL(name, registration.scope).href;
 const FILE_AT = new Map(Object.keys(DIGESTS).map((name) => [address(name), name])).set(address("."), "index.html");
 
@@ -23,11 +27,18 @@ addEventListener("install", (event) => event.waitUntil((async () => {
   const cache = await caches.open(CACHE);
   const first = Object.keys(DIGESTS).filter((name) => !LATER.includes(name));
   await Promise.all(first.map(async (name) => cache.put(address(name), await fetched(name))));
-  await skipWaiting();
+  if (!registration.active) await skipWaiting(); // the first version
+})()));
+
+addEventListener("message", (event) => event.waitUntil((async () => {
+  const pages = await clients.matchAll({ type: "window", includeUncontrolled: true });
+  const isAlone = pages.filter(({ url }) => url.startsWith(registration.scope)).length === 1;
+  event.ports[0].postMessage({ isAlone });
+  if (isAlone) await skipWaiting();
 })()));
 
 addEventListener("activate", (event) => event.waitUntil((async () => {
-  const old = (await caches.keys()).filter((name) => name.startsWith("training-puzzles-") && name !== CACHE);
+  const old = (await caches.keys()).filter((name) => (name.startsWith(OWN) || BEFORE.test(name)) && name !== CACHE);
   await Promise.all(old.map((name) => caches.delete(name)));
   await clients.claim();
 })()));

@@ -3,6 +3,7 @@
 
 import { button, h, painted, seen, tell } from "./dom.js";
 import { Keeping } from "./keeping.js";
+import { Output } from "./output.js";
 import { firstOpen } from "./path.js";
 import { Picture } from "./picture.js";
 import { Crashed, Stopped } from "./python.js";
@@ -10,18 +11,19 @@ import { sheet } from "./sheet.js";
 import * as store from "./store.js";
 import { isDark } from "./theme.js";
 import { Timetable } from "./timetable.js";
-import { showBroken, showCompared, showCrashed, showHand, showLoading, showStopped, showUnrun, showVerdict, starsText } from "./verdict.js";
+import { showBroken, showCompared, showCrashed, showHand, showJudging, showLoading, showStopped, showUnjudged, showUnrun, showVerdict, starsText } from "./verdict.js";
 
 export class PuzzlePage {
-  // The code, or the trace, of a link is shown and not changed; a timetable is a move that can be undone.
+  // The code, or the trace, of a link is shown and not changed; its timetable is kept with the first move.
   constructor(main, catalog, puzzle, python, { code, trace, timetable } = {}) {
     Object.assign(this, { main, catalog, puzzle, python, trace, shared: code != null || trace != null });
-    this.code = code ?? store.code(puzzle.slug) ?? puzzle.starter;
+    this.own = new store.Writing("codes", puzzle.slug, puzzle.starter);
+    this.code = code ?? this.own.text();
     this.build();
     if (code == null) this.run(); else showUnrun(this.verdict);
     if (timetable != null && puzzle.timetable) {
       this.byHand(true);
-      this.table.take(timetable, "A timetable that somebody shared. Undo goes back to yours.");
+      this.table.look(timetable, "A timetable that somebody shared. It is kept once you change it; Undo goes back to yours.");
     }
     this.loading();
   }
@@ -31,15 +33,17 @@ export class PuzzlePage {
     this.main.classList.add("play");
     this.verdict = h("div", { class: "verdict", role: "status", "aria-live": "polite" });
     this.more = h("div", { class: "more" });
-    this.runs = button("Run", () => this.run(), { title: "Ctrl+Enter", class: "run" });
-    this.stops = button("Stop", () => this.python.stop(), { disabled: true, class: "stop-run" });
-    this.newer = h("p", { class: "banner", role: "alert", id: "newer", hidden: true });
+    this.runs = button("Run", () => this.runFresh(), { title: "Ctrl+Enter", class: "run" });
+    this.stops = button("Stop", () => (this.isJudging ? this.python.endJudge() : this.python.stop()), { disabled: true, class: "stop-run" });
+    this.newer = h("p", { class: "banner newer", role: "alert", hidden: true });
     this.editorPlace = h("div", { class: "editor" });
+    this.keys = h("p", { class: "keys", id: "keys" }, "Tab indents. To leave the editor, press Escape, then Tab.");
     this.handPlace = h("section", { class: "byhand", "aria-label": "Timetable by hand", hidden: true });
     this.picturePlace = h("section", { class: "picture", "aria-label": "Picture of the run" });
+    this.output = new Output();
     this.tools = h("div", { class: "bar tools", role: "toolbar", "aria-label": "Code" }, this.runs, this.stops);
     this.work = h("div", { class: "work" }, sheet(puzzle, this.catalog),
-      this.trace ? "" : h("section", { class: "code", "aria-label": "Code" }, this.editorPlace, this.tools, this.handPlace),
+      this.trace ? "" : h("section", { class: "code", "aria-label": "Code" }, this.editorPlace, this.keys, this.tools, this.output.place, this.handPlace),
       h("section", { class: "result", "aria-label": "Result", tabindex: "0" }, this.verdict, this.picturePlace, this.more));
     this.tabs = h("div", { class: "tabs", role: "group", "aria-label": "What is shown" },
       (this.trace ? ["Statement", "Picture"] : ["Statement", "Code", "Picture"]).map((name) => button(name, () => this.tab(name), { "data-tab": name })));
@@ -47,7 +51,8 @@ export class PuzzlePage {
       h("div", { class: "heading" }, h("h1", {}, puzzle.heading), h("span", { class: "stars", id: "stars" }), h("p", {}, puzzle.limits)),
       this.shared ? this.banner() : this.newer, this.tabs, this.work);
     this.tab(this.trace ? "Picture" : this.shared ? "Code" : "Statement");
-    this.picture = new Picture(this.picturePlace, puzzle.drawn ? undefined : "A class has no picture. Its figures say what each device sends and holds.");
+    this.picture = new Picture(this.picturePlace, this.trace ? "" : puzzle.par, puzzle.drawn ? undefined : "A class has no picture. Its figures say what each device sends and holds.");
+    this.picture.show(null);
     this.showStars();
     if (this.trace) return;
     const replace = (text) => { this.code = text; this.keeping.keep(text); };
@@ -56,7 +61,7 @@ export class PuzzlePage {
     this.edit().catch(() => tell("The editor could not be loaded. Check the connection, then reload the page."));
     if (this.shared) return;
     this.tools.append(button("Start over", () => this.startOver()));
-    this.keeping = new Keeping(puzzle, { place: this.newer, tools: this.tools, editor: () => this.editor });
+    this.keeping = new Keeping(this.own, { place: this.newer, tools: this.tools, shown: () => this.text(), replace: (text) => this.editor.replace(text) });
     if (puzzle.no_timetable) this.tools.after(h("p", { class: "aside" }, puzzle.no_timetable));
     if (puzzle.timetable) this.tools.append(button("By hand", () => this.byHand(), { id: "byhand", "aria-pressed": "false" }));
   }
@@ -72,7 +77,7 @@ export class PuzzlePage {
     this.editor = openEditor(this.editorPlace, {
       text: this.code, readOnly: this.shared, label: `Your code for ${puzzle.title}`,
       help: { members: this.catalog.model, calls: puzzle.sections.flatMap((section) => section.lines) },
-      onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.run(),
+      onchange: (text) => this.keeping.keep(text), onpause: () => this.run(), onrun: () => this.runFresh(),
     });
     this.editor.mark(...this.marked);
   }
@@ -106,8 +111,7 @@ export class PuzzlePage {
 
   // Code that the timetable has written.
   take(text) {
-    const { slug, starter } = this.puzzle, own = store.code(slug);
-    const isOwn = own != null && own !== starter && !own.includes("Plays the timetable above.");
+    const own = this.own.text(), isOwn = own !== this.own.blank && !own.includes("Plays the timetable above.");
     if (isOwn && !confirm("Replace your code by that of the timetable?")) return;
     this.keeping.remember();
     this.editor.replace(text);
@@ -121,12 +125,12 @@ export class PuzzlePage {
   }
 
   adopt() {
-    const { slug } = this.puzzle, own = store.code(slug);
+    const { slug } = this.puzzle, own = this.own.text();
     if (!this.trace) {
-      if (own != null && own !== this.puzzle.starter && own !== this.code &&
+      if (own !== this.own.blank && own !== this.code &&
         !confirm(`This replaces your own code for ${slug}. It stays among the earlier versions. Go on?`)) return;
-      store.keepVersion(slug, own);
-      store.keepCode(slug, this.code);
+      this.own.keepVersion(own);
+      this.own.keep(this.code);
     }
     location.hash = slug;
   }
@@ -154,6 +158,12 @@ export class PuzzlePage {
     this.main.querySelector("#stars").textContent = starsText(store.stars(this.puzzle.slug));
   }
 
+  // Runs the code in a Python in which nothing has run yet.
+  runFresh() {
+    if (!this.running) this.python.refresh();
+    return this.run();
+  }
+
   // Runs the code as it is now. While it runs, changes wait for its end; then only the last counts.
   async run() {
     if (this.running) { this.again = true; return; }
@@ -169,12 +179,36 @@ export class PuzzlePage {
     delete this.main.dataset.running;
   }
 
+  // The record of the runs.
+  async record() {
+    this.output.begin();
+    try {
+      return await this.python.run(this.puzzle.slug, this.text(), (going) => this.output.hear(going));
+    } finally {
+      this.output.end();
+    }
+  }
+
+  // The verdict on a record or a trace; where it takes long, the page says so.
+  async judged(how, what) {
+    this.isJudging = true;
+    const slow = setTimeout(() => { if (!this.closed && this.handPlace.hidden) showJudging(this.verdict); }, 500);
+    try {
+      return await this.python.call(how, [this.puzzle.slug, what]);
+    } catch (why) {
+      throw why instanceof Stopped ? Object.assign(why, { isOfJudge: true }) : why;
+    } finally {
+      clearTimeout(slow);
+      this.isJudging = false;
+    }
+  }
+
   async runOnce() {
     const { python, puzzle } = this;
     try {
       const verdict = this.trace
-        ? await python.call("verify", [puzzle.slug, this.trace])
-        : await python.call("judge", [puzzle.slug, await python.run(puzzle.slug, this.text())]);
+        ? await this.judged("verify", this.trace)
+        : await this.judged("judge", await this.record());
       if (this.closed || !this.handPlace.hidden) return;
       this.show(verdict);
       this.main.dataset.verdicts = Number(this.main.dataset.verdicts || 0) + 1;
@@ -185,9 +219,11 @@ export class PuzzlePage {
     } catch (why) {
       if (this.closed) return;
       this.more.replaceChildren();
-      if (why instanceof Stopped) showStopped(this.verdict, why.message);
-      else if (why instanceof Crashed) showCrashed(this.verdict, why.message);
-      else tell(`This page has a mistake: ${why.message}`);
+      if (why instanceof Stopped && why.isOfJudge) return showUnjudged(this.verdict, why.message);
+      if (why instanceof Stopped) showStopped(this.verdict, why.message, this.output.line);
+      else if (why instanceof Crashed) showCrashed(this.verdict, why.message, this.output.line);
+      else return tell(`This page has a mistake: ${why.message}`);
+      this.mark(this.output.line, "The run was here when it ended.");
     }
   }
 
@@ -202,8 +238,13 @@ export class PuzzlePage {
       oncompare: this.shared || !this.catalog.compared.includes(puzzle.slug) ? null : () => this.compare(),
       onnext: this.shared || next.slug === puzzle.slug ? null : { title: next.title, go: () => { location.hash = next.slug; } },
     });
-    this.marked = [verdict.line, verdict.message];
-    this.editor?.mark(...this.marked);
+    this.work.classList.remove("compare");
+    this.mark(verdict.line, verdict.message);
+  }
+
+  mark(...marked) {
+    this.marked = marked;
+    this.editor?.mark(...marked);
   }
 
   // The reference beside the code that has passed.
@@ -217,6 +258,7 @@ export class PuzzlePage {
       if (this.closed) return;
       picture.close();
       this.tab("Picture");
+      this.work.classList.add("compare");
       showCompared(this.picturePlace, compared, () => this.run());
     } catch (why) {
       tell(`The reference could not be shown: ${why.message}.`);
@@ -231,12 +273,23 @@ export class PuzzlePage {
     hints.scrollIntoView({ block: "nearest" });
   }
 
+  // Whether this tab has something that is not stored, since another one has stored something newer.
+  isUnsaved() {
+    return [this.keeping, this.table?.keeping].some((keeping) => keeping && keeping.newer() !== undefined);
+  }
+
+  // Another tab has stored something.
+  look() {
+    this.keeping?.look();
+    this.table?.keeping.look();
+  }
+
   close() {
     this.closed = true;
     this.keeping?.close();
+    this.table?.keeping.close();
     this.editor?.close();
     this.picture.close();
     this.main.classList.remove("play");
-    this.python.renew();
   }
 }

@@ -8,6 +8,9 @@ import { frame } from "frame";
 
 const JUDGE = "puzzles.site.in_browser.api", PLAYER = "puzzles.site.in_browser.player";
 const PLAYER_SECONDS = 5, JUDGE_SECONDS = 30;
+const SOON = 500, SILENCE = 20_000; // milliseconds
+const FORBIDDEN = "the sandboxed frame in which Python runs is silent; the host of this site may forbid it, in the Content-Security-Policy that it sends";
+const LEFT = "another page was opened";
 const NUMPY_SECONDS = 20; // instead of the player's, where numpy has to be imported first
 const NAMES = { wasm: "pyodide.asm.wasm", stdlib: "python_stdlib.zip", game: "game.zip", script: "worker.js", lock: "pyodide-lock.json" };
 const FILES = Object.fromEntries(Object.entries(NAMES).map(([name, file]) => [name, { address: `${PYTHON}/${file}`, size: SIZES[file] }]));
@@ -25,6 +28,7 @@ class Worker {
   hear(data) {
     if (data.broken) return this.onbroken(data.broken);
     if (data.begun) return this.limit(this.waiting.get(data.begun));
+    if (data.going) return this.waiting.get(data.id)?.ongoing?.(data.going);
     const said = read(data.text);
     if (data.id === "ready") {
       if (said.error) return this.onbroken(said.error);
@@ -42,11 +46,11 @@ class Worker {
     if (call?.seconds && !call.timer) call.timer = setTimeout(() => call.late(`it took longer than ${call.seconds} s`), call.seconds * 1000);
   }
 
-  // What a function of Python returns; `late` is called after so many seconds.
-  call(name, given, seconds, late) {
+  // What a function of Python returns; `late` is called after so many seconds, and `ongoing` with what it tells meanwhile.
+  call(name, given, seconds, late, ongoing) {
     this.isUsed = true;
     return new Promise((done, fail) => {
-      const id = ++this.last, call = { done, fail, seconds, late };
+      const id = ++this.last, call = { done, fail, seconds, late, ongoing };
       // One that is free begins at once, unless what an earlier call left behind keeps it busy.
       if (this.isReady && !this.waiting.size) this.limit(call);
       this.waiting.set(id, call);
@@ -75,7 +79,7 @@ function read(text) {
 
 // The frame, with its workers by number.
 class Frame {
-  constructor(onprogress, onbroken, shown) {
+  constructor(onprogress, onbroken, shown, onsilence) {
     this.workers = new Map();
     this.count = 0;
     const { port1, port2 } = new MessageChannel();
@@ -85,7 +89,9 @@ class Frame {
     element.sandbox.add("allow-scripts");
     const isLoaded = new Promise((done) => element.addEventListener("load", done, { once: true }));
     document.body.append(element);
-    Promise.all([shown.then(painted).then(() => loaded(FILES, onprogress)), isLoaded]).then(([files]) => {
+    const haveCome = shown.then(painted).then(() => loaded(FILES, onprogress));
+    haveCome.then(() => setTimeout(onsilence, SILENCE), () => {});
+    Promise.all([haveCome, isLoaded]).then(([files]) => {
       element.contentWindow.postMessage(files, "*", [port2]);
     }).catch((why) => onbroken(why.message));
   }
@@ -126,11 +132,14 @@ export class Python {
     this.onstate = onstate;
     const broken = (why) => this.state("broken", why);
     this.progress = [0, 1];
+    this.page = 0; // counts those that were opened
     this.onprogress = (...progress) => {
       this.progress = progress;
       if (this.is === "loading") onstate("loading");
     };
-    this.frame = new Frame(this.onprogress, broken, shown);
+    this.frame = new Frame(this.onprogress, broken, shown, () => {
+      if (this.is === "loading" && !this.isHeard) broken(FORBIDDEN);
+    });
     this.make = (module) => new Worker(this.frame, module, () => this.ready(), broken);
     this.state("loading");
     this.judge = this.make(JUDGE);
@@ -144,33 +153,38 @@ export class Python {
   }
 
   ready() {
+    this.isHeard = true;
     if (!this.judge.isReady || !this.player.isReady) return;
-    this.spare ??= this.make(PLAYER);
-    this.state("ready", this.spare.isReady);
+    clearTimeout(this.soon); // a run and its verdict come first
+    this.soon = setTimeout(() => { this.spare ??= this.make(PLAYER); }, SOON);
+    this.state("ready", Boolean(this.spare?.isReady));
   }
 
   // A function of api.py, in the Python that never runs a player's code. What was given can end it: then another one comes.
   async call(name, given = [], seconds = JUDGE_SECONDS) {
-    const { judge } = this;
-    const replace = (why) => {
-      if (this.judge !== judge) return;
-      this.judge = this.make(JUDGE);
-      this.state("loading");
-      judge.end(why);
-    };
+    const { judge, page } = this;
     try {
-      return await judge.call(name, given, seconds, replace);
+      return await judge.call(name, given, seconds, (why) => this.endJudge(why, judge));
     } catch (why) {
-      if (why instanceof Crashed) replace("Python ended");
+      if (why instanceof Crashed) this.endJudge("Python ended", judge);
+      if (why.message === LEFT && page === this.page) return this.call(name, given, seconds); // it waited for what an older page had asked
       throw why;
     }
   }
 
-  // The record of the runs of a player's code.
-  async run(slug, text) {
+  // Ends what the judge is doing; another one takes over.
+  endJudge(why = "you stopped it", judge = this.judge) {
+    if (this.judge !== judge) return;
+    this.judge = this.make(JUDGE);
+    this.state("loading");
+    judge.end(why);
+  }
+
+  // The record of the runs of a player's code. `ongoing` is told what was printed since the last time, and the line that runs.
+  async run(slug, text, ongoing) {
     const { player } = this;
     try {
-      return await player.call("run", [slug, text], this.hasNumpy ? NUMPY_SECONDS : PLAYER_SECONDS, (why) => this.stop(why, player));
+      return await player.call("run", [slug, text], this.hasNumpy ? NUMPY_SECONDS : PLAYER_SECONDS, (why) => this.stop(why, player), ongoing);
     } catch (why) {
       if (why instanceof Crashed) this.stop("", player);
       throw why;
@@ -195,12 +209,20 @@ export class Python {
     this.judge = this.make(JUDGE);
     this.player = this.make(PLAYER);
     this.spare = null;
-    for (const one of before) one?.end("another page was opened");
+    for (const one of before) one?.end(LEFT);
     this.state("loading");
   }
 
   // A Python in which no code has run yet.
+  refresh() {
+    if (this.player.isUsed) this.stop("");
+  }
+
+  // The same for another page. What the last one has asked for ends soon.
   renew() {
-    if (this.player.isUsed) this.stop("another page was opened");
+    this.page++;
+    if (this.player.isUsed) this.stop(LEFT);
+    const { judge } = this, asked = [...judge.waiting.keys()];
+    setTimeout(() => { if (asked.some((id) => judge.waiting.has(id))) this.endJudge(LEFT, judge); }, SOON);
   }
 }

@@ -29,7 +29,7 @@ function settingTable(rows) {
     h("tbody", {}, rest.map((row) => h("tr", {}, row.map((cell) => h("td", { html: cell })))))));
 }
 
-// The sketch in the colours of the page, at its own size, so that its labels can be read.
+// The whole sketch in the colours of the page, as wide as there is room; or at its own size, where its labels are too small.
 function figure(puzzle, dark) {
   const image = h("img", { alt: `Sketch for ${puzzle.title}` });
   const leave = onTheme((isDark) => {
@@ -37,7 +37,13 @@ function figure(puzzle, dark) {
     const drawn = isDark ? puzzle.picture.replaceAll(/#[\da-f]{6}\b|#fff\b/gi, (colour) => dark[colour.toLowerCase()] ?? colour) : puzzle.picture;
     image.src = svgAddress(drawn);
   });
-  return h("figure", { class: "sketch scrolls", tabindex: "0" }, image);
+  const larger = button("Enlarge the sketch", () => {
+    const isLarge = place.classList.toggle("large");
+    larger.textContent = isLarge ? "Show the whole sketch" : "Enlarge the sketch";
+  }, { class: "link", hidden: true });
+  const place = h("figure", { class: "sketch" }, h("div", { class: "scrolls", tabindex: "0" }, image), larger);
+  new ResizeObserver(() => { larger.hidden = image.naturalWidth <= place.clientWidth; }).observe(image);
+  return place;
 }
 
 function hintsOf(puzzle) {

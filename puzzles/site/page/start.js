@@ -22,5 +22,22 @@
   window.addEventListener("error", function (event) {
     if (/main\.js/.test(event.filename)) say(event.error instanceof SyntaxError ? OLD : "The page could not be started: " + event.message + ". Reload it.");
   });
-  document.body.appendChild(script);
+  var isBegun = false;
+  function begin() {
+    if (!isBegun) document.body.appendChild(script);
+    isBegun = true;
+  }
+
+  // A newer version of the site takes over if this is the only page; then the page is loaded again.
+  function ask(newer) {
+    var channel = new MessageChannel();
+    channel.port1.onmessage = function (event) { if (!event.data.isAlone) begin(); };
+    workers.addEventListener("controllerchange", function () { if (!isBegun) location.reload(); });
+    newer.postMessage("", [channel.port2]);
+    setTimeout(begin, 5000); // it may have ended without an answer
+  }
+
+  var workers = navigator.serviceWorker;
+  if (!workers || !workers.controller) return begin();
+  workers.getRegistration().then(function (found) { if (found && found.waiting) ask(found.waiting); else begin(); }, begin);
 })();

@@ -5,14 +5,15 @@ import { button, h } from "./dom.js";
 import { dragging } from "./drag.js";
 import { parts, rowsOf, trayOf } from "./grid.js";
 import { shareLink } from "./share.js";
-import * as store from "./store.js";
+import { Keeping } from "./keeping.js";
+import { tableRows, tableText, Writing } from "./store.js";
 
 export class Timetable {
   // `onwrite` gets the code, `onshow` what is known of the draft; `code` returns the player's, `colour` that of the picture.
   constructor(place, python, puzzle, { onwrite, onshow, code, colour }) {
     Object.assign(this, { place, python, puzzle, onwrite, onshow, code, colour });
-    const kept = store.draft(puzzle.slug);
-    this.rows = kept?.length === puzzle.rows ? kept : this.none();
+    const writing = new Writing("drafts", puzzle.slug, tableText(this.none())), kept = tableRows(writing.text());
+    this.rows = kept.length === puzzle.rows ? kept : this.none();
     this.history = [];
     this.undone = [];
     this.aims = 0; // places that have been aimed at, of which only the last is computed
@@ -22,13 +23,14 @@ export class Timetable {
     this.axis = h("div", {});
     this.tray = h("div", { class: "tray", role: "group", "aria-label": "Cells that are not placed" });
     this.text = h("textarea", { rows: puzzle.rows + 1, spellcheck: "false", "aria-label": "The timetable as text" });
-    place.replaceChildren(
-      h("div", { class: "bar", role: "toolbar", "aria-label": "Timetable" },
-        button("Write the coroutine", () => this.write(), { class: "go", id: "write" }),
-        button("Read my code", () => this.readCode(), { id: "readcode" }),
-        button("Undo", () => this.undo(), { id: "undo" }), button("Redo", () => this.redo(), { id: "redo" }),
-        button("Clear", () => this.set(this.none()), { id: "clear" }), button("Link", () => shareLink(this.python, this.puzzle.slug, "timetable", this.draft.text), { id: "handlink" })),
-      this.told, h("div", { class: "scrolls", tabindex: "0" }, this.axis, this.grid), this.tray,
+    const newer = h("p", { class: "banner newer", role: "alert", hidden: true });
+    const tools = h("div", { class: "bar", role: "toolbar", "aria-label": "Timetable" },
+      button("Write the coroutine", () => this.write(), { class: "go", id: "write" }),
+      button("Read my code", () => this.readCode(), { id: "readcode" }),
+      button("Undo", () => this.undo(), { id: "undo" }), button("Redo", () => this.redo(), { id: "redo" }),
+      button("Clear", () => this.replace(this.none()), { id: "clear" }), button("Link", () => shareLink(this.python, this.puzzle.slug, "timetable", this.draft.text), { id: "handlink" }));
+    this.keeping = new Keeping(writing, { place: newer, tools, shown: () => tableText(this.rows), replace: (text) => this.take(text) });
+    place.replaceChildren(tools, newer, this.told, h("div", { class: "scrolls", tabindex: "0" }, this.axis, this.grid), this.tray,
       h("details", {}, h("summary", {}, "As text"), this.text,
         button("Take this text", () => this.take(this.text.value), { id: "taketext" })));
     place.addEventListener("keydown", (event) => this.key(event));
@@ -73,13 +75,29 @@ export class Timetable {
 
   async change(rows, words) {
     this.rows = rows;
-    store.keepDraft(this.puzzle.slug, rows);
+    this.keeping.keep(tableText(rows));
     await this.show(words);
   }
 
-  // A timetable in text, such as that of a link.
-  take(text, words) {
-    return this.attempt(async () => this.set(await this.ask("read_timetable", text), words));
+  // Another timetable in the place of this one, which becomes an earlier version.
+  replace(rows, words) {
+    this.keeping.remember();
+    return this.set(rows, words);
+  }
+
+  // A timetable in text.
+  take(text) {
+    return this.attempt(async () => this.replace(await this.ask("read_timetable", text)));
+  }
+
+  // A timetable in text that is shown, and kept with the first move.
+  look(text, words) {
+    return this.attempt(async () => {
+      const rows = await this.ask("read_timetable", text);
+      this.history.push(this.rows);
+      this.rows = rows;
+      await this.show(words);
+    });
   }
 
   async show(words) {
@@ -233,7 +251,7 @@ export class Timetable {
   write() { return this.attempt(async () => this.onwrite(await this.ask("written", this.rows))); }
 
   readCode() {
-    return this.attempt(async () => this.set(await this.ask("timetable_of_runs", await this.python.run(this.puzzle.slug, this.code())), "This is what your code computes."));
+    return this.attempt(async () => this.replace(await this.ask("timetable_of_runs", await this.python.run(this.puzzle.slug, this.code())), "This is what your code computes."));
   }
 }
 

@@ -1,6 +1,7 @@
 // The verdict in words: stars, figures as bars with a mark at the target, the message, the next move.
 
-import { h, svgAddress } from "./dom.js";
+import { h } from "./dom.js";
+import { pictureOf } from "./picture.js";
 
 export const starsText = (count) => "★".repeat(count) + "☆".repeat(3 - count);
 
@@ -22,8 +23,7 @@ export function showVerdict(place, more, verdict, { onhint, onnext, oncompare })
     ...verdict.notes.map((note) => h("p", {}, `Note: ${note}`)),
     verdict.details.length ? h("details", {}, h("summary", {}, "Margins, bounds, notes and calls"),
       ...verdict.details.map((one) => h("p", {}, one)), h("p", { class: "story" })) : h("p", { class: "story" }),
-    folded(verdict.why_title, verdict.why, verdict.why_matters),
-    folded("What it printed", verdict.printed, true));
+    folded(verdict.why_title, verdict.why, verdict.why_matters));
 }
 
 function* moves(verdict, onhint, onnext, oncompare) {
@@ -45,7 +45,7 @@ export function showHand(place, more, draft) {
     h("p", { class: "headline" }, h("b", {}, draft.missing.length ? `${placed} of ${draft.wanted} cells` : "Complete")),
     ...(draft.measures ?? []).map(meter),
     h("p", { class: "message" }, draft.refusal ?? ""),
-    draft.measures ? h("p", { class: "live" }, `Makespan ${plain(draft.makespan)}, bubble ${Math.round(100 * draft.bubble)} %, as far as the cells can be computed.`) : "");
+    draft.measures ? h("p", { class: "live" }, `Makespan ${plain(draft.makespan)} (end of the last operation), bubble ${Math.round(100 * draft.bubble)} %, as far as the cells can be computed.`) : "");
 }
 
 const plain = (value) => value.toLocaleString("en", { maximumFractionDigits: 1 });
@@ -55,7 +55,7 @@ function meter(measure) {
   const share = Math.min(100, (80 * measure.value) / (measure.target || 1));
   return h("div", { class: `meter ${measure.met ? "met" : "missed"}` },
     h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "fill", style: `width:${share}%` }), h("span", { class: "target" })),
-    h("span", {}, h("b", {}, measure.text), ` ${measure.words}, target ${measure.target_text}`, measure.met ? "" : " (missed)", measure.least ? `, lower bound ${plain(measure.least)}` : ""));
+    h("span", {}, h("b", {}, measure.text), ` ${measure.words}${measure.meaning && ` (${measure.meaning})`}, target ${measure.target_text}`, measure.met ? "" : " (missed)", measure.least ? `, lower bound ${plain(measure.least)}` : ""));
 }
 
 function folded(title, lines, open) {
@@ -67,7 +67,7 @@ function folded(title, lines, open) {
 export function showCompared(place, { lines, picture }, onback) {
   place.replaceChildren(
     h("p", { class: "bar" }, h("b", {}, "Yours, and the reference"), h("button", { type: "button", id: "uncompare", onclick: onback }, "Back to your run")),
-    picture ? h("div", { class: "scrolls", tabindex: "0" }, h("img", { class: "compared", src: svgAddress(picture), alt: "Your run above the run of the reference" })) : "",
+    picture ? pictureOf(picture, "Your run above the run of the reference") : "",
     h("pre", { class: "differing", tabindex: "0" }, lines.map((line) => h("span", { class: line.startsWith("- ") ? "mine" : line.startsWith("+ ") ? "theirs" : "" }, `${line}\n`))));
 }
 
@@ -89,8 +89,14 @@ function showInstead(place, status, headline, message, next) {
   place.replaceChildren(h("p", { class: "headline" }, h("b", {}, headline)), h("p", { class: "message" }, message), h("p", { class: "next" }, next));
 }
 
-export const showStopped = (place, why) => showInstead(place, "stopped", "Stopped",
-  `The run was ended: ${why}. Look for a loop that does not end, or a computation that is too large.`, "Change your code, or press Run, to run it again.");
+const where = (line) => (line ? ` Line ${line} was running.` : "");
+
+export const showStopped = (place, why, line) => showInstead(place, "stopped", "Stopped",
+  `The run was ended: ${why}.${where(line)} Look for a loop that does not end, or a computation that is too large.`, "Change your code, or press Run, to run it again.");
+
+export const showJudging = (place) => showInstead(place, "judging", "Judging\u2026", "", "The run has ended, and its verdict is computed.");
+
+export const showUnjudged = (place, why) => showInstead(place, "stopped", "Stopped", `The judgement was ended: ${why}.`, "Change your code, or press Run, to run it again.");
 
 // What ended Python itself, by the text of the error.
 const CRASHES = [
@@ -99,8 +105,8 @@ const CRASHES = [
   [/exit/i, "This code ended Python itself. Let the function return instead."],
 ];
 
-export const showCrashed = (place, why) => showInstead(place, "stopped", "Python ended",
-  CRASHES.find(([pattern]) => pattern.test(why))?.[1] ?? `This code ended Python itself (${why}).`, "Change your code, or press Run, to run it again.");
+export const showCrashed = (place, why, line) => showInstead(place, "stopped", "Python ended",
+  (CRASHES.find(([pattern]) => pattern.test(why))?.[1] ?? `This code ended Python itself (${why}).`) + where(line), "Change your code, or press Run, to run it again.");
 
 export const showBroken = (place, why) => showInstead(place, "broken", "Python could not be loaded",
   `The reason: ${why}.`, "Check the connection, then reload the page. Your code is kept.");

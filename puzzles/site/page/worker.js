@@ -31,7 +31,9 @@ async function load({ module, given: { wasm, stdlib, game, lock, wheel, arrays }
   } else python.FS.writeFile(place, new Uint8Array(await game.arrayBuffer()));
   python._api.on_fatal = crashed; // then no call is ever answered
   python.runPython(`import sys; sys.path.insert(0, "${place}")`);
-  return python.pyimport(module).answer;
+  const made = python.pyimport(module);
+  if (module.endsWith(".player")) made.send = (printed, line) => report({ id: current, going: { printed, line } });
+  return made.answer;
 }
 
 let loading, before, current;

@@ -1,9 +1,9 @@
 """The second run of each trial of a class: its recorded operations on other values, counted by the judge.
 
-The recording comes from the player's processes, and may be forged. The other values follow from a hash of it and from a
+The recording comes from the player's process, and may be forged. The other values follow from a hash of it and from a
 secret of the grader, so nobody knows them before it is made, and no class can try recordings until one fits. If they
 lead to the right results, the recording is a program for the puzzle, and its figures are what that program needs. The
-devices' own meters are not read.
+meters of that process are not read.
 """
 
 import hashlib
@@ -55,7 +55,14 @@ def repeat_request(
             return unknown_figures(f"with {OTHER_VALUES}, {wrong}")
         return score_right(other, performed)
 
-    return RepeatRequest(OTHER_VALUES, {"trial": pack(asked(other)), "recordings": recordings}, score, is_timed=False)
+    given = asked(other)
+
+    def here() -> Row:
+        from puzzles.sandbox.worker.stages.engine_trial import repeat  # here, where no worker does it
+
+        return repeat(recordings, given)
+
+    return RepeatRequest(OTHER_VALUES, {"trial": pack(given), "recordings": recordings}, score, own=here)
 
 
 def unknown_figures(why: str) -> Score:

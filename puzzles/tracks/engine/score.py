@@ -7,7 +7,6 @@ from typing import TypeVar
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.lower_bounds import below
-from puzzles.catalog.engine.records import RECORDS
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
@@ -45,22 +44,23 @@ def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
             name = getattr(make, "__name__", repr(make))
             raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
         shown = shown or trial
-        given = {"trial": pack(asked(trial)), "devices": trial.devices}
-        yield RunRequest(size_of(trial, shown), given, _scorer(puzzle, trial, make), trial.hidden)
+        yield RunRequest(
+            size_of(trial, shown), {"trial": pack(asked(trial))}, _scorer(puzzle, trial, make), trial.hidden
+        )
 
 
 def _scorer(
     puzzle: EnginePuzzle, trial: Trial, make: Callable[[], Trial]
 ) -> Callable[[Row], Score | Failure | FurtherRun]:
-    """The function that scores a trial's row. If the row has recordings, their repetition has the figures."""
+    """The function that scores a trial's row. The repetition of its recordings has the figures."""
 
     def score(row: Row) -> Score | Failure | FurtherRun:
         def scored() -> Score | FurtherRun:
             performed = performed_of(row, trial)
-            if "recordings" not in row:
-                return score_trial(puzzle, trial, performed)
             require_right(trial, performed)
             _require_allowed(puzzle, performed)
+            if not isinstance(row.get("recordings"), str):  # no worker sends such a row; a class may
+                raise WrongResultError("the run has sent no recording of its operations; let the methods return")
             return partial(repeat_request, make, row["recordings"], partial(_scored_again, puzzle, performed))
 
         return _or_failure(scored)
@@ -144,7 +144,7 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
     record count as the record's: some products are not noticed, and they make up for nothing."""
-    known = (*RECORDS.get(puzzle.slug, ()), *puzzle.records)
+    known = puzzle.records
     lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
     believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
     return next((record for record in known if _is_better(record, believed)), None)

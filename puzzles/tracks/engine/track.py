@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from puzzles.catalog.content import reader_of
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
-from puzzles.tracks.outcomes import LocalRun, Measure, RunOutcome, RunRequest
+from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
 from puzzles.tracks.shown import OptionError, Section
 
 if TYPE_CHECKING:
-    from puzzles.tracks.workbench import DrawOptions, Runner, TensorOptions, Turns, Workbench
+    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 # What needs numpy is imported inside the methods that judge: list, show and hint do without.
-
-
-def in_one_process(sandbox: Runner) -> Runner:
-    """Runs a class in the sandbox, with all devices in one process."""
-
-    def run(request: RunRequest) -> RunOutcome:
-        data = {name: value for name, value in request.data.items() if name != "devices"}
-        return sandbox(replace(request, data=data))
-
-    return run
 
 
 CALLS = (
@@ -59,9 +49,9 @@ JUDGED = (
     ),
     (
         "Figures",
-        "Each device is a process, and records its operations. The judge repeats them on other values, and counts what "
-        "they send, compute and hold. If the results are then wrong, the figures are unknown, and the class has one "
-        "star: compute with numpy on arrays, and draw with np.random.default_rng(seed).",
+        "Each device records its operations. The judge repeats them on other values, and counts what they send, "
+        "compute and hold. If the results are then wrong, the figures are unknown, and the class has one star: compute "
+        "with numpy on arrays, and draw with np.random.default_rng(seed).",
     ),
     ("self.host, self.disk", "Slower memories. You may use them only where a target names them or they take time."),
 )
@@ -83,7 +73,7 @@ class Engine(Track[EnginePuzzle]):
     max_result = 16 << 20
     noun = "class"
 
-    read = later("engine.custom", "read_puzzle")
+    read = staticmethod(reader_of("engine"))
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
@@ -96,7 +86,7 @@ class Engine(Track[EnginePuzzle]):
         ]
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
-        """One launch as one turn. Devices share the class and its module; where they are graded, each has its own."""
+        """One launch as one turn. Devices share the class and its module; in the sandbox, each has its own."""
         from puzzles.sandbox.plain_data import unpack
         from puzzles.sandbox.worker.stages.engine_trial import run_class
 
@@ -147,8 +137,8 @@ class Engine(Track[EnginePuzzle]):
             )
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """All devices in one process of the sandbox, which is quick: only grading separates them."""
+        """In the sandbox, judged as `grade` judges it."""
         needed = puzzle.devices
         if options.devices not in (None, needed):
             return bench.refuse(f"is tried on {needed} devices; leave out -n, or use -n {needed}")
-        return bench.grade(runner=in_one_process)
+        return bench.grade()

@@ -8,8 +8,9 @@ from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
 from lib.layout.program.graph import Out, Strategy
 from lib.layout.program.notation import graph_from_data, graph_to_data
-from puzzles.catalog.fields import NO_LIMIT, Fields, texts_of
+from puzzles.catalog.fields import NO_LIMIT, Fields
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.reading import texts_of
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks.outcomes import Row, RunRequest, Score

@@ -25,7 +25,7 @@ def pictures(puzzle: PlanPuzzle, kept: str, figures: object = None, colour: str 
     if plan is None:
         return "", ""
     is_short = sum(map(len, plan.trace.ranks)) <= DRAWN
-    timeline = as_svg("drawing:draw", plan.trace, title_of(plan), judged=False) if is_short else ""
+    timeline = as_svg("drawing:draw_steps", plan, title_of(plan)) if is_short else ""
     return as_svg("drawing:draw_waterfall", plan, puzzle.title, puzzle.seconds), timeline
 
 
@@ -58,6 +58,6 @@ def draw_plan_of(puzzle: PlanPuzzle, options: DrawOptions, bench: Workbench) -> 
         if drawing.is_picture(target):
             drawing.save(drawing.draw_waterfall(plan, puzzle.title, puzzle.seconds, options.dark), target)
         else:
-            drawing.save(plan.trace, target, title_of(plan), colour=options.colour)
+            drawing.save(drawing.TimedRun(plan.trace), target, title_of(plan), colour=options.colour)
         bench.wrote(target)
     return True

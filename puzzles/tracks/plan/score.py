@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from lib import PuzzleError
-from lib.planning import Job, Plan, Prediction, Split, gpu, plan, transformer
+from lib.planning import Job, Plan, Prediction, Split, plan
 from lib.planning.changes import fastest_change, memory_advice
 from lib.planning.cost_model import units_of
-from lib.planning.job import GIB, KERNELS
+from lib.planning.job import GIB
 from lib.planning.plans import family_of
 from lib.planning.split import problems
-from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError, texts_of
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.tracks.outcomes import Row, RunRequest, Score
@@ -140,38 +139,3 @@ def row_of(text: str) -> Row:
     if not isinstance(given, dict) or isinstance(split_of(given), Failure):
         raise ValueError("this is not a split")
     return given
-
-
-def read_puzzle(slug: str, fields: Fields) -> PlanPuzzle:
-    targets = fields.table("targets", {"seconds": NO_LIMIT})
-    seconds = targets.decimal("seconds")
-    puzzle = PlanPuzzle(
-        slug=slug,
-        job=_job(fields.table("job")),
-        best=targets.decimal("best", seconds),
-        target=seconds,
-        **texts_of(fields),
-    )
-    targets.done()
-    return puzzle
-
-
-def _job(fields: Fields) -> Job:
-    """The job: names of presets, with numbers that are replaced in the tables [job.changed_model] and
-    [job.changed_gpu]."""
-    changed = [fields.table(f"changed_{kind}", {}).rest() for kind in ("model", "gpu")]
-    try:
-        model = transformer(fields.text("model"), **changed[0])
-        job = Job(
-            model,
-            gpu(fields.text("gpu"), **changed[1]),
-            fields.number("gpus"),
-            fields.number("batch"),
-            fields.number("sequence", model.sequence),
-            fields.one_of("kernels", KERNELS, KERNELS[0]),
-            fp8=fields.flag("fp8"),
-        )
-    except PuzzleError as why:
-        raise OwnPuzzleError(f"{fields.where}: {why}") from None
-    fields.done()
-    return job

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from puzzles.catalog.content import reader_of
 from puzzles.catalog.plan import CHAPTER, PLAN_PUZZLES
 from puzzles.catalog.plan.page import CALLS, COUNTED, PREDICT, job_lines, published_text
 from puzzles.tracks.base import Track
@@ -40,7 +41,7 @@ class Plans(Track["PlanPuzzle"]):
     columns = (("s/step", "seconds"), ("GiB", "gib"))
     overview_columns = ("GPUs", "s/step", "GiB")
 
-    read = later("plan.score", "read_puzzle")
+    read = staticmethod(reader_of("plan"))
 
     def tightest(self, figures: Mapping[str, float]) -> dict[str, float]:
         return {"seconds": figures["seconds"]}

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 
 from lib import Model
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.schedule.puzzle import EXTENDED
 from puzzles.catalog.schedule.setting_text import price_text
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.shown import Section
-
-EXTENDED = tuple("group tag step tier to outer on scale shares into past grad_keys total".split())
-"""Parameters that the classic games do not have. A puzzle names the ones that it needs."""
 
 CLASSIC = (("load_weights", "total"),)
 """Parameters of those names that the classic games do have."""
@@ -54,7 +52,8 @@ def value_calls(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
 def sections(puzzle: SchedulePuzzle) -> list[Section]:
     """The calls, what counts as memory if a second step counts, and what the third star takes."""
     goal, others = puzzle.goal, "; ".join(map(size_text, puzzle.other_sizes))
-    third = f"No known schedule of its kind is better, and the same code also works at other sizes: {others}."
+    also = f", and the same code also works at other sizes: {others}" if others else ""
+    third = f"No known schedule of its kind is better{also}."
     again = SECOND_REQUEST if goal.setting.task == "infer" else SECOND_STEP
     if not goal.steady:
         third = f"{third} {ONCE}"

@@ -1,26 +1,15 @@
-"""A teacher's schedule puzzle: read from the fields of a file; the targets that a run meets; rows on its reference."""
+"""A schedule puzzle's reference: the targets that a run meets, and rows on what it scores."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from lib import Goal, Model, PuzzleError, Record, Setting, Size
+from lib import Record
 from lib.game.goal import MEMORY_PRECISION, figures_text
-from lib.game.setting import FIELDS as SETTING_FIELDS
-from lib.game.setting_notation import setting_from_json
-from lib.judging.family import FAMILIES
-from lib.trace.ops import FORMS
-from puzzles.catalog.fields import NO_LIMIT, Fields, OwnPuzzleError, rules_of, texts_of
+from puzzles.catalog.fields import NO_LIMIT
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.reference_figures import ReferenceAt
+from puzzles.catalog.schedule.puzzle import ReferenceAt
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.tracks.open_track import ReferenceRow
-
-from .calls import EXTENDED
-
-MODEL_CALLS = tuple(name for name in dir(Model) if not name.startswith("_"))
-RULED_CALLS = tuple(name for name in MODEL_CALLS if name in FORMS)
-"""The calls that can be forbidden: those that leave a trace."""
 
 COUNTED = {"memory": "peak_memory", "host": "host_memory", "traffic": "traffic"}
 """The targets in elements, and the figures that they are for."""
@@ -34,102 +23,6 @@ def tightest(figures: Mapping[str, float]) -> dict[str, int]:
     }
 
 
-def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
-    targets = fields.table("targets", {"time": NO_LIMIT, "memory": NO_LIMIT})
-    calls = fields.texts("calls", MODEL_CALLS)
-    setting = _setting(fields)
-    goal = Goal(
-        slug,
-        _size(fields.table("size")),
-        _time(targets),
-        targets.number("memory"),
-        tuple(_record(row) for row in fields.tables("records")),
-        setting,
-        host=_limit(targets, "host"),
-        family=fields.one_of("family", FAMILIES, ""),
-        traffic=_limit(targets, "traffic"),
-        drift=_limit(targets, "drift"),
-        steady=fields.flag("steady") or fields.flag("loads_once"),
-    )
-    targets.done()
-    return SchedulePuzzle(
-        goal=goal,
-        other_sizes=tuple(map(_size, fields.tables("other_sizes"))),
-        reference_at=_elsewhere(fields),
-        calls=calls,
-        parameters=fields.texts("parameters", EXTENDED),
-        **rules_of(fields, RULED_CALLS),
-        **texts_of(fields),
-    )
-
-
-def _limit(fields: Fields, name: str) -> int | None:
-    """A target that a puzzle may leave out."""
-    return fields.number(name) if name in fields else None
-
-
-def _setting(fields: Fields) -> Setting:
-    table = fields.table("setting", {})
-    given = {"costs": "classic", **table.rest()}
-    known = [name for name in SETTING_FIELDS if name != "fold"]
-    if unknown := set(given) - set(known):
-        raise OwnPuzzleError(f"{table.where}: there is no field '{min(unknown)}'; the fields are {', '.join(known)}")
-    try:
-        return setting_from_json(given)
-    except PuzzleError as why:
-        raise OwnPuzzleError(f"{table.where}: {str(why).replace('this trace has ', '')}") from None
-
-
-def _time(targets: Fields) -> float:
-    """The target in steps: a whole number, or a number with one decimal, such as 5.5."""
-
-    def is_time(given: Any) -> bool:
-        if type(given) is float:
-            return 0 < given < NO_LIMIT and given == round(given, 1)
-        return type(given) is int and given >= 1
-
-    wanted = "a number of steps: whole (5 is met below 6), or in tenths (5.5 is met below 5.6)"
-    content: float = targets.take("time", wanted, is_time)
-    return content
-
-
-def _size(fields: Fields) -> Size:
-    size = Size(*(fields.number(name) for name in Size._fields))
-    fields.done()
-    return size
-
-
-def _record(fields: Fields) -> Record:
-    record = Record(
-        _timesteps(fields),
-        fields.number("peak_memory"),
-        fields.text("by", ""),
-        fields.one_of("family", FAMILIES, ""),
-        _limit(fields, "traffic"),
-    )
-    fields.done()
-    return record
-
-
-def _elsewhere(fields: Fields) -> tuple[ReferenceAt, ...]:
-    """What the reference scores at other sizes, each of which is there once."""
-    found: dict[Size, ReferenceAt] = {}
-    for row in fields.tables("reference_at"):
-        size = _size(row.table("size"))
-        if size in found:
-            raise OwnPuzzleError(f"{row.where}: there is already a row with {size_text(size)}; keep one of them")
-        found[size] = ReferenceAt(size, _timesteps(row), row.number("peak_memory"), _limit(row, "traffic"))
-        row.done()
-    return tuple(found.values())
-
-
-def _timesteps(fields: Fields) -> float:
-    def is_time(given: Any) -> bool:
-        return type(given) in (int, float) and given >= 0
-
-    return float(fields.take("timesteps", "a number of steps", is_time))
-
-
 def games(puzzle: SchedulePuzzle) -> list[SchedulePuzzle]:
     """The puzzle at each of its sizes, the shown one first, without targets."""
     return [
@@ -140,13 +33,18 @@ def games(puzzle: SchedulePuzzle) -> list[SchedulePuzzle]:
 
 def measured(
     game: SchedulePuzzle, puzzle: SchedulePuzzle, file: str, figures: Mapping[str, float], family: str
-) -> ReferenceRow:
+) -> ReferenceRow | None:
     """The row on the reference in `file`, from its figures in a game. At the shown size it is a record: the first that
-    a better schedule has to beat."""
-    timesteps, memory = float(figures["timesteps"]), int(figures["peak_memory"])
-    traffic = int(figures["traffic"]) if "traffic" in figures else None
+    a better schedule has to beat; none if a record beats it."""
+    timesteps, memory, traffic = (
+        float(figures["timesteps"]),
+        int(figures["peak_memory"]),
+        int(figures.get("traffic", 0)),
+    )
     if game.goal.size == puzzle.goal.size:
-        return _record_row(Record(timesteps, memory, file, family, traffic))
+        record = Record(timesteps, memory, file, family, traffic)
+        others = [one for one in puzzle.goal.records_to_beat(family) if one.by != file]
+        return None if any(other.dominates(*record.figures) for other in others) else _record_row(record)
     return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory, traffic))
 
 

@@ -40,7 +40,7 @@ def picture_text(puzzle: SchedulePuzzle, kept: str, width: int, colour: str = "l
 
 def can_be_drawn(trace: Trace) -> bool:
     """True if something happened in a trace and it has no numbers that a picture could choke on; it may be forged."""
-    shape = (trace.size.layers, trace.size.batches // trace.setting.replicas, len(trace.ranks))
+    shape = (trace.size.layers, trace.size.batches, len(trace.ranks))
     has_events = any(trace.events(rank) for rank in range(len(trace.ranks)))
     return (
         has_events

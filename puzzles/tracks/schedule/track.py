@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from lib import Goal, PuzzleError, Report, Trace, referee, run_async, trace_to_json
 from lib.values.algebra import counted
+from puzzles.catalog.content import reader_of
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences
 from puzzles.catalog.schedule.size_text import size_text
@@ -54,11 +55,11 @@ class Schedules(Track[SchedulePuzzle]):
     """A turn is what a rank does between two waits; most take less than a thousandth of it."""
 
     def is_default(self, slug: str) -> bool:
-        return slug in CLASSICS.files
+        return slug in CLASSICS.slugs
 
     # --- Puzzles of teachers ---
 
-    read = later("schedule.custom", "read_puzzle")
+    read = staticmethod(reader_of("schedule"))
     tightest = later("schedule.custom", "tightest")
     reference_games = later("schedule.custom", "games")
     reference_row = later("schedule.custom", "measured")

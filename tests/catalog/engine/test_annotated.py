@@ -14,7 +14,7 @@ from lib.layout import Graph, TensorLayout, candidates, least_bytes, mesh, mesh_
 from lib.layout.program.tracing import TracedProgram, follow
 from lib.layout.program.tracing import mesh_split as annotate
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.annotated.trials import annotated_mlp
+from puzzles.content.engine.annotated.trials import annotated_mlp
 from solutions.engine.annotated_mlp import AnnotatedMLP
 from solutions.engine.annotated_moe import AnnotatedMoE
 from tests.catalog.engine.tables.annotated import SENT

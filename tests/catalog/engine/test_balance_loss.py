@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.transformer import softmax
+from puzzles.content.engine.experts import trials
 from solutions.engine.balance_loss import BalanceLoss
 from tests.support.engine_trials import perform
 
@@ -61,14 +61,14 @@ def test_alpha_is_not_the_minimum() -> None:
 
 def test_the_average_of_local_losses_is_another_number() -> None:
     logits = trials.balance_loss(trials.some_logits(70, [8] * N)).calls[0].arguments
-    whole, _ = reference_layers.balance_loss_and_gradients(logits, 1.0)
-    assert abs(np.mean([reference_layers.balance_loss_and_gradients([z], 1.0)[0][0] for z in logits]) - whole[0]) > 0.01
+    whole, _ = trials.balance_loss_and_gradients(logits, 1.0)
+    assert abs(np.mean([trials.balance_loss_and_gradients([z], 1.0)[0][0] for z in logits]) - whole[0]) > 0.01
 
 
 def test_the_gradient_is_that_of_the_whole_loss() -> None:
     """Against differences of the loss itself, with the choices held."""
     logits = [z.astype(np.float64) for z in trials.some_logits(80, (3, 1, 2, 2))]
-    _, grads = reference_layers.balance_loss_and_gradients(logits, 0.5)
+    _, grads = trials.balance_loss_and_gradients(logits, 0.5)
     f = np.bincount(np.concatenate(logits).argmax(axis=1), minlength=N) / 8
 
     def loss() -> float:

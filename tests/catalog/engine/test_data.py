@@ -14,13 +14,23 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
-from puzzles.catalog.engine.data import server_trials
-from puzzles.catalog.engine.shards import adam_trials, memory_trials, uneven_trials
-from puzzles.catalog.engine.shards.memory_trials import OTHER_CASES, PAPER_CASES, Case, require_best, require_held
-from puzzles.catalog.engine.shards.trials import stepped, zero2, zero2_targets
-from puzzles.catalog.engine.shards.uneven_trials import require_shard, uneven_fsdp_trial, uneven_targets
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.catalog.engine.two_layer_mlp import integers, numbers
+from puzzles.content.engine.data import trials as data_trials
+from puzzles.content.engine.shards import trials as shard_trials
+from puzzles.content.engine.shards.trials import (
+    OTHER_CASES,
+    PAPER_CASES,
+    Case,
+    require_best,
+    require_held,
+    require_shard,
+    stepped,
+    uneven_fsdp_trial,
+    uneven_targets,
+    zero2,
+    zero2_targets,
+)
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
@@ -32,9 +42,9 @@ from tests.support.examples import examples
 
 def test_the_shown_targets_are_those_of_the_formulas() -> None:
     assert zero2_targets(8, 16, 64, 4, 1) == ENGINE_PUZZLES["ZeRO2"].targets
-    assert adam_trials.adam_targets(16, 64, 4, 4, 1) == ENGINE_PUZZLES["ShardedAdam"].targets
+    assert shard_trials.adam_targets(16, 64, 4, 4, 1) == ENGINE_PUZZLES["ShardedAdam"].targets
     assert (
-        server_trials.server_targets(64, 2, (16, 16, 16, 48), (9, 9, 9, 3)) == ENGINE_PUZZLES["ParameterServer"].targets
+        data_trials.server_targets(64, 2, (16, 16, 16, 48), (9, 9, 9, 3)) == ENGINE_PUZZLES["ParameterServer"].targets
     )
     assert uneven_targets(8, 18, 64, 4) == ENGINE_PUZZLES["UnevenFSDP"].targets
 
@@ -77,11 +87,11 @@ def test_flat_shards_train_any_layers_on_any_number_of_devices(model_dim: int, h
 
 
 def test_what_was_saved_on_four_devices_loads_on_three() -> None:
-    trial = uneven_trials.uneven_fsdp()
+    trial = shard_trials.uneven_fsdp()
     (saved, *_) = perform(trial, UnevenFSDP).results[-1]
     with launch(UnevenFSDP, 3, **trial.arguments) as run:
         run.load_checkpoint(saved)
-        (again, *_) = run.call("save", [list(uneven_trials.LAYERS)] * 3)
+        (again, *_) = run.call("save", [list(shard_trials.LAYERS)] * 3)
     assert all(np.array_equal(again[name], saved[name]) for name in saved)
 
 
@@ -166,7 +176,7 @@ def test_the_message_says_how_a_shard_is_wrong(result: Any, message: str) -> Non
 
 
 def test_the_meter_reads_what_the_formula_says() -> None:
-    trial = memory_trials.zero_memory()
+    trial = shard_trials.zero_memory()
     readings = perform(trial, ZeROMemory).readings[1:]
     seen = [row[0].live * 312_500 / 1e9 for row in readings]
     assert [f"{gigabytes:.5g}" for gigabytes in seen] == [
@@ -188,7 +198,7 @@ def test_every_puzzle_of_the_chapter_has_three_wrong_solutions() -> None:
 
 def adam_outcome() -> tuple[list[Any], list[Any], list[Any]]:
     """What forward, backward and step return on two devices where all is right, and the rows of outputs."""
-    whole = {name: numbers(i, 4, 2) for i, name in enumerate(adam_trials.NAMES)}
+    whole = {name: numbers(i, 4, 2) for i, name in enumerate(shard_trials.NAMES)}
     steps = [
         {
             "weights": {name: weight.astype(np.float16) for name, weight in whole.items()},
@@ -206,9 +216,9 @@ def changed(steps: list[Any], **parts: Any) -> list[Any]:
 
 def test_a_step_in_mixed_precision_is_refused_by_what_differs() -> None:
     (whole,), steps, _ = adam_outcome()
-    first = adam_trials.NAMES[0]
+    first = shard_trials.NAMES[0]
     master, weights = steps[1]["master"], steps[1]["weights"]
-    adam_trials.require_step(steps, whole, 8.0, {}, "step 1")
+    shard_trials.require_step(steps, whole, 8.0, {}, "step 1")
     made = {"is it doubled?": {name: 2 * weight for name, weight in whole.items()}}
     refused = {
         "step 1, device 1: step should return a dictionary of weights, master, scale": [steps[0], {"scale": 8.0}],
@@ -224,13 +234,13 @@ def test_a_step_in_mixed_precision_is_refused_by_what_differs() -> None:
     }
     for words, results in refused.items():
         with pytest.raises(WrongResultError, match=re.escape(words)):
-            adam_trials.require_step(results, whole, 8.0, made, "step 1")
+            shard_trials.require_step(results, whole, 8.0, made, "step 1")
 
 
 def test_the_outputs_of_mixed_precision_are_refused_by_what_differs() -> None:
     _, _, outs = adam_outcome()
     right = [out.astype(np.float64) for out in outs]
-    adam_trials.require_outputs(outs, [None, None], right, "step 1")
+    shard_trials.require_outputs(outs, [None, None], right, "step 1")
     refused: dict[str, tuple[list[Any], list[Any]]] = {
         "step 1, device 0: forward should return float16 of shape (3, 2)": (right, [None, None]),
         "step 1, device 1: the output of forward differs": ([outs[0], -outs[1]], [None, None]),
@@ -238,22 +248,22 @@ def test_the_outputs_of_mixed_precision_are_refused_by_what_differs() -> None:
     }
     for words, (returned, nothing) in refused.items():
         with pytest.raises(WrongResultError, match=re.escape(words)):
-            adam_trials.require_outputs(returned, nothing, right, "step 1")
+            shard_trials.require_outputs(returned, nothing, right, "step 1")
 
 
 def test_one_device_alone_sees_the_overflow_of_the_shown_trial() -> None:
     """And no gradient is near the largest number of float16, so rounding cannot decide."""
-    trial = adam_trials.sharded_adam()
+    trial = shard_trials.sharded_adam()
     (x, g) = (np.concatenate(trial.calls[3 + i].arguments) for i in (0, 1))
     _, grads = two_layer_mlp.mlp_forward_backward(trial.params, x, g)
-    largest = [np.abs(rows).max() * adam_trials.SCALE for rows in np.split(grads[two_layer_mlp.W0], 4)]
+    largest = [np.abs(rows).max() * shard_trials.SCALE for rows in np.split(grads[two_layer_mlp.W0], 4)]
     assert [most > 65_504 for most in largest] == [False, False, True, False]
     assert min(abs(most / 65_504 - 1) for most in largest) > 0.5
-    assert np.abs(grads[two_layer_mlp.W1]).max() * adam_trials.SCALE < 30_000
+    assert np.abs(grads[two_layer_mlp.W1]).max() * shard_trials.SCALE < 30_000
 
 
 def test_the_concept_of_stale_gradients_states_measured_losses(monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = server_trials.parameter_server()
+    trial = data_trials.parameter_server()
     start, given = trial.params["weights"], trial.calls[0].arguments
     order, examples = given[0]["order"], given[2:]
     x, y = (np.concatenate([one[name] for one in examples]) for name in ("x", "y"))
@@ -262,14 +272,14 @@ def test_the_concept_of_stale_gradients_states_measured_losses(monkeypatch: pyte
         return float(np.mean((x @ w - y) ** 2) / 2)
 
     def after(rate: float, fresh: bool = False) -> float:
-        monkeypatch.setattr(server_trials, "RATE", rate)
-        return loss(server_trials.trained(start, examples, order, 2, fresh=fresh))
+        monkeypatch.setattr(data_trials, "RATE", rate)
+        return loss(data_trials.trained(start, examples, order, 2, fresh=fresh))
 
     synchronous = start.astype(np.float64)
     for _ in range(3):
         grads = [one["x"].T @ (one["x"] @ synchronous - one["y"]) / len(one["y"]) for one in examples]
-        synchronous = synchronous - server_trials.RATE * sum(grads)
-    losses = [loss(start), after(server_trials.RATE), loss(synchronous), after(1.0, fresh=True)]
+        synchronous = synchronous - data_trials.RATE * sum(grads)
+    losses = [loss(start), after(data_trials.RATE), loss(synchronous), after(1.0, fresh=True)]
     concept = ENGINE_PUZZLES["ParameterServer"].concept
     assert all(f"{value:.2f}" in concept for value in losses)
     assert after(1.0) > 100 * losses[0]

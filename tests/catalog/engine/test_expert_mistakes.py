@@ -12,9 +12,9 @@ import pytest
 
 from lib.engine import ShardedEngine
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers
 from puzzles.catalog.engine.transformer import softmax
 from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
+from puzzles.content.engine.experts import trials
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.balance_loss import BalanceLoss
 from solutions.engine.exact_dispatch import ExactDispatch
@@ -77,7 +77,7 @@ class EverybodyHasAll(SwitchDispatch):
         self.params = {name: value.copy() for name, value in params.items()}
 
     def forward(self, x: Any) -> Any:
-        return reference_layers.switch_layer(self.params, x, math.ceil(len(x) / 4 * self.factor))
+        return trials.switch_layer(self.params, x, math.ceil(len(x) / 4 * self.factor))
 
 
 class OneHasAllTokens(ExactDispatch):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers, trials
+from puzzles.content.engine.experts import trials
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
@@ -46,8 +46,8 @@ def test_a_switch_layer_sends_its_capacity_rounded_up_there_and_back(factor: flo
 
 def test_dropped_tokens_are_those_that_the_counts_leave_no_room_for() -> None:
     """Factor 1.0 drops 10 of the 32 tokens of the shown data, 1.25 drops 5."""
-    params = reference_layers.expert_parameters(trials.SEED, 16, 64)
-    routed = reference_layers.token_counts(params, reference_layers.token_groups(trials.SEED + 50, 8, params))
+    params = trials.expert_parameters(trials.SEED, 16, 64)
+    routed = trials.token_counts(params, trials.token_groups(trials.SEED + 50, 8, params))
     for factor, capacity, dropped in ((1.0, 2, 10), (1.25, 3, 5)):
         (results,) = perform(trials.switch_dispatch(factor), SwitchDispatch).results
         assert [len(result["dropped"]) for result in results] == np.maximum(routed - capacity, 0).sum(axis=1).tolist()
@@ -61,7 +61,7 @@ def test_the_targets_are_what_the_formulas_give(slug: str) -> None:
 
 def test_the_catalogs_table_of_counts_is_that_of_the_shown_data() -> None:
     trial = trials.exact_dispatch()
-    routed = reference_layers.token_counts(trial.params, trial.calls[0].arguments)
+    routed = trials.token_counts(trial.params, trial.calls[0].arguments)
     puzzle = ENGINE_PUZZLES["ExactDispatch"]
     rows = [re.findall(r"\d", line) for line in re.findall(r"device \d: ([\d ]+)", puzzle.arithmetic)]
     assert [[int(count) for count in row] for row in rows] == routed.tolist()
@@ -72,13 +72,13 @@ def test_the_catalogs_table_of_counts_is_that_of_the_shown_data() -> None:
 @examples(15)
 @given(SEEDS, st.integers(1, 9))
 def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(seed: int, tokens: int) -> None:
-    params = reference_layers.expert_parameters(seed, 8, 16)
-    xs = reference_layers.token_groups(seed + 50, tokens, params)
+    params = trials.expert_parameters(seed, 8, 16)
+    xs = trials.token_groups(seed + 50, tokens, params)
     with launch(ExactDispatch, N, model_dim=8, hidden_dim=16, tokens=tokens) as devices:
         devices.load_checkpoint(params)
         devices.forward(xs)
         meters = devices.meters
-    chosen = [reference_layers.chosen_experts(params, x) for x in xs]
+    chosen = [trials.chosen_experts(params, x) for x in xs]
     away = [[int((chosen[source] == e).sum()) if e != source else 0 for e in range(N)] for source in range(N)]
     for device, meter in enumerate(meters):
         rows = sum(away[device]) + sum(row[device] for row in away)
@@ -90,11 +90,11 @@ def test_exact_dispatch_sends_each_row_once_in_each_direction_and_the_counts(see
 @examples(15)
 @given(SEEDS, st.integers(1, 9), st.sampled_from([0.25, 1.0, 1.25, 4.0]))
 def test_a_switch_layer_is_that_of_one_device(seed: int, tokens: int, factor: float) -> None:
-    params = reference_layers.expert_parameters(seed, 8, 16)
-    xs = reference_layers.token_groups(seed + 50, tokens, params)
+    params = trials.expert_parameters(seed, 8, 16)
+    xs = trials.token_groups(seed + 50, tokens, params)
     results = run(SwitchDispatch, params, xs, model_dim=8, hidden_dim=16, factor=factor)
     for x, result in zip(xs, results):
-        wanted = reference_layers.switch_layer(params, x, math.ceil(tokens / 4 * factor))
+        wanted = trials.switch_layer(params, x, math.ceil(tokens / 4 * factor))
         assert close(result["out"], wanted["out"])
         assert np.array_equal(result["dropped"], wanted["dropped"])
         assert np.array_equal(result["out"][result["dropped"]], x[result["dropped"]])
@@ -103,8 +103,8 @@ def test_a_switch_layer_is_that_of_one_device(seed: int, tokens: int, factor: fl
 @examples(15)
 @given(SEEDS, st.integers(1, 9))
 def test_with_room_for_all_a_switch_layer_is_exact_dispatch(seed: int, tokens: int) -> None:
-    params = reference_layers.expert_parameters(seed, 8, 16)
-    xs = reference_layers.token_groups(seed + 50, tokens, params)
+    params = trials.expert_parameters(seed, 8, 16)
+    xs = trials.token_groups(seed + 50, tokens, params)
     exact = run(ExactDispatch, params, xs, model_dim=8, hidden_dim=16, tokens=tokens)
     roomy = run(SwitchDispatch, params, xs, model_dim=8, hidden_dim=16, factor=4.0)
     assert all(close(a, b["out"]) for a, b in zip(exact, roomy))
@@ -137,13 +137,13 @@ def algorithm_1(g: Any, rnd: Any, capacity: int) -> tuple[Any, float]:
 @examples(25)
 @given(SEEDS, st.integers(1, 10), st.integers(1, 6))
 def test_the_gate_is_algorithm_1_of_gshard(seed: int, tokens: int, capacity: int) -> None:
-    params = reference_layers.expert_parameters(seed, 8, 16)
-    xs = reference_layers.token_groups(seed + 50, tokens, params)
+    params = trials.expert_parameters(seed, 8, 16)
+    xs = trials.token_groups(seed + 50, tokens, params)
     rnds = np.random.default_rng(seed).random((N, tokens))
     given = [{"x": x, "rnd": rnd} for x, rnd in zip(xs, rnds)]
     results = run(GShardTop2, params, given, model_dim=8, hidden_dim=16, capacity=capacity)
     for x, rnd, result in zip(xs, rnds, results):
-        weights, aux = algorithm_1(reference_layers.router_probabilities(params, x), rnd, capacity)
+        weights, aux = algorithm_1(trials.router_probabilities(params, x), rnd, capacity)
         made = np.stack([np.maximum(x @ params[f"expert_{e}/w0"], 0) @ params[f"expert_{e}/w1"] for e in range(N)], 1)
         assert np.allclose(result["out"], x + (weights[..., None] * made).sum(axis=1), rtol=1e-5, atol=1e-5)
         assert result["aux"] == pytest.approx([aux], rel=1e-5)
@@ -155,7 +155,7 @@ def test_the_trials_of_the_gate_show_all_that_it_can_do(number: int) -> None:
     trial = trials.TRIALS["GShardTop2"][number]()
     seen = set()
     for brought in trial.calls[0].arguments:
-        g, rnd = reference_layers.router_probabilities(trial.params, brought["x"]), brought["rnd"]
+        g, rnd = trials.router_probabilities(trial.params, brought["x"]), brought["rnd"]
         weights, _ = algorithm_1(g, rnd, trial.arguments["capacity"])
         order = np.argsort(-g, axis=1)
         for row, kept, (first, second, third, _), coin in zip(g, weights, order, rnd):
@@ -173,5 +173,5 @@ def test_the_trials_of_the_gate_show_all_that_it_can_do(number: int) -> None:
 def test_no_token_is_in_doubt_about_its_expert(slug: str) -> None:
     for trial in (make() for make in trials.TRIALS[slug]):
         for x in (x for call in trial.calls for x in call.arguments):
-            second, first = np.sort(reference_layers.router_probabilities(trial.params, x), axis=1)[:, -2:].T
+            second, first = np.sort(trials.router_probabilities(trial.params, x), axis=1)[:, -2:].T
             assert (first - second > 1e-3).all()

@@ -15,10 +15,9 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.federated.encodings import padded_vector, spiky_vector, walsh_hadamard
-from puzzles.catalog.engine.federated.structured_trials import linear_clients
 from puzzles.catalog.engine.trial import Trial
 from puzzles.catalog.engine.two_layer_mlp import ROUNDING
+from puzzles.content.engine.federated.trials import linear_clients, padded_vector, spiky_vector, walsh_hadamard
 from puzzles.tracks.engine.repeat import with_other_values
 from solutions.engine.fed_avg import FedAvg
 from solutions.engine.fed_sgd import FedSGD

@@ -11,8 +11,8 @@ import pytest
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.experts import reference_layers, trials
 from puzzles.catalog.engine.trial import WrongResultError
+from puzzles.content.engine.experts import trials
 from puzzles.grading.starters import starter_file
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.exact_dispatch import ExactDispatch
@@ -24,8 +24,8 @@ N = 4
 
 def run(cls: type, late: Any) -> tuple[list[Any], Any]:
     """Every device's outputs for five tokens each, and the meters."""
-    params = reference_layers.expert_parameters(3, 8, 16)
-    xs = reference_layers.token_groups(53, 5, params)
+    params = trials.expert_parameters(3, 8, 16)
+    xs = trials.token_groups(53, 5, params)
     with launch(cls, N, late_puts=late, model_dim=8, hidden_dim=16, tokens=5) as devices:
         devices.load_checkpoint(params)
         results = devices.forward(xs)

@@ -10,7 +10,7 @@ import pytest
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.inference.trials import chain_calls
+from puzzles.content.engine.inference.trials import chain_calls
 from solutions.engine.host_cache import HostCache
 from solutions.engine.prefetch import Prefetch
 from solutions.engine.stream import Stream

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.layers import split_trials
-from puzzles.catalog.engine.layers.split_trials import (
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
+from puzzles.content.engine.layers import trials as layer_trials
+from puzzles.content.engine.layers.trials import (
     chain_forward_backward,
     gpipe_targets,
     gpipe_trial,
     random_layers,
     split_targets,
 )
-from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.tracks.engine.compare import require_right
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
@@ -47,7 +47,7 @@ def test_the_shown_targets_are_those_of_the_formulas() -> None:
 
 
 def test_without_overlap_the_clock_is_the_work_of_all_devices() -> None:
-    readings = performed(split_trials.layer_split(), LayerSplit).readings[-1]
+    readings = performed(layer_trials.layer_split(), LayerSplit).readings[-1]
     assert [meter.flops for meter in readings] == [12_288] * 4
     assert max(meter.clock for meter in readings) == sum(meter.flops for meter in readings) == 49_152
     assert [meter.sent for meter in readings] == [520, 1_040, 1_040, 520]
@@ -67,7 +67,7 @@ class Eager(LayerSplit):
 
 
 def test_who_sends_the_gradient_on_first_hides_a_product_of_each_other_device() -> None:
-    assert figures(split_trials.layer_split(), Eager, "clock", "flops") == (36_864, 12_288)
+    assert figures(layer_trials.layer_split(), Eager, "clock", "flops") == (36_864, 12_288)
 
 
 class Stored(GPipeRemat):
@@ -103,7 +103,7 @@ class Lean(GPipeRemat):
     [(Stored, 2_048, 49_152, 86_016), (GPipeRemat, 896, 65_536, 102_400), (Lean, 896, 61_440, 98_304)],
 )
 def test_memory_for_flops(cls: type, stored: int, flops: int, clock: int) -> None:
-    assert figures(split_trials.gpipe_remat(), cls, "stored", "flops", "clock") == (stored, flops, clock)
+    assert figures(layer_trials.gpipe_remat(), cls, "stored", "flops", "clock") == (stored, flops, clock)
 
 
 def test_a_better_solution_passes() -> None:

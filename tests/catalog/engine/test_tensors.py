@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, transformer, trials_of
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.tensors.mesh_trials import megatron_mesh
-from puzzles.catalog.engine.tensors.trials import matmul_2d, megatron_limits, vocab_limits
 from puzzles.catalog.engine.two_layer_mlp import numbers
+from puzzles.content.engine.tensors.trials import matmul_2d, megatron_limits, megatron_mesh, vocab_limits
 from solutions.engine.megatron_layer import MegatronLayer
 from solutions.engine.vocab_parallel_loss import VocabParallelLoss
 from tests.support.engine_trials import REFERENCES, SOLUTIONS, perform, reference, score_class, verdict_on

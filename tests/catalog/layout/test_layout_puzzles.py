@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import json
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -53,10 +52,8 @@ def test_three_stars_are_the_fewest_bytes_that_move_under_the_cap(puzzle: Layout
 @every_puzzle
 def test_what_unused_devices_and_parts_of_axes_would_save(puzzle: LayoutPuzzle):
     """On an axis for each prime factor of the devices, each used or not: no less, except where the puzzle says so."""
-    if puzzle.slug in {"embedding_head", "train_layer", "zero_or_tensor"} and find_spec("scipy") is None:
-        pytest.skip("an integer program proves this one: pip install -e '.[exact]'")
     graph = puzzle.build() if puzzle.may_change else puzzle.graph()
-    found = plan(graph, memory_cap=puzzle.memory_cap, every_split=True, seconds=120).bytes
+    found = plan(graph, memory_cap=puzzle.memory_cap, every_split=True, effort=2_000).bytes
     assert found == (puzzle.best if puzzle.least is None else puzzle.least)
     assert puzzle.least is None or puzzle.least < puzzle.best
 
@@ -180,7 +177,11 @@ def test_only_strategies_are_taken_from_the_players_graph(tmp_path):
     assert verdict_on(tmp_path, "ffn", loop).reason == "layout"
 
 
-BOUNDARY = "def boundary(graph):\n    graph.shard('matmul4', ((4, 2), (2, 1)), out="
+BOUNDARY = """\
+def boundary(graph):
+    graph.shard('front', ((8, 1, 1), (8, 1, 1)))
+    graph.shard('matmul3', ((4, 1), (1, 2)))
+    graph.shard('matmul4', ((4, 2), (2, 1)), out="""
 
 
 @pytest.mark.slow
@@ -263,7 +264,7 @@ SCATTERED = tuple(f"'{weight}.grad', ((8, 1), (8, 1)), out=(1, 8)" for weight in
 
 TRAINING_MISTAKES = [
     ("train_ffn", "def train_ffn(graph):\n    graph.shard('matmul1', ((2, 1), (1, 4)))", "over_target", None,
-     ("656,384 bytes move, the target is 412,672", "each device holds 73,984 bytes")),
+     ("1,074,176 bytes move, the target is 412,672", "each device holds 73,984 bytes")),
     ("train_ffn", "def train_ffn(graph):\n    graph.shard('matmul2', ((4, 2), (2, 1)), out=(4, 2))",
      "over_target", None,
      ("each device holds 74,240 bytes, the cap is 68,500", "'weight1' takes 8,192")),
@@ -347,7 +348,7 @@ def test_the_move_of_the_warning_is_an_all_to_all_among_all_devices():
         if strategy:
             graph.shard("p", (strategy,))
         moved[name] = propagate(graph).bytes
-    assert moved == {"rule": 26_624, "all": 114_688, "axes": 20_480, "once": 14_336}
+    assert moved == {"rule": 57_344, "all": 114_688, "axes": 20_480, "once": 14_336}
     assert all(f"{moved[name]:,}" in puzzle.statement for name in ("rule", "all", "axes"))
     found = propagate(graph)
     edge = next(edge for edge in found.edges if edge.bytes)

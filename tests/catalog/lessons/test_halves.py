@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from lib.game.costs import CLASSIC
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.judged import MODERN
 
@@ -16,7 +17,9 @@ FIXED = {"sequence_parallel": "0.3 steps for an all-reduce, and 0.15 for each ha
 PRICED = [
     slug
     for slug in MODERN
-    if PUZZLES[slug].goal.size.ranks > 1 and all(map(PUZZLES[slug].goal.costs.priced, COLLECTIVES))
+    if PUZZLES[slug].goal.costs != CLASSIC
+    and PUZZLES[slug].goal.size.ranks > 1
+    and all(map(PUZZLES[slug].goal.costs.priced, COLLECTIVES))
 ]
 
 

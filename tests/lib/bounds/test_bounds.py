@@ -103,7 +103,6 @@ EXTENDED = [
     (tiers.stream_inference, (8, 2, 1), Setting("streams", task="infer")),
     (tiers.stream_inference_in_turn, (8, 2, 1), Setting("streams", task="infer")),
     (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4})),
-    (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4}, fold="dp")),
     (pipeline(one_f_one_b, recompute=True), (8, 8, 4), Setting("stages", steps=2)),
 ]
 
@@ -473,8 +472,8 @@ def test_the_bound_on_memory_falls_with_time_and_is_below_the_textbook() -> None
 
 
 @pytest.mark.parametrize("setting", [
-    Setting("quarters", layer=BLOCK), Setting("streams", task="infer"), Setting(fold="dp", mesh={"dp": 4}),
-    Setting("copies"), Setting("slow", steps=4, task="local"),
+    Setting("quarters", layer=BLOCK), Setting("streams", task="infer"), Setting("copies"),
+    Setting("slow", steps=4, task="local"),
 ])  # fmt: skip
 def test_where_no_memory_of_pipelines_is_known_the_bound_is_zero(setting: Setting) -> None:
     assert pipeline_memory_bound(Size(4, 8, 4), setting, stages_of(4, 4), 100).least == 0
@@ -543,7 +542,7 @@ def test_the_gradient_of_every_layer_is_the_most_that_has_to_be_sent() -> None:
 
 @pytest.mark.parametrize("setting", [
     Setting("parts"), Setting("quarters", layer=BLOCK), Setting("experts", layer=EXPERTS),
-    Setting("slow", steps=4, task="local"), Setting("streams", task="infer"), Setting(fold="dp", mesh={"dp": 4}),
+    Setting("slow", steps=4, task="local"), Setting("streams", task="infer"),
 ])  # fmt: skip
 def test_where_nothing_is_known_the_bound_is_zero(setting: Setting) -> None:
     assert traffic_bound(Size(2, 4, 4), setting, 1).least == 0

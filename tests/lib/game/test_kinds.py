@@ -174,10 +174,6 @@ REFUSED: list[tuple[Any, str]] = [
     (lambda: Setting(lengths=(2,)), "the length of a microbatch is more than 0 and at most 1; got 2"),
     (lambda: Setting(replace(STAGES, gradient=3), lengths=(Fraction(1, 2),)), "1/2 of 3 elements is not a whole"),
     (lambda: Setting(layer="block", lengths=(1,)), "lengths are for dense layers; these are 'block'"),
-    (
-        lambda: Setting(mesh={"dp": 2}, fold="dp", lengths=(1, 1)),
-        "a folded run plays one replica for all, so it has no lengths and no slow ranks",
-    ),
     (lambda: Costs(slow=[2]), "slow maps ranks to how many times slower they are, as {3: 2}; got [2]"),
     (lambda: Costs(slow={0: 0.5}), "slow of rank 0 must be a fraction from 0 on"),
     (lambda: Costs(kinds={"head": 3}), "the kind head must be a Kind(weight, inp, out, ticks); got 3"),

@@ -13,7 +13,7 @@ HALVES = ("scatterreduce", "allgather")
 MODERN = {
     puzzle.goal.costs.name: puzzle.goal.costs
     for slug, puzzle in PUZZLES.items()
-    if slug not in CLASSICS.files and puzzle.goal.size.ranks > 1
+    if slug not in CLASSICS.slugs and puzzle.goal.size.ranks > 1
 }
 """The costs of the puzzles after the classics that have several ranks."""
 

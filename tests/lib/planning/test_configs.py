@@ -36,6 +36,15 @@ MEGATRON = [
     Split(dp=2, pp=3, layers=(0, 80, 0)),
     Split(dp=2, pp=2, schedule="interleaved", chunks=2, layers=(0, 40, 40, 0)),
 ]
+EXPERTS = transformer("qwen3-235b-a22b")
+OF_EXPERTS: list[tuple[Split, dict[str, Any]]] = [
+    (Split(dp=16, ep=8), {"dispatch": "dedup", "graphs": "partial", "balanced": True}),
+    (Split(dp=8, tp=2, pp=2, ep=16, recompute="selective"), {"modules": ("layernorm", "moe_act"), "ep_overlap": True}),
+    (Split(dp=8, ep=8), {"graphs": "full", "gradient": 2, "state": 8, "fp8": True, "modules": ("moe",)}),
+    (Split(dp=8, pp=2, ep=4, layers=(50, 45)), {"mtp": 1}),
+]
+"""Splits of models with experts, and the fields of their jobs."""
+
 TITAN = [
     PLAN_A,
     PLAN_B,
@@ -58,6 +67,42 @@ def test_flags_of_megatron_say_the_same_split(split: Split, fp8: bool) -> None:
     assert found.split_on(job.gpus) == split
     assert (found.batch, found.sequence) == (job.batch, 4096)
     assert replace(job, **found.how) == job
+
+
+@pytest.mark.parametrize(("split", "how"), OF_EXPERTS, ids=str)
+def test_flags_of_megatron_say_the_same_job_of_experts(split: Split, how: dict[str, Any]) -> None:
+    model = replace(EXPERTS, layers=EXPERTS.layers + how.get("mtp", 0))
+    job = job_for(split, model=model, sequence=4096, **how)
+    found = read_config(f"{export_config(job, split, 'megatron')}--num-layers {EXPERTS.layers}\n")
+    assert found.split_on(job.gpus) == split
+    assert replace(job, **found.how) == job
+    assert set(found.unread) <= {"--overlap-param-gather"}
+
+
+def test_flags_of_experts_are_those_of_megatrons_command_line() -> None:
+    split = Split(dp=8, tp=2, pp=4, ep=16, schedule="interleaved", chunks=2)
+    how: dict[str, Any] = {"dispatch": "dedup", "ep_overlap": True, "balanced": True, "graphs": "partial", "mtp": 1}
+    model = transformer("deepseek-v3", layers=62)
+    flags = export_config(job_for(split, model=model, **how, state=8), split, "megatron").splitlines()
+    for flag in (
+        "--expert-model-parallel-size 16", "--expert-tensor-parallel-size 1", "--moe-token-dispatcher-type flex",
+        "--moe-flex-dispatcher-backend deepep", "--overlap-moe-expert-parallel-comm",
+        "--moe-router-force-load-balancing", "--cuda-graph-impl transformer_engine",
+        "--cuda-graph-scope attn moe_router moe_preprocess", "--mtp-num-layers 1", "--use-precision-aware-optimizer",
+        "--exp-avg-dtype bf16", "--exp-avg-sq-dtype bf16",
+    ):  # fmt: skip
+        assert flag in flags, flag
+    (layout,) = [flag for flag in flags if "layout" in flag]
+    assert layout.endswith('mL"')
+
+
+def test_toml_of_torchtitan_says_how_tokens_are_sent_to_experts() -> None:
+    split = Split(dp=8, ep=8, zero=3, microbatch=2)
+    for dispatch in ("alltoall", "dedup"):
+        job = job_for(split, model=EXPERTS, dispatch=dispatch)
+        found = read_config(export_config(job, split, "torchtitan") + "[debug]\nmoe_force_load_balance = true\n")
+        assert found.split_on(8) == split
+        assert (found.how["dispatch"], found.how["balanced"], found.unread) == (dispatch, True, ())
 
 
 def test_flags_of_megatron_are_those_of_its_command_line() -> None:
@@ -198,6 +243,23 @@ def test_what_a_program_cannot_do_is_refused_by_name(name: str, split: Split, fa
     assert all(fact in str(why.value) for fact in facts), why.value
 
 
+@pytest.mark.parametrize(
+    ("name", "how", "facts"),
+    [
+        ("megatron", {"state": 6}, ("Megatron-LM", "state 6", "8 or 12", "in the job")),
+        ("megatron", {"loss_chunks": 4}, ("Megatron-LM", "loss_chunks 4")),
+        ("torchtitan", {"modules": ("moe",)}, ("torchtitan", "modules")),
+        ("torchtitan", {"graphs": "full"}, ("torchtitan", "graphs full", "none")),
+        ("torchtitan", {"ep_overlap": True}, ("torchtitan", "ep_overlap")),
+    ],
+)
+def test_a_job_that_a_program_cannot_run_is_refused_by_name(name: str, how: dict[str, Any], facts: Any) -> None:
+    split = Split(dp=8, ep=8, zero=3)
+    with pytest.raises(RuleError) as why:
+        export_config(job_for(split, model=EXPERTS, **how), split, name)
+    assert all(fact in str(why.value) for fact in facts), why.value
+
+
 @pytest.mark.parametrize("name", ["torchtitan", "deepspeed", "fsdp2"])
 def test_8_bits_are_exported_for_megatron_only(name: str) -> None:
     with pytest.raises(RuleError, match="no setting here for matrix products in 8 bits"):
@@ -248,6 +310,11 @@ SIZES = "--num-layers 4 --hidden-size 64 --num-attention-heads 8 --vocab-size 10
         ("--hidden-dropout 0 --attention-dropout 0.0 --kv-channels 16", {"dropout": False, "head_size": 16}),
         ("--num-experts 8 --moe-ffn-hidden-size 32", {"experts": 8, "top_k": 2, "expert_ffn": 32, "dense_layers": 0}),
         ("--num-experts 8 --moe-layer-freq '([0]*1+[1]*3)'", {"expert_ffn": 256, "dense_layers": 1}),
+        ("--num-experts 8 --moe-router-num-groups 4 --moe-router-group-topk 2", {"groups": 4, "top_groups": 2}),
+        ("--num-experts 8", {"biased": True, "groups": 0}),
+        ("--num-experts 8 --disable-bias-linear", {"biased": False}),
+        ("--window-size 64,0 --window-attn-skip-freq 2", {"window": 64, "full_every": 2}),
+        ("--window-size '(64, 0)'", {"window": 64, "full_every": 0}),
     ],
 )
 def test_flags_of_megatron_give_a_models_sizes(flags: str, fields: dict[str, Any]) -> None:
@@ -288,7 +355,22 @@ def test_sizes_that_another_model_does_not_have_are_named() -> None:
         ("--use-torch-fsdp2", {"zero": 3}, {}),
         ("--use-torch-fsdp2 --torch-fsdp2-no-reshard-after-forward", {"zero": 2}, {}),
         ("--pipeline-model-parallel-size 2 --decoder-first-pipeline-num-layers 1", {"layers": (1, 3)}, {}),
-        ("--num-experts 4 --moe-token-dispatcher-type alltoall", {}, {}),
+        ("--num-experts 4 --moe-token-dispatcher-type alltoall", {}, {"dispatch": "alltoall", "balanced": False}),
+        ("--moe-token-dispatcher-type flex --moe-flex-dispatcher-backend hybridep", {}, {"dispatch": "dedup"}),
+        ("--moe-token-dispatcher-type flex --moe-enable-deepep", {}, {"dispatch": "dedup"}),
+        ("--overlap-moe-expert-parallel-comm --moe-grouped-gemm", {}, {"ep_overlap": True}),
+        ("--moe-router-force-load-balancing", {}, {"balanced": True}),
+        ("--cuda-graph-impl transformer_engine --cuda-graph-scope attn moe_router", {}, {"graphs": "partial"}),
+        ("--cuda-graph-impl local --cuda-graph-scope full_iteration", {}, {"graphs": "full"}),
+        ("--cuda-graph-impl full_iteration", {}, {"graphs": "full"}),
+        ("--use-precision-aware-optimizer --exp-avg-dtype bf16 --exp-avg-sq-dtype bf16 --optimizer-cpu-offload",
+         {"offload": "states"}, {"state": 8}),
+        ("--recompute-granularity selective --recompute-modules moe_act layernorm", {"recompute": "none"},
+         {"modules": ("layernorm", "moe_act")}),
+        ("--recompute-granularity selective --recompute-modules core_attn moe", {"recompute": "selective"},
+         {"modules": ("moe",)}),
+        ("--recompute-granularity full --recompute-modules moe", {"recompute": "full"}, {"modules": ()}),
+        ("--mtp-num-layers 1", {}, {"mtp": 1}),
         ("--expert-tensor-parallel-size 1 --cp-comm-type p2p --optimizer adam", {}, {}),
         ("--pipeline-model-parallel-size 3 --account-for-embedding-in-pipeline-split "
          "--account-for-loss-in-pipeline-split", {"pp": 3}, {}),
@@ -305,9 +387,14 @@ def test_a_flag_that_changes_time_or_memory_is_read(flag: str, split: dict[str, 
 @pytest.mark.parametrize(
     "flag",
     [
-        "--recompute-modules core_attn moe_act",
+        "--recompute-modules core_attn gdn_norm",
         "--moe-token-dispatcher-type allgather",
         "--moe-router-load-balancing-type aux_loss",
+        "--moe-flex-dispatcher-backend hybridep",
+        "--exp-avg-dtype fp8",
+        "--kv-lora-rank 512",
+        "--window-size 64,64",
+        "--window-attn-skip-freq 1,1,0",
         "--moe-expert-capacity-factor 1.5",
         "--moe-layer-freq 2",
         "--expert-tensor-parallel-size 4",
@@ -325,6 +412,13 @@ def test_a_flag_that_is_not_read_is_named_with_its_value(flag: str) -> None:
     more = "--recompute-granularity selective " if "modules" in flag else ""
     assert read_config(SIZES + more + flag).unread == (flag,)
     assert read_config(SIZES + more).unread == ()
+
+
+def test_experts_that_megatron_would_cut_along_tp_are_named() -> None:
+    flags = "--num-experts 8 --tensor-model-parallel-size 2 --expert-model-parallel-size 4 "
+    assert [one.split()[:2] for one in read_config(SIZES + flags).unread] == [["no", "--expert-tensor-parallel-size"]]
+    assert read_config(f"{SIZES}{flags}--expert-tensor-parallel-size 1").unread == ()
+    assert read_config(f"{SIZES}{flags}--expert-tensor-parallel-size 2").unread == ("--expert-tensor-parallel-size 2",)
 
 
 def test_16_bits_are_assumed_and_it_is_said() -> None:

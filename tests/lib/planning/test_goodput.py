@@ -14,6 +14,7 @@ from lib.planning import Job, Split, gpu, plan, transformer
 from lib.planning.calibration import RATES, calibrate, calibrate_stages, preset_text, read_run
 from lib.planning.cost_model import prices
 from lib.planning.job import checkpoint_bytes, goodput, training_seconds
+from lib.planning.layer_cost import layer_times, shared
 from lib.planning.presets import gpu_of_file
 
 JOB = Job(transformer("llama-3-405b"), gpu("h100"), 16384, 2048)
@@ -104,6 +105,16 @@ def test_stages_of_a_profile_are_read() -> None:
     assert found.factor == pytest.approx(1, rel=1e-3)
 
 
+def test_a_measured_layer_of_experts_gives_the_rates() -> None:
+    model, split = transformer("qwen3-30b-a3b"), Split(dp=8, ep=8)
+    job = Job(model, gpu("h100", efficiency=0.5, core_megatron=0.65 * 0.5 / 0.6), 8, 16, graphs="full")
+    seconds = sum(layer_times(job, shared(split))[:3])
+    given = {"model": model.name, "split": {"dp": 8, "ep": 8}, "kernels": "megatron", "graphs": "full"}
+    found = read_run(run_of("layer", seconds, **given))
+    assert found.factor == pytest.approx(0.5 / 0.6, rel=1e-4)
+    assert found.low < found.factor < found.high
+
+
 def test_a_preset_file_is_read_back() -> None:
     found = calibrate(SMALL, SPLIT, 100_000, peak_gib=20)
     text = preset_text(found, "mine")
@@ -137,6 +148,9 @@ def test_a_measured_run_is_json() -> None:
         (run_of(tokens_per_second=-1), ("tokens_per_second must be a number more than 0",)),
         (run_of(split={"dp": 4}), ("makes 4 GPUs, and there are 8",)),
         (run_of(stages=[]), ("tokens_per_second or stages", "may have peak_gib")),
+        (run_of("layer", 0), ("layer must be a number more than 0",)),
+        (run_of("layer", 1e-9), ("a layer with dp 8", "data sheet's rate")),
+        (run_of(dispatch="flex"), ("dispatch is one of alltoall, dedup",)),
         (run_of("stages", [3]), ("stages is the list that puzzles profile",)),
         (run_of("stages", []), ("0 stages were measured", "has 1")),
         (run_of("stages", [{"times": {"F": {"median": 0}}}]), ("the time of stage 0 must be a number more than 0",)),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
+from dataclasses import replace
+from math import ceil
 from random import Random
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,7 +19,17 @@ from lib.judging.recompute import Recomputation
 from lib.judging.traffic import sent_by
 from lib.planning import Job, Split, gpu, transformer
 from lib.planning.gpus import LATENCY, call_seconds
-from lib.planning.layer_cost import TICKS, compute_seconds, exact, layer_times, link_of, shared, tokens_of
+from lib.planning.layer_cost import (
+    TICKS,
+    compute_seconds,
+    ep_traffic,
+    exact,
+    experts_of,
+    layer_times,
+    link_of,
+    shared,
+    tokens_of,
+)
 from lib.runtime.nested import played
 
 HALVES = ("forward", "backward_input", "backward_weight")
@@ -40,12 +52,15 @@ def chosen(seed: int, count: int) -> list[tuple[Job, Split]]:
     while len(found) < count:
         model = transformer(choice(("gpt-22b", "llama-3-8b", "mixtral-8x7b", "deepseek-v3")))
         tp, cp, ep = choice((1, 2, 4, 8)), choice((1, 1, 2, 4)), choice((1, 2, 8)) if model.experts else 1
+        ep *= choice((1, 1, 8)) if model.experts > 8 else 1
         split = Split(
             dp=ep, tp=tp, cp=cp, ep=ep, sp=choice((True, False)), microbatch=choice((1, 2, 3)),
             recompute=choice(("none", "ops", "selective")),
         )  # fmt: skip
         how: dict[str, Any] = {"kernels": choice(("megatron", "pytorch")), "flash": choice((True, False))}
-        job = Job(model, gpu(choice(("a100", "h800"))), tp * cp * ep, 64, choice((2048, 1512, 999)), **how)
+        how |= {"dispatch": choice(("alltoall", "dedup")), "graphs": choice(("none", "partial", "full"))}
+        how |= {"balanced": choice((True, False)), "fp8": choice((True, False))}
+        job = Job(model, gpu(choice(("h100", "h800"))), tp * cp * ep, 64, choice((2048, 1512, 999)), **how)
         found.append((job, split))
     return found
 
@@ -54,7 +69,12 @@ def require_the_run(job: Job, split: Split) -> None:
     found, pieces = layer_times(job, shared(split)), [_blocks(job, split)]
     pieces += [_ring(job, split)] if split.cp > 1 else []
     pieces += [_experts(job, split)] if split.ep > 1 else []
-    assert found[:3] == pytest.approx([sum(piece.seconds[k] for piece in pieces) for k in range(3)], abs=1e-12)
+    forward, back_input, back_weight = (sum(piece.seconds[k] for piece in pieces) for k in range(3))
+    experts = experts_of(job, shared(split))
+    forward, back_input = (one + experts.slower + experts.moved for one in (forward, back_input))
+    back_weight += experts.slower + experts.summed
+    late = max(forward, experts.host), max(back_input, 2 * experts.host - back_weight), back_weight
+    assert found[:3] == pytest.approx(late, abs=1e-12)
     for piece in pieces:
         assert found.sent[piece.axis] == sum(piece.sent)
         assert found.sent_forward[piece.axis] == piece.sent[0]
@@ -100,10 +120,14 @@ def _ring(job: Job, split: Split) -> Piece:
 def _experts(job: Job, split: Split) -> Piece:
     """Tokens go to their experts and back, forward and backward (Lepikhin et al. 2021, GShard, 3.2). Tensor parallel
     ranks send a share each. Layers without experts send nothing, so the average layer sends less."""
-    stride, ep, model = split.tp * split.cp, split.ep, job.model
-    each = model.hidden * model.top_k * model.expert_layers // (model.layers * split.tp)
-    rate = job.gpu.rate_to_all(job.gpu.members(stride, ep), ep)
-    costs = _costs(job, split, "ep", {}, each, tokens_of(job, split), 2 / rate)
+    ep, model = split.ep, job.model
+    share, tokens = model.expert_layers / model.layers, tokens_of(job, split) / split.tp
+    seconds, *rows = ep_traffic(job, split)
+    elements = ep * ceil(share * tokens * sum(rows) * model.hidden / (ep - 1))
+    call = share * 0.3e-3
+    per_element = (share * seconds - call) / (elements * (ep - 1) // ep)
+    costs = _costs(job, split, "ep", {}, elements, 1, per_element)
+    costs = replace(costs, calls=MappingProxyType(dict.fromkeys(costs.calls, _ticks(call))))
     return _measured("ep", _to_experts, (1, ep, ep), Setting(costs, layer="experts"), 2)
 
 

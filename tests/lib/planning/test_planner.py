@@ -25,7 +25,7 @@ from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.timing import estimate
 from lib.planning.values import KINDS
-from tests.support.planned_runs import run_of_all_ranks
+from tests.support.planned_runs import events_of, run_of_all_ranks
 from tests.support.truth import MODELS
 
 H100, A100 = gpu("h100"), gpu("a100")
@@ -40,13 +40,15 @@ def job_of(split: Split, batches: int, model: Transformer = DENSE, **how: Any) -
 
 
 def compare(job: Job, split: Split) -> None:
-    """A run of all ranks has the figures of the plan; the bound is neither slower nor larger. Bytes are those of the
-    first replica; if the replicas do not divide the parameters, others have up to one element more in each shard."""
+    """A run of all ranks has the figures of the plan, and its first replica the events of the plan's trace; the bound
+    is neither slower nor larger. Bytes are those of the first replica; if the replicas do not divide the parameters,
+    others have up to one element more in each shard."""
     found, ran = plan(job, split), run_of_all_ranks(job, split)
     ticks = round(found.seconds * TICKS)
     assert ticks == ran.ticks, split
     assert estimate(job, split) == (ticks, found.peak), split
     first = ran.replicas[0]
+    assert [events_of(ops) for ops in found.trace.ranks] == [rank.events for rank in first], split
     for mine, rank in zip(found.ranks, first, strict=True):
         fixed = mine.low["ends"] + mine.low["workspace"]
         held = {one.what: (one.number, one.bytes) for one in mine.held if one.what not in FIXED.values()}
@@ -139,7 +141,7 @@ def test_estimates_of_many_splits_are_bounded() -> None:
         assert bound.bytes <= peak, split
 
 
-# --- Runs of all ranks, in which no replica stands for another ---
+# --- Plans of a grid ---
 
 
 def grid() -> list[Any]:
@@ -187,7 +189,7 @@ def test_a_search_ranks_by_the_times_that_it_prints() -> None:
 
 
 def flat(job: Job, split: Split) -> int:
-    """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is folded or nested: another program,
+    """Ticks of a step in one run of all ranks along dp, pp and tp, of which none is nested: another program,
     GPipe with two blocks for each layer, an all-reduce after each block, and ZeRO 1 at the end."""
     tp, m = split.tp, split.batches(job)
     known = setting_of(job, split).costs
@@ -270,7 +272,7 @@ def flat(job: Job, split: Split) -> int:
 
 
 @pytest.mark.parametrize(("dp", "pp", "tp", "m"), [(2, 2, 2, 3), (2, 1, 4, 2), (4, 2, 2, 2)])
-def test_layers_within_a_folded_pipeline_are_the_run_of_all_ranks(dp: int, pp: int, tp: int, m: int) -> None:
+def test_layers_within_a_pipeline_are_the_run_of_all_ranks(dp: int, pp: int, tp: int, m: int) -> None:
     """But for the rounding of each price to a tick, of which a step has some ten."""
     split = Split(dp, tp, pp, sp=False, zero=1, schedule="gpipe")
     model = transformer("llama-3-8b", layers=pp)
@@ -441,7 +443,8 @@ PARAMETERS = {
     "gpt-1.7b": 1.7, "gpt-3.6b": 3.6, "gpt-7.5b": 7.5, "gpt-18b": 18.4, "gpt-22b": 22, "gpt-39b": 39.1,
     "gpt-76b": 76.1, "gpt-145b": 145.6, "gpt-3": 174.6, "gpt-310b": 310.1, "gpt-530b": 529.6, "gpt-1t": 1008.0,
     "llama-2-70b": 69, "llama-3-8b": 8.03, "llama-3-70b": 70.6, "llama-3-405b": 405.9, "mixtral-8x7b": 46.7,
-    "mixtral-8x22b": 140.6, "deepseek-v3": 671,
+    "mixtral-8x22b": 140.6, "deepseek-v3": 671, "kimi-k2": 1026, "moonlight": 15.96, "qwen3-30b-a3b": 30.5,
+    "qwen3-235b-a22b": 235, "gpt-oss-20b": 20.9, "gpt-oss-120b": 116.8,
 }  # fmt: skip
 """Billions, as published."""
 

@@ -11,7 +11,7 @@ from docs.generate import published
 from lib.planning import plan
 from lib.planning.job import GIB
 from lib.planning.timing import estimate, memory_range
-from tests.support.published_runs import ALL, RUNS, Published, percentile, seconds_of
+from tests.support.published_runs import ALL, EXPERTS, RUNS, Published, error, percentile, seconds_of
 
 QUICK = [
     run
@@ -20,9 +20,10 @@ QUICK = [
     in ("gpt-22b, sequence parallel, selective", "mixtral-8x7b, 64", "llama-3-70b, 64", "llama-2-7b mb2",
         "8B FSDP8 eager, op SAC", "8B FSDP fp8 full AC CP4 s131072", "mpt-7b s8192 8 GPUs mb8")
 ]  # fmt: skip
+QUICK_EXPERTS = [run for run in EXPERTS if run.split.batches(run.job) <= 64 and run.split.pp < 8]
 
 
-@pytest.mark.parametrize("run", QUICK, ids=lambda run: run.key)
+@pytest.mark.parametrize("run", [*QUICK, *QUICK_EXPERTS], ids=lambda run: run.key)
 def test_the_page_shows_what_is_predicted(run: Published) -> None:
     assert published.stored()[run.key] == published.predicted(run)
     assert published.stored_memory()[run.key] == published.gib_range(run)
@@ -34,17 +35,17 @@ def test_a_prediction_is_a_run(run: Published) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("run", ALL, ids=lambda run: run.key)
+@pytest.mark.parametrize("run", [*ALL, *EXPERTS], ids=lambda run: run.key)
 def test_the_page_shows_all_that_is_predicted(run: Published) -> None:
     assert published.stored_memory()[run.key] == published.gib_range(run)
-    assert run not in RUNS or published.stored()[run.key] == published.predicted(run)
+    assert run not in (*RUNS, *EXPERTS) or published.stored()[run.key] == published.predicted(run)
 
 
 def test_every_published_run_is_on_the_page() -> None:
-    assert set(published.stored()) == {run.key for run in RUNS}
-    assert (len(ALL), len(RUNS)) == (89, 81)
+    assert set(published.stored()) == {run.key for run in (*RUNS, *EXPERTS)}
+    assert (len(ALL), len(RUNS), len(EXPERTS)) == (89, 81, 43)
     page = published.chapter()
-    assert all(f"| {run.row} | {run.split}" in page and run.source.source in page for run in RUNS)
+    assert all(f"| {run.row} | {run.split}" in page and run.source.source in page for run in (*RUNS, *EXPERTS))
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,20 @@ def test_predictions_are_as_near_as_specified(kernels: str, half: float, nine_of
     assert median(off) <= half
     assert percentile(off, 0.9) <= nine_of_ten
     assert max(off) <= worst
+
+
+def test_runs_of_experts_are_predicted_as_specified_and_better_than_before() -> None:
+    off = [abs(error(run, published.stored()[run.key])) for run in EXPERTS]
+    before = [abs(run.before) for run in EXPERTS if run.before is not None]
+    assert median(off) <= 0.06
+    assert sorted(off)[int(0.9 * (len(off) - 1))] <= 0.21
+    assert (len(before), round(median(before), 2)) == (36, 0.32)
+
+
+def test_published_peaks_of_experts_lie_in_the_range() -> None:
+    known = [(run.memory_gib, *published.stored_memory()[run.key]) for run in EXPERTS if run.memory_gib]
+    assert len(known) == 5
+    assert sum(low <= peak <= high for peak, low, high in known) >= 4
 
 
 def test_most_published_peaks_lie_in_the_range_and_no_run_that_ran_is_refused() -> None:

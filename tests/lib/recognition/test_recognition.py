@@ -292,8 +292,7 @@ STREAMED = "weights fetched from the host"
     ("schedule", "size", "setting", "text"),
     [
         (pipeline(one_f_one_b), (4, 16, 8), DP, "1F1B x data parallelism"),
-        (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4}, fold="dp"), "1F1B x data parallelism"),
-        (ddp, (3, 8, 4), Setting(mesh={"dp": 4}, fold="dp"), "data parallelism"),
+        (ddp, (3, 8, 4), Setting(mesh={"dp": 4}), "data parallelism"),
         (pipeline(one_f_one_b, sharded=True), (4, 16, 8), DP, f"1F1B x {ZERO_3}, with every weight gathered once"),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(), "1F1B" + RECOMPUTED),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(steps=3), "1F1B" + RECOMPUTED),

@@ -142,8 +142,7 @@ def test_where_nothing_is_clipped_there_is_no_norm(wrong: Callable[[Rank], Any])
     ("fields", "words"),
     [
         ({"clip": 1}, "clip must be True or False; got 1"),
-        ({"clip": True, "task": "local"}, "clip is for the task 'train', and for runs that are not folded"),
-        ({"clip": True, "mesh": {"dp": 2}, "fold": "dp"}, "clip is for the task 'train'"),
+        ({"clip": True, "task": "local"}, "clip is for the task 'train'"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(fields: Any, words: str) -> None:

@@ -299,7 +299,6 @@ def test_in_other_tasks_there_is_no_outer_step(call: str) -> None:
         ({"task": "local", "late": 1}, "outer, late and mix are for the task 'outer'; this one is 'local'"),
         ({"task": "outer", "outer": 2, "lag": 1}, "lag is for the task 'train'"),
         ({"task": "outer", "outer": 2, "layer": "attention"}, "neither local replicas nor lag"),
-        ({"task": "outer", "outer": 2, "mesh": {"dp": 2}, "fold": "dp"}, "a folded run plays one replica for all"),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(fields: Any, words: str) -> None:
@@ -395,7 +394,7 @@ def test_a_trace_says_what_the_rounds_are() -> None:
         ("outer_update", {"end": 0}, "it takes place from tick"),
         ("delta", {"inputs": (0,)}, "a record of delta holds a layer, 2 used values"),
         ("merge", {"end": 10_000}, "it takes place from tick"),
-        ("load_weights", {"args": (0, 1, None, None, 2)}, "a record says 1 where an outer state is loaded; got 2"),
+        ("load_weights", {"args": (0, 1, None, 2)}, "a record says 1 where an outer state is loaded; got 2"),
         ("load_weights", {"args": (0, 1)}, "it makes 2 values from number 0 on"),
         ("set_final_copy", {"layer": 1}, "set_final_copy(1, ...) needs a value of layer 1"),
     ],

@@ -142,16 +142,6 @@ def test_the_pending_result_of_a_broadcast_goes_to_no_other_call() -> None:
     assert words in str(referee(replace(trace, ranks=tuple(ranks))).error)
 
 
-def test_a_folded_run_has_no_root_for_all_replicas() -> None:
-    async def schedule(model: Model) -> None:
-        await model.broadcast(model.fake_grad(0, ()) if model.index("pp") == 0 else None, 0, source=model.axis("pp")[0])
-
-    setting = Setting(COSTS_WITH_ROOTS, mesh={"dp": 2, "pp": 2}, fold="dp")
-    assert "broadcast along 'dp' has one rank of one replica as its root" in str(
-        run(schedule, 1, 2, 4, setting=setting).error
-    )
-
-
 # --- What it takes ---
 
 

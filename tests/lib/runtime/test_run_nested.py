@@ -29,14 +29,14 @@ def test_it_runs_where_no_loop_is_running() -> None:
     assert run_nested(pipeline(one_f_one_b), 2, 3, 2).trace == run(pipeline(one_f_one_b), 2, 3, 2).trace
 
 
-async def test_it_takes_a_setting_and_folds() -> None:
+async def test_it_takes_a_setting() -> None:
     async def averaged(model: Model) -> None:
         await model.allreduce(model.fake_grad(0, [model.index("dp")]), 0, group="dp")
 
     setting = Setting(mesh={"dp": 8})
-    outcome = run_nested(averaged, 1, 8, 8, setting=setting, fold="dp")
-    alone = await asyncio.to_thread(run, averaged, 1, 8, 8, setting=setting, fold="dp")
-    assert (len(outcome.models), outcome.trace) == (1, alone.trace)
+    outcome = run_nested(averaged, 1, 8, 8, setting=setting)
+    alone = await asyncio.to_thread(run, averaged, 1, 8, 8, setting=setting)
+    assert (len(outcome.models), outcome.trace) == (8, alone.trace)
 
 
 async def deadlocked(model: Model) -> None:

@@ -26,7 +26,7 @@ def test_v_half_meets_the_best_time_under_its_cap(p: int, time: int) -> None:
     assert figures(v_half(p, 3 * p)) == (time, time, cap)
 
 
-@pytest.mark.parametrize(("p", "time"), [(4, 83), (6, 125), (12, 257)])
+@pytest.mark.parametrize(("p", "time"), [(4, 83), (5, 101), (6, 125), (8, 167), (11, 233), (12, 257)])
 def test_v_min_meets_the_best_time_under_its_cap(p: int, time: int) -> None:
     cap = 2 * ((p + 4) // 3)
     assert time == 18 * p + 6 * p - 3 * cap - 1

@@ -36,7 +36,7 @@ from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
 from solutions.zero1 import zero1
 from tests.support.examples import examples
-from tests.support.schedules import clipping, folded, groups, overlapping, rooted, shards, tiers
+from tests.support.schedules import clipping, groups, overlapping, replicas, rooted, shards, tiers
 
 MESH = {"replica": 2, "shard": 2}
 
@@ -83,7 +83,7 @@ async def heads_in_groups(model: Model) -> None:
 
 
 GAMES: dict[str, Play] = {
-    "folded": game(folded.trained(folded.Plan(2)), 2, 4, 4, mesh={"dp": 2, "pp": 2}, fold="dp"),
+    "replicas": game(replicas.trained(replicas.Plan(2)), 2, 4, 4, mesh={"dp": 2, "pp": 2}),
     "hybrid_shard": game(groups.hybrid_shard, 2, 4, 4, "islands", MESH),
     "hybrid_shard_keeping_the_last": game(groups.hybrid_shard_keeping_the_last, 2, 4, 4, "classic", MESH),
     "ddp_overlap": game(overlapping.ddp_overlap(2, 1), 3, 2, 2, "buckets"),

@@ -1,11 +1,11 @@
 """What a recording may name: functions of numpy without input, output or callbacks, methods of arrays, the engine."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lib.engine.metering.arrays import bases_of
-from lib.engine.transports.base import CallableInt
 
 UFUNCS: dict[str, Any] = {name: found for name, found in vars(np).items() if isinstance(found, np.ufunc)}
 
@@ -37,6 +37,9 @@ FUNCTIONS: dict[str, Any] = {
 
 NAME_OF = {id(function): name for name, function in FUNCTIONS.items()}
 
+FUNCTIONS["empty_like"] = np.zeros_like
+"""In memory that nothing has written, there may be what another device has left in the repeating process."""
+
 METHODS = (
     "__getitem__ __int__ __setitem__ all any argmax argmin argpartition argsort astype choose clip compress copy "
     "cumprod cumsum diagonal dot fill flatten item max mean min nonzero partition prod ptp put ravel repeat reshape "
@@ -56,6 +59,16 @@ TIER = ("put", "fetch", "fetch_async", "drop")
 
 class UnrepeatableError(Exception):
     """A run that cannot be recorded, or a recording that cannot be repeated; the message is a clause for the player."""
+
+
+def require_written(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuses operations whose result has numbers that nothing has written, as `empty_like` would have."""
+    out = kwargs.get("out")
+    lacks_out = any(array is None for array in (out if isinstance(out, tuple) else (out,)))
+    is_masked = "where" in kwargs and (name == "clip" or (kind == "ufunc" and not name.endswith(".reduce")))
+    mode = kwargs.get("mode", args[2] if len(args) > 2 else "")
+    if (is_masked and lacks_out) or (name == "pad" and isinstance(mode, str) and mode == "empty"):
+        raise UnrepeatableError(f"it reads memory in which {name} has written nothing")
 
 
 def root_of(array: Any) -> Any:
@@ -91,8 +104,3 @@ def whole_numbers_in(tree: Any) -> list[int]:
     if isinstance(tree, dict):
         tree = list(tree.values())
     return [number for part in tree for number in whole_numbers_in(part)] if isinstance(tree, list | tuple) else []
-
-
-def plain_number(given: Any) -> Any:
-    """A number of a device or a size as Python's own."""
-    return int(given) if isinstance(given, CallableInt) else given

@@ -70,6 +70,9 @@ class HeldNumbers:
 def _numbers_read(one: Any) -> Iterator[int]:
     """The keys of the numbers that recorded data refer to, as often as they do."""
     match one:
+        case [first, *_] if not isinstance(first, str):  # an array would be compared with the words below
+            for part in one:
+                yield from _numbers_read(part)
         case ("known", int(key)) | ("as", str(), int(key)) | ("plus", int(key), int()) | ["inserted", _, _, int(key)]:
             yield key
         case list() | tuple():

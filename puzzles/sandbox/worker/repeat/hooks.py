@@ -14,7 +14,7 @@ from lib.engine.metering.arrays import MeteredArray
 from lib.engine.metering.meter import current
 
 from .functions import COMMUNICATION, DRAWS, METHODS, NAME_OF, TIER
-from .traced_numbers import Recording
+from .recording_meter import recorder_here
 
 
 def _wrapped(kind: str, name: str, function: Any, with_self: bool = False, if_known: bool = False) -> Any:
@@ -24,7 +24,7 @@ def _wrapped(kind: str, name: str, function: Any, with_self: bool = False, if_kn
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        recorder = Recording.recorder
+        recorder = recorder_here()
         if recorder is None or current.meter is None or (if_known and not recorder.is_known((*args, *kwargs.values()))):
             return function(*args, **kwargs)
         split = 1 if with_self else 0
@@ -35,7 +35,7 @@ def _wrapped(kind: str, name: str, function: Any, with_self: bool = False, if_kn
 
 def _generator(seed: Any = None) -> Any:
     """`np.random.default_rng`, recorded: its seed may be a number that the device was given."""
-    recorder = Recording.recorder
+    recorder = recorder_here()
     if recorder is None or current.meter is None:
         return _default_rng(seed)
     return recorder.perform("generator", "default_rng", _default_rng, (), (seed,), {})
@@ -49,7 +49,7 @@ def _draw_of(generator: numpy_patch.MeteredGenerator, name: str) -> Any:
 
     @wraps(method)
     def draw(*args: Any, **kwargs: Any) -> Any:
-        recorder = Recording.recorder
+        recorder = recorder_here()
         if recorder is None or current.meter is None or not recorder.is_known(generator):
             return method(*args, **kwargs)
         return recorder.perform(
@@ -72,14 +72,14 @@ def install() -> None:
     array_ufunc, array_function = MeteredArray.__array_ufunc__, MeteredArray.__array_function__
 
     def ufunc_of(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        recorder = Recording.recorder
+        recorder = recorder_here()
         if recorder is None:
             return array_ufunc(self, ufunc, method, *inputs, **kwargs)
         name = f"{ufunc.__name__}.{method}"
         return recorder.perform("ufunc", name, array_ufunc, (self, ufunc, method), inputs, kwargs)
 
     def function_of(self: Any, function: Any, types: Any, args: Sequence[Any], kwargs: Any) -> Any:
-        recorder = Recording.recorder
+        recorder = recorder_here()
         if recorder is None:
             return array_function(self, function, types, args, kwargs)
 
@@ -100,8 +100,8 @@ def install() -> None:
     write = OutputStream.write
 
     def written(stream: OutputStream, item: Any) -> None:
-        if Recording.recorder is not None:
-            Recording.recorder.returned(item, "write")
+        if recorder := recorder_here():
+            recorder.returned(item, "write")
         write(stream, item)
 
     named = OutputStream

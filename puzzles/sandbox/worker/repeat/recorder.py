@@ -16,12 +16,12 @@ import numpy as np
 from lib.engine.memory_tiers import Fetch
 from lib.engine.metering.arrays import ChargedBlock, MeteredArray, address_of, block_of
 from lib.engine.metering.meter import Life
+from lib.engine.transports.base import CallableInt
 
 from .functions import (
     UnrepeatableError,
     arrays_in,
     memory_of,
-    plain_number,
     root_of,
     whole_numbers_in,
 )
@@ -64,7 +64,7 @@ class DeviceRecorder:
         self._large: dict[int, int] = {}
         """Keys of large whole numbers, by their values."""
 
-    # --- What a device process tells ---
+    # --- What a device tells ---
 
     def begin(self) -> None:
         """A command begins. Arrays that the module has made when it was loaded are of the first."""
@@ -214,8 +214,10 @@ class DeviceRecorder:
                 return one
             case int() if one in self._large:
                 return ("known", self._large[one])
+            case CallableInt():  # whose type decides the result's
+                return ("device", int(one))
             case int():
-                return plain_number(one)
+                return one
             case slice():
                 return ("slice", *map(self._written, (one.start, one.stop, one.step)))
             case list():

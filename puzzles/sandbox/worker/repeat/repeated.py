@@ -13,6 +13,7 @@ from lib.engine.memory_tiers import Fetch
 from lib.engine.metering.arrays import MeteredArray, plain_view
 from lib.engine.metering.meter import Life, Meter, current
 from lib.engine.reader_writer import Reader, Writer
+from lib.engine.transports.base import CallableInt
 
 from .functions import (
     COMMUNICATION,
@@ -25,6 +26,7 @@ from .functions import (
     UnrepeatableError,
     arrays_in,
     memory_of,
+    require_written,
     root_of,
     whole_numbers_in,
 )
@@ -69,7 +71,8 @@ class Repeated(ShardedEngine):
         self._waiting = (given if is_lent else [array.copy() for array in given])[::-1]
         del argument, given
         try:
-            return self._results(next(self._segments, ()), is_lent)
+            with np.errstate(all="ignore"):  # a recording does not say which warnings the class expects
+                return self._results(next(self._segments, ()), is_lent)
         finally:
             self._waiting.clear()
             for key in self._lent:
@@ -104,7 +107,7 @@ class Repeated(ShardedEngine):
             if self._waiting and step[0] not in ("hold", "release", "given"):
                 raise UnrepeatableError("an argument waits in memory that is not charged")
             match step:
-                case ["hold", int(key), int(nbytes)] if key not in self._charged:
+                case ["hold", int(key), int(nbytes)] if nbytes >= 0 and key not in self._charged:
                     self._charged[key] = self._meter.hold(nbytes)
                     if key in self._arrived:
                         self._fill(key, self._arrived.pop(key))
@@ -192,6 +195,7 @@ class Repeated(ShardedEngine):
         index = 1 if name in ("__getitem__", "__setitem__") else -1
         given = [self._index(one) if i == index else self._read(one) for i, one in enumerate(args)]
         named = self._read(kwargs)
+        require_written(kind, name, given, named)
         is_call = kind in ("communication", "host", "disk", "wait")
         if is_call:
             self._numbers.charge()
@@ -284,6 +288,8 @@ class Repeated(ShardedEngine):
                 return np.array([self._number(key)]).astype(kind)[0]
             case ("plus", int(key), int(more)) if abs(more) < NEAR:
                 return int(self._number(key)) + more
+            case ("device", int(number)):
+                return CallableInt(number)
             case ("slice", start, stop, step):
                 return slice(self._read(start), self._read(stop), self._read(step))
             case ("tuple", *parts):

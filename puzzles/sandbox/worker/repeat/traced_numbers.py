@@ -8,11 +8,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from lib.engine.metering.arrays import count_ufunc
 from lib.engine.metering.meter import current
 
-
-class Recording:
-    """The `DeviceRecorder` of this process, or None."""
-
-    recorder: Any = None
+from .recording_meter import recorder_here
 
 
 def _traced_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -24,9 +20,10 @@ def _traced_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: An
         count_numbers(ufunc, method, bare, kwargs, result)
         return result
 
-    if Recording.recorder is None:
+    recorder = recorder_here()
+    if recorder is None:
         return call(*inputs, **kwargs)
-    return Recording.recorder.perform("ufunc", f"{ufunc.__name__}.{method}", call, (), inputs, kwargs)
+    return recorder.perform("ufunc", f"{ufunc.__name__}.{method}", call, (), inputs, kwargs)
 
 
 def count_numbers(ufunc: Any, method: str, operands: Any, kwargs: Any, result: Any) -> None:

@@ -1,5 +1,10 @@
-"""Runs one trial of an engine class: launches it, makes every call, reads the meters. Nothing is judged here."""
+"""Runs one trial of an engine class, and repeats what it has recorded. Nothing is judged here.
 
+The results of the first run need no trust, because the grader compares them. What its meters read is not believed: each
+device records its operations, and the second run repeats and counts them on other values.
+"""
+
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -8,17 +13,53 @@ import numpy as np
 
 from lib.engine import ShardedEngine, launch
 from lib.engine.launcher import Run
-from puzzles.sandbox.plain_data import pack
+from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
+from puzzles.sandbox.worker.repeat.recorded_run import RecordingExecutor
+from puzzles.sandbox.worker.repeat.repeated import Repeated
 
 from .stage import UnplayableError
 
 np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no device should be charged for
 
+MAX_RECORDINGS = 8 << 20
+"""Bytes of the recordings of all devices of a class."""
+
 
 def run_class(slug: str, cls: Any, trial: Mapping[str, Any]) -> dict[str, Any]:
-    """The results of a trial as plain data, with all devices in this process."""
+    """The results of a trial as plain data, with the recordings. All devices share the class."""
     require_engine(slug, cls)
-    return packed(*run_trial(trial, launched(trial, cls)))
+    return recorded(trial, RecordingExecutor(trial["devices"], **trial["options"]), [cls] * trial["devices"])
+
+
+def recorded(trial: Mapping[str, Any], executor: RecordingExecutor, classes: list[type]) -> dict[str, Any]:
+    """The same for devices that have a class each."""
+    row = packed(*run_trial(trial, lambda: Run(executor.made(classes, trial["arguments"]))))
+    return {**row, "recordings": _not_too_long(executor.recordings())}
+
+
+def _not_too_long(recordings: list[Any]) -> str:
+    """The recordings as JSON, which the grader passes on as it is; or what is said instead, so that no class fails
+    because it does much with its arrays."""
+    text = json.dumps(pack(recordings))
+    if len(text) > MAX_RECORDINGS:
+        why = f"its operations and the numbers that none of them makes are more than {MAX_RECORDINGS:,} B of data"
+        return json.dumps(pack([why]))
+    return text
+
+
+def repeat(recordings: str, trial: Mapping[str, Any]) -> dict[str, Any]:
+    """Results and readings of recorded operations on another trial; or the reason why they cannot be repeated, which is
+    data, because no code of the player has failed."""
+    try:
+        steps = unpack(json.loads(recordings))
+        if broken := next((one for one in steps if isinstance(one, str)), ""):
+            raise UnrepeatableError(broken)
+        given = {**trial, "arguments": {"recordings": steps}}
+        return packed(*run_trial(given, launched(given, Repeated)))
+    except Exception as why:
+        name = "" if isinstance(why, UnrepeatableError) else f"{type(why).__name__}: "
+        return {"unrepeatable": f"{name}{why}"[:300]}
 
 
 def run_trial(trial: Mapping[str, Any], start: Callable[[], Run]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -55,5 +96,5 @@ def require_engine(slug: str, cls: Any) -> None:
 
 
 def packed(results: list[Any], outputs: list[Any], meters: list[Any]) -> dict[str, Any]:
-    readings = [[one if isinstance(one, dict) else asdict(one) for one in step] for step in meters]
+    readings = [[asdict(one) for one in step] for step in meters]
     return {"results": pack(results), "outputs": pack(outputs), "readings": pack(readings)}

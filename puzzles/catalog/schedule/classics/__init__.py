@@ -1,1 +1,0 @@
-"""The eight classic puzzles, after Sasha Rush's: from one rank to pipelines of sharded weights."""

@@ -1,1 +1,0 @@
-"""The chapter on clusters: several kinds of parallelism at once, each over the links that can carry it."""

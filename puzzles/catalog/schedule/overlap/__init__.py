@@ -1,1 +1,0 @@
-"""The chapter on overlap: communication that overlaps with computation, and when to start it."""

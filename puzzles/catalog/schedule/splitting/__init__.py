@@ -1,1 +1,0 @@
-"""The chapter on splitting a layer: over its weights, over its tokens, over its experts."""

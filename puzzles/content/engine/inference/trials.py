@@ -1,0 +1,229 @@
+"""Trials of the inference puzzles: chains of layers, with limits on host and disk traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lib.engine.collectives import bytes_sent
+from puzzles.catalog.engine.transformer import attention, normal
+from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
+from puzzles.catalog.engine.two_layer_mlp import DEVICES, ROUNDING, numbers, split_rows
+
+# --- Trials of PrefillDecode: prompts through a layer of causal attention, which then generates from its own outputs.
+
+
+NAMES = ("attention/query", "attention/key", "attention/value", "attention/output")
+Weights = dict[str, Any]
+
+
+def prefill_decode() -> Trial:
+    """2 devices for prompts and 2 for generation."""
+    return prefill_trial(16, 4, 2, 2, lengths=(12, 8, 10), tokens=8)
+
+
+def prefill_decode_uneven() -> Trial:
+    """4 devices for prompts and 2 for generation."""
+    return prefill_trial(24, 4, 4, 2, lengths=(5, 9), tokens=4, seed=80)
+
+
+def prefill_trial(
+    dim: int, heads: int, prefill: int, decode: int, lengths: Sequence[int], tokens: int, seed: int = 60
+) -> Trial:
+    weights = {name: normal(seed + i, dim, dim) for i, name in enumerate(NAMES)}
+    prompts = [numbers(seed + 10 + i, length, dim) for i, length in enumerate(lengths)]
+
+    def results(**mistake: bool) -> list[Any]:
+        generated = [continued(weights, prompt, heads, tokens, **mistake) for prompt in prompts]
+        outputs = [layer(weights, prompt, heads, **mistake) for prompt in prompts]
+        return [np.concatenate(outputs)] * prefill + [np.stack(generated)] * decode
+
+    mistakes = {
+        "does a token of a prompt see later ones?": results(causal=False),
+        "are the keys and values of a generated token missing in the cache?": results(appended=False),
+    }
+    calls = (MethodCall("forward", [prompts] * prefill + [len(prompts)] * decode, results(), mistakes),)
+    return Trial(
+        {"model_dim": dim, "heads": heads, "prefill": prefill, "tokens": tokens},
+        weights,
+        calls,
+        devices=prefill + decode,
+        tolerance=ROUNDING,
+        targets=prefill_targets(dim, heads, prefill, decode, lengths, tokens),
+    )
+
+
+def layer(weights: Weights, x: Any, heads: int, causal: bool = True, appended: bool = True, prompt: int = 0) -> Any:
+    """The layer's outputs for all tokens, in float64, without a cache. Deliberate mistakes: tokens of a prompt that are
+    not `causal`; generated tokens, those behind the `prompt`, that only see themselves and the prompt."""
+    n, place = len(x), np.arange(len(x))
+    x = x.astype(np.float64)
+    q, k, v = ((x @ weights[name]).reshape(n, heads, -1).swapaxes(0, 1) for name in NAMES[:3])
+    mask = place[:, None] >= place
+    mask |= (place < (prompt or n)) & (place < (prompt or n))[:, None] & (not causal)
+    if prompt and not appended:
+        mask &= (place < prompt) | (place == place[:, None])
+    return x + attention(q, k, v, mask).swapaxes(0, 1).reshape(n, -1) @ weights["attention/output"]
+
+
+def continued(weights: Weights, prompt: Any, heads: int, tokens: int, **mistake: bool) -> Any:
+    """The generated tokens: each is the output for the token before it."""
+    x = prompt.astype(np.float64)
+    for _ in range(tokens):
+        x = np.concatenate([x, layer(weights, x, heads, prompt=len(prompt), **mistake)[-1:]])
+    return x[len(prompt) :]
+
+
+def prefill_targets(
+    dim: int, heads: int, prefill: int, decode: int, lengths: Sequence[int], tokens: int
+) -> dict[str, int]:
+    """Limits from the puzzle's arithmetic."""
+    steps, cached, row = tokens - 1, 2 * dim // prefill, 4 * dim
+    filled = sum(bytes_sent("all_reduce", length * row, prefill) + 4 * (length * cached + dim) for length in lengths)
+    generated = len(lengths) * steps * bytes_sent("all_reduce", row, decode)
+    ready = done = 0
+    for length in lengths:
+        ready += layer_flops(dim, heads, prefill, length, length)
+        done = max(ready, done) + sum(layer_flops(dim, heads, decode, 1, length + i + 1) for i in range(steps))
+    return {
+        "sent": max(filled, generated),
+        "messages": len(lengths),
+        "collectives": len(lengths) * max(steps, 1),
+        "elapsed": done,
+        "weights": 4 * row * dim // min(prefill, decode),
+    }
+
+
+def layer_flops(dim: int, heads: int, devices: int, new: int, seen: int) -> int:
+    """On one of the devices: four products with its parts of the weights, two of attention, and the softmax."""
+    width = dim // devices
+    return 8 * new * dim * width + 4 * new * seen * width + 2 * heads // devices * new * seen
+
+
+# --- The trials of the chapter
+
+
+LAYERS, DIM = 8, 16
+HOST, DISK = 8, 64
+"""Time to read a byte, in flops."""
+
+
+def chain_calls(
+    layers: int = LAYERS, dim: int = DIM, batch: int = 2, passes: int = 1, seed: int = 0
+) -> tuple[dict[str, Any], tuple[MethodCall, ...]]:
+    """Parameters, and for each pass a forward of new rows, `batch` per device: x = relu(x @ w) in every layer."""
+    scale = np.float32((6 / dim) ** 0.5)  # which keeps the size of the activations
+    params: dict[str, Any] = {f"layer_{i}/weights": numbers(seed + i, dim, dim) * scale for i in range(layers)}
+    calls = []
+    for number in range(passes):
+        x = given = numbers(seed + 100 + number, DEVICES * batch, dim)
+        for weight in params.values():
+            x = np.maximum(x.astype(np.float64) @ weight, 0)
+        calls.append(MethodCall("forward", split_rows(given), split_rows(x)))
+    return params, tuple(calls)
+
+
+def weights_are_metered(params: Mapping[str, Any]) -> Callable[[Performed], None]:
+    """A check that every byte of the weights was metered: on a device after loading, or read from host or disk."""
+    whole = sum(weight.nbytes for weight in params.values())
+
+    def check(performed: Performed) -> None:
+        loaded, ended = performed.readings[0], performed.readings[-1]
+        seen = sum(m.live for m in loaded) + sum(m.host["read"] + m.disk["read"] for m in ended)
+        if seen < whole:
+            raise WrongResultError(
+                f"the weights have {whole:,} B, but only {seen:,} B of them were kept in arrays or read from hosts and "
+                "disks; the others are somewhere that no meter counts: put them on the host or the disk"
+            )
+
+    return check
+
+
+def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
+    def make() -> Trial:
+        params, calls = chain_calls(layers, dim, batch, seed=seed)
+        layer, row = 4 * dim * dim, 4 * dim
+        shard = layer // DEVICES
+        targets = {
+            "host_read": layers * shard,
+            "disk_read": 0,
+            "sent": layers * (DEVICES - 1) * shard,
+            "collectives": layers,
+            "weights": 0,
+            "peak": layer + shard + 3 * batch * row,
+        }
+        return Trial(
+            {"layers": layers, "model_dim": dim},
+            params,
+            calls,
+            targets=targets,
+            tolerance=ROUNDING,
+            check=weights_are_metered(params),
+        )
+
+    return make
+
+
+def prefetch(
+    batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = HOST, seed: int = 1
+) -> Callable[[], Trial]:
+    """Trials that are judged by time: f flops to fetch a shard, c for a layer's product."""
+
+    def make() -> Trial:
+        params, calls = chain_calls(layers, dim, batch, seed=seed)
+        layer, row = 4 * dim * dim, 4 * dim
+        f, c = layer // DEVICES * byte_time, 2 * batch * dim * dim
+        targets = {
+            "elapsed": f + (layers - 1) * max(f, c) + c,
+            "sent": layers * (DEVICES - 1) * layer // DEVICES,
+            "collectives": layers,
+            "weights": 0,
+            "peak": 2 * layer + 3 * batch * row,
+        }
+        options = {"byte_time": {"host": byte_time, "disk": byte_time * DISK // HOST}}
+        return Trial(
+            {"layers": layers, "model_dim": dim},
+            params,
+            calls,
+            targets=targets,
+            tolerance=ROUNDING,
+            options=options,
+            check=weights_are_metered(params),
+        )
+
+    return make
+
+
+def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
+    """Trials on a host with room for the shards of `fits` layers."""
+
+    def make() -> Trial:
+        params, calls = chain_calls(layers, dim, 2, passes, seed)
+        layer, row = 4 * dim * dim, 4 * dim
+        shard = layer // DEVICES
+        targets = {
+            "disk_read": (layers + (passes - 1) * (layers - fits)) * shard,
+            "host_peak": fits * shard,
+            "host_loaded": 0,
+            "sent": passes * layers * (DEVICES - 1) * shard,
+            "collectives": passes * layers,
+            "weights": 0,
+            "peak": layer + shard + 6 * row,
+        }
+        arguments = {"layers": layers, "model_dim": dim, "host_bytes": fits * shard}
+        return Trial(arguments, params, calls, targets=targets, tolerance=ROUNDING, check=weights_are_metered(params))
+
+    return make
+
+
+TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
+    "Stream": (stream(LAYERS, DIM, 2, seed=0), stream(3, 32, 4, seed=7)),
+    "Prefetch": (
+        *(prefetch(batch) for batch in (4, 1, 2, 8)),
+        prefetch(batch=3, layers=5, dim=32, byte_time=3, seed=8),
+    ),
+    "PrefillDecode": (prefill_decode, prefill_decode_uneven),
+    "HostCache": (host_cache(fits=4), host_cache(fits=1, layers=5, passes=4, seed=9), host_cache(fits=5, layers=6)),
+}

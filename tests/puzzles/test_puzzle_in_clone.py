@@ -1,0 +1,133 @@
+"""A puzzle of the game is added in a clone as a teacher adds one to a folder: `new`, texts, `check --write`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from puzzles.custom import clone
+from puzzles.custom.puzzle_file import OwnPuzzleError
+from puzzles.tracks import SHIPPED, TRACKS
+from tests.test_imports import ROOT
+
+COPIED = ("lib", "drawing", "puzzles", "solutions", "docs", "notebooks", "tests")
+FILES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml")
+
+
+def cloned(folder: Path) -> Path:
+    """A copy of this clone."""
+    for name in COPIED:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+    for name in FILES:
+        shutil.copy(ROOT / name, folder / name)
+    return folder
+
+
+def puzzles(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "puzzles", *words]
+    home = {"HOME": str(folder), "XDG_DATA_HOME": str(folder / "data")}
+    return subprocess.run(command, cwd=folder, env={**os.environ, **home}, capture_output=True, text=True, check=False)
+
+
+def ok(folder: Path, *words: str) -> str:
+    done = puzzles(folder, *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def add(folder: Path, slug: str, track: str, *options: str) -> list[str]:
+    """Adds a puzzle by two commands, with the texts and the solution of the draft; returns its files."""
+    lines = ok(folder, "new", slug, "--track", track, *options).splitlines()
+    files = [line.removeprefix("Wrote ").removesuffix(".") for line in lines if line.startswith("Wrote ")]
+    draft = folder / files[0]
+    text = draft.read_text(encoding="utf-8").replace("TODO: ", "Done. ").replace("sources = []", 'sources = ["ZERO"]')
+    draft.write_text(text, encoding="utf-8")
+    assert f"{slug}: ready" in ok(folder, "check", "--only", slug, "--write")
+    return files
+
+
+def test_a_puzzle_is_added_and_shown_and_graded(tmp_path: Path) -> None:
+    folder = cloned(tmp_path)
+    files = add(folder, "relay", "plan")
+    assert sorted(files) == [
+        "puzzles/content/plan/plan/relay.toml",
+        "solutions/plan/relay.py",
+        "tests/catalog/wrong/relay/across.py",
+        "tests/catalog/wrong/relay/many.py",
+    ]
+    assert (folder / files[2]).read_text(encoding="utf-8").startswith("# relay: over_target\n")
+    assert "Done. a title" in ok(folder, "show", "relay")
+    assert "relay" in ok(folder, "list", "plan").split()
+    ok(folder, "grade", "solutions/plan/relay.py", "--puzzle", "relay")
+    assert puzzles(folder, "grade", files[2], "--puzzle", "relay").returncode == 1
+    again = puzzles(folder, "new", "relay", "--track", "plan")
+    assert again.returncode == 2
+    assert "there is already a puzzle 'relay'" in again.stderr
+
+
+@pytest.mark.slow
+def test_the_quick_tests_of_catalog_and_docs_pass_with_a_puzzle_in_each_track(tmp_path: Path) -> None:
+    folder = cloned(tmp_path)
+    for track in TRACKS:
+        add(folder, f"relay_{track}", track)
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    assert all(f", {len(track.slugs) + 1} puzzles |" in readme for track in TRACKS.values())
+    for page, slugs in (("play", ["relay_schedule"]), ("variants", ["relay_schedule", "relay_engine"])):
+        assert all(slug in (folder / "docs" / f"{page}.md").read_text(encoding="utf-8") for slug in slugs)
+    words = ("-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not slow", "tests/catalog", "tests/docs")
+    done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+@pytest.mark.slow
+def test_mistakes_get_one_sentence_each_and_lose_nothing(tmp_path: Path) -> None:
+    folder = cloned(tmp_path)
+    refused = puzzles(folder, "new", "relay", "--track", "schedule", "--chapter", "clasics")
+    assert refused.returncode == 2
+    assert "there is no chapter 'clasics' in the track 'schedule'; there are classics, memory" in refused.stderr
+    ok(folder, "new", "relay", "--chapter", "classics")
+    file = folder / "puzzles" / "content" / "schedule" / "classics" / "relay.toml"
+    draft = file.read_text(encoding="utf-8")
+    shown = puzzles(folder, "show", "relay")
+    assert shown.returncode == 2
+    assert "relay.toml: [targets] is missing; 'puzzles check --only relay --write' finds them" in shown.stderr
+    wrong = folder / "tests" / "catalog" / "wrong" / "relay" / "alone.py"
+    wrong.write_text(wrong.read_text(encoding="utf-8").partition("\n")[2], encoding="utf-8")
+    checked = puzzles(folder, "check", "--only", "relay")
+    assert checked.returncode == 2
+    assert "alone.py, line 1: it must name the puzzle and the status or reason" in checked.stderr
+    file.write_text(draft.replace("size = {", "size = ["), encoding="utf-8")
+    broken = puzzles(folder, "list")
+    assert broken.returncode == 2
+    assert broken.stderr.startswith("Error: puzzles/content/schedule/classics/relay.toml: ")
+    assert "line 3" in broken.stderr
+    assert len(broken.stderr.splitlines()) == 1
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("slug", sorted(SHIPPED))
+def test_a_puzzle_of_the_game_has_what_a_check_needs(slug: str) -> None:
+    own = clone.puzzle_in_clone(slug)
+    assert own.has_targets
+    assert own.path(own.reference).is_file()
+    assert all(own.path(name).is_file() for name in own.wrong)
+
+
+def test_what_a_wrong_solution_must_get_is_said_in_its_first_line(tmp_path: Path) -> None:
+    file = tmp_path / "relay" / "alone.py"
+    file.parent.mkdir()
+    file.write_text("# relay: rule\n", encoding="utf-8")
+    assert clone.expected_of(file) == "rule"
+    for text in ("", "# ddp: rule\n", "# relay rule\n"):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(OwnPuzzleError, match=r"alone.py, line 1: .*'# relay: over_target'"):
+            clone.expected_of(file)
+
+
+def test_the_tracks_of_the_game_have_drafts() -> None:
+    assert all(clone.chapter_named(track, "").is_dir() for track in TRACKS if track != "layout")
