@@ -77,10 +77,10 @@ needs 76.7 GiB, and a step takes 2 % longer.
 EXPERT_TEXT = """\
 ## Step times of models with experts
 
-43 published runs of 2025 and 2026, each with its container or commit; the constants of the planner's terms for experts
-were fitted to them. Another half of the rows that were collected is kept apart: with constants that were fitted to
-these rows, a prototype predicted those with a median error of 12.5 % (nine of ten below 27 %). *Before* is the error of
-the planner that priced experts as one large product and an all-to-all; it refused some splits.
+43 published runs, each with its container (25.11 is of November 2025) or commit; the constants of the planner's terms
+for experts were fitted to them. Another half of the rows that were collected is kept apart: with constants that were
+fitted to these rows, a prototype predicted those with a median error of 12.5 % (nine of ten below 27 %). *Before* is
+the error of the planner that priced experts as one large product and an all-to-all; it refused some splits.
 
 | | runs | median error | nine of ten below | worst | within 10 % |
 |---|---|---|---|---|---|

@@ -69,6 +69,7 @@ def least_seconds(job: Job, split: Split) -> float:
     rate = gpu.nvlink if inside else gpu.machine * gpu.network
     sent = 8 * (split.tp - 1) * tokens * model.hidden * 2 * model.layers  # of each GPU, in all layers of all ranks
     compute = 3 * linear + core * (1 + 1.25 * 3) + again + sent / split.tp * split.tp / (rate * REACHED) / 2
+    compute += least_moved(job, split) / gpu.bandwidth
     ramp = {"1f1b": 1.0, "interleaved": 1 / split.chunks, "zb_h1": 1 / 3, "zb_v": 0.0}[split.schedule]
     compute *= 1 + 0.9 * ramp * (split.pp - 1) / m
     if split.zero < 3:
@@ -77,6 +78,15 @@ def least_seconds(job: Job, split: Split) -> float:
     link = gpu.nvlink if near == split.dp * split.cp else min(gpu.nvlink, near * gpu.network)
     weights = (model.dense_weights + model.routed_weights / split.ep) / split.tp / split.pp
     return max(compute, m * weights * 8 * 0.9 / (link * REACHED))
+
+
+def least_moved(job: Job, split: Split) -> float:
+    """Bytes that experts move in a rank's memory, if routing is even: rows eight times in forward and in the input half
+    of backward, each weight twice, and the sum of each gradient, which is read and written for every microbatch."""
+    model, m = job.model, split.batches(job)
+    rows = job.tokens / job.gpus * model.expert_layers * model.top_k * model.hidden
+    weights = model.routed_weights / (split.ep if split.ep > 1 else split.tp) / split.pp
+    return 2 * 8 * 2 * rows + m * 0.9 * weights * (2 * 2 + 2 * job.gradient)
 
 
 def least_bytes(job: Job, split: Split) -> float:

@@ -186,6 +186,22 @@ def test_the_published_split_has_three_stars_however_slow_the_model_takes_it_for
     assert (score.stars, score.missed) == (3, ())
 
 
+@pytest.mark.parametrize(
+    "split",
+    [
+        Split(dp=128, pp=16, ep=64, schedule="zb_v", chunks=2),
+        Split(dp=128, pp=8, ep=32, tp=2, schedule="interleaved", chunks=4),
+        Split(dp=64, pp=16, ep=32, tp=2, schedule="zb_v", chunks=2),
+    ],
+    ids=str,
+)
+def test_other_splits_whose_experts_share_machines_have_two_stars(split: Split) -> None:
+    """The first is of the kind with which DeepSeek-AI trained its model."""
+    score = scored(PLAN_PUZZLES["deepseek_2048"], split)
+    assert isinstance(score, Score)
+    assert score.stars == 2
+
+
 def test_a_plan_that_depends_on_the_code_passes_and_is_told_so() -> None:
     puzzle = PLAN_PUZZLES["mixtral_64"]
     score = scored(puzzle, Split(dp=64, ep=8))
