@@ -97,7 +97,9 @@ def in_order(rows: Rows, needs: Dependencies) -> Iterator[tuple[int, int]]:
         for rank, row in enumerate(rows):
             while begun[rank] < len(row):
                 slot = row[begun[rank]]
-                if not all(made in done or made in slot for cell in slot for made in needs.of(cell)):
+                if not all(
+                    made in done or made in slot[:at] for at, cell in enumerate(slot) for made in needs.of(cell)
+                ):
                     break
                 yield rank, begun[rank]
                 done.update(slot)

@@ -11,7 +11,7 @@ from typing import Any
 
 from lib import Model, RuleError
 
-from .cells import Cell, Dependencies, by_message, by_stream, in_order, untagged
+from .cells import Cell, Dependencies, DryRun, Tagging, in_order, untagged
 from .timetable import Timetable
 from .timetable_rank import TimetableRank
 
@@ -201,9 +201,13 @@ class BegunTable(Timetable):
         return cls(rows, count=draft.stages, has_tags=has_tags)
 
     def __post_init__(self) -> None:
-        tags = (untagged, by_stream, by_message(self.count)) if self.has_tags else (untagged,)
-        if self.tagged(Dependencies(self.rows, self.count), tags).stuck:
+        object.__setattr__(self, "needs", Dependencies(self.rows, self.count))
+        if DryRun(self.rows, self.tag, self.needs).stuck:
             raise RuleError("in this order messages between two ranks would change places, which needs tags")
+
+    @property
+    def tags(self) -> tuple[Tagging, ...]:
+        return super().tags if self.has_tags else (untagged,)
 
     @property
     def stages(self) -> int:

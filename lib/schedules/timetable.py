@@ -11,7 +11,19 @@ from lib.communication.mesh import Mesh
 from lib.game.costs import PAIR
 from lib.values.algebra import counted
 
-from .cells import Cell, Dependencies, DryRun, Message, Slot, Tagging, by_message, by_stream, require_complete, untagged
+from .cells import (
+    Cell,
+    Dependencies,
+    DryRun,
+    Message,
+    Slot,
+    Tagging,
+    by_message,
+    by_stream,
+    in_order,
+    require_complete,
+    untagged,
+)
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
@@ -34,24 +46,23 @@ class Timetable:
     """The most ranks on which a stage may lie."""
     needs: Dependencies = field(init=False, repr=False, compare=False)
     """What each cell needs, and the resulting messages."""
-    tag: Tagging = field(init=False, repr=False, compare=False)
-    """The tag of each message: 0 for all if that can be played, else one for each stream, else one for each message."""
 
     def __post_init__(self) -> None:
         require_complete(self.rows, self.copies)
-        play = self.tagged(Dependencies(self.rows), (untagged, by_stream, by_message(self.stages)))
-        if play.stuck:
-            raise DeadlockError(play.explain())
+        object.__setattr__(self, "needs", Dependencies(self.rows))
+        if len([*in_order(self.rows, self.needs)]) < sum(map(len, self.rows)):
+            raise DeadlockError(DryRun(self.rows, by_message(self.stages), self.needs).explain())
 
-    def tagged(self, needs: Dependencies, tags: Sequence[Tagging]) -> DryRun:
-        """The dry run with the first tagging that ends, or with the last."""
-        for tag in tags:
-            play = DryRun(self.rows, tag, needs)
-            if not play.stuck:
-                break
-        object.__setattr__(self, "needs", needs)
-        object.__setattr__(self, "tag", tag)
-        return play
+    @cached_property
+    def tag(self) -> Tagging:
+        """The tag of each message: 0 for all if that can be played, else one for each stream, else one for each
+        message."""
+        return next((tag for tag in self.tags if not DryRun(self.rows, tag, self.needs).stuck), self.tags[-1])
+
+    @property
+    def tags(self) -> tuple[Tagging, ...]:
+        """The taggings that are tried."""
+        return untagged, by_stream, by_message(self.stages)
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Cell | Slot]]) -> Self:

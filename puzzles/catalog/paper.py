@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from .content import CONTENT, content, shown
+from .content import PACKAGE, content
 from .fields import Fields
 
 
@@ -37,18 +37,21 @@ class Paper(NamedTuple):
 
 
 @cache
+def paper(name: str) -> Paper:
+    """The publication of this name."""
+    fields = Fields(f"{PACKAGE}/papers.toml", content()["papers.toml"]).table(name)
+    found = Paper(fields.text("authors"), fields.number("year"), fields.text("title"), fields.text("where"))
+    fields.done()
+    return found
+
+
 def papers() -> Mapping[str, Paper]:
     """Every publication by its name."""
-    found = {}
-    for name in content()["papers.toml"]:
-        fields = Fields(shown(CONTENT / "papers.toml"), content()["papers.toml"]).table(name)
-        found[name] = Paper(fields.text("authors"), fields.number("year"), fields.text("title"), fields.text("where"))
-        fields.done()
-    return found
+    return {name: paper(name) for name in content()["papers.toml"]}
 
 
 def cited(source: str) -> Paper | str:
     """A publication by its name, after which a colon and a note may say what it is cited for; other texts as they
     are."""
     name, _, note = source.partition(": ")
-    return papers()[name].cited_for(note) if name in papers() else source
+    return paper(name).cited_for(note) if name in content()["papers.toml"] else source

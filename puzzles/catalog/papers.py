@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from .paper import Paper
-from .paper import papers as all_papers
+from .content import content
+from .paper import Paper, paper
 
 
 def __getattr__(name: str) -> Paper:
-    if name in all_papers():
-        return all_papers()[name]
+    if name in content()["papers.toml"]:
+        return paper(name)
     raise AttributeError(name)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lib.recognition import Recognition, names
 
-from .paper import papers
+from .paper import paper
 
 PAPERS: Mapping[str, tuple[str, ...]] = {
     names.GPIPE: ("GPIPE",),
@@ -47,7 +47,5 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
 
 def with_papers(found: Recognition) -> str:
     """A schedule's name, with authors and year: '1F1B (Narayanan et al. 2019)'."""
-    cited = dict.fromkeys(
-        ", ".join(papers()[paper].short for paper in PAPERS[name]) for name in found.names if name in PAPERS
-    )
+    cited = dict.fromkeys(", ".join(paper(one).short for one in PAPERS[name]) for name in found.names if name in PAPERS)
     return f"{found.text} ({'; '.join(cited)})" if cited else found.text

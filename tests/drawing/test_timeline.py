@@ -285,6 +285,14 @@ def test_one_rank_has_no_bar() -> None:
     assert not any("traffic" in words for words in texts(picture("basic")))
 
 
+def test_the_page_marks_the_start_of_the_last_event_where_a_game_has_a_target_for_it() -> None:
+    solved = gallery.solved("gpipe")
+    data = run_data(scene_from(solved.trace, PUZZLES["gpipe"].goal))
+    assert data["timesteps"] == [max(data["start"]), "33.3 timesteps"]
+    assert data["timesteps"][0] < data["end"] == 33.8
+    assert run_data(scene_from(solved.trace))["timesteps"] is None
+
+
 def test_figures_are_not_broken_apart() -> None:
     lines = summary_lines(referee(gallery.solved("fsdp").trace, PUZZLES["fsdp"].goal), 976)
     assert len(lines) == 2

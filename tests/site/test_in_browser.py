@@ -16,11 +16,12 @@ from lib.torch_csv import read_csv
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.custom import folder_added
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
 from puzzles.site.in_browser.player import REPLACED, in_words, replaced
 from puzzles.site.in_browser.progress import CUT, MAX_PRINTED
-from puzzles.site.listing import BY_HAND, WITHOUT_TIMETABLE, listing, references
+from puzzles.site.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
 from tests.support.commands import solution
 from tests.support.profiles import traces
 from tests.test_imports import ROOT
@@ -249,6 +250,14 @@ def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
         assert one["statement"].startswith("<p>")
         assert one["hints"]
         assert one["slug"] not in PUZZLES or one["picture"].startswith("<svg")
+
+
+def test_the_first_puzzle_of_the_page_says_nothing_of_other_sizes() -> None:
+    with folder_added(WARM_UP):
+        (third,) = (one for one in listing()["puzzles"]["warm_up"]["sections"] if one["title"] == "The third star")
+        assert "other sizes" not in third["lines"][0][1]
+        assert pars()["warm_up"]["run"]["timesteps"][0] < PUZZLES["warm_up"].goal.time_limit
+    assert "at other sizes: 3 layers" in json.dumps(listing()["puzzles"]["basic"]["sections"])
 
 
 def test_what_is_replaced_during_a_run_is_there_again_after_it() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from puzzles.site.build import offline_worker
+from puzzles.site.build import PARS, offline_worker
 from tests.support.chromium import IS_HERE, complaints, open_browser
 from tests.support.site_server import SiteServer
 
@@ -100,9 +100,14 @@ class Game:
     def play(self, slug: str, text: str, *status: str) -> None:
         """Opens a puzzle, types a code, and waits for the verdict on it."""
         self.open(slug)
-        drawn = self.script("return Number(document.querySelector('main').dataset.verdicts ?? 0)")
+        self.judge(text, *status)
+
+    def judge(self, text: str, *status: str) -> None:
+        """Types another code, which runs in the same Python, and waits for the verdict on it."""
+        verdicts = "return Number(document.querySelector('main').dataset.verdicts ?? 0)"
+        before = self.script(verdicts)
         self.type(text)
-        self.until(lambda: self.script("return Number(document.querySelector('main').dataset.verdicts ?? 0)") > drawn)
+        self.until(lambda: self.script(verdicts) > before)
         self.until_status(*(status or ("passed", "over_target", "failed")))
 
     def menu_item(self, name: str) -> None:
@@ -148,7 +153,8 @@ def write_offline_worker(site: Path, later: Sequence[str] = ()) -> None:
     """The service worker of a site whose files a test has changed."""
     names = sorted(path.relative_to(site).as_posix() for path in site.rglob("*") if path.is_file())
     served = [name for name in names if not name.startswith((".", "licences", "docs", "offline"))]
-    (site / "offline.js").write_text(offline_worker(site, served, later), encoding="utf-8")
+    pars = [name for name in served if name.startswith(f"{PARS}/")]
+    (site / "offline.js").write_text(offline_worker(site, served, [*later, *pars]), encoding="utf-8")
 
 
 def solution(slug: str) -> str:

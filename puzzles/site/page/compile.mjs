@@ -9,10 +9,10 @@ try {
   const { loadPyodide } = await import(pyodide);
   const python = await loadPyodide();
   python.mountNodeFS("/work", folder);
-  if (game) python.FS.writeFile("/game.zip", readFileSync(game));
+  if (game) python.unpackArchive(new Uint8Array(readFileSync(game)), "zip", { extractDir: "/game" });
   const done = python.runPython(game ? `
 import py_compile, sys
-sys.path.insert(0, "/game.zip")
+sys.path.insert(0, "/game")
 import puzzles.site.in_browser.api, puzzles.site.in_browser.pictures
 files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
 for name in {file.partition(".zip/")[2] for file in files if "/python3" in file} - {""}:

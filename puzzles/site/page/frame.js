@@ -11,6 +11,7 @@ const workers = new Map();
 addEventListener("message", (event) => {
   if (port || event.source !== parent || !event.ports[0] || origin !== "null") return;
   [port] = event.ports;
+  port.postMessage({ here: true });
   files = prepared(event.data);
   files.catch((why) => port.postMessage({ broken: String(why) }));
   port.onmessage = ({ data }) => orders[data.order](data);

@@ -35,7 +35,7 @@ const shown = new Promise((done) => { show = done; });
 const python = new Python((state, ...more) => {
   document.documentElement.dataset.python = state;
   document.documentElement.dataset.spare = state === "ready" && more[0];
-  const words = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${more[0]}. Reload the page.` }[state];
+  const words = { loading: "Python is loading", ready: "", broken: `Python could not be loaded: ${more[0]}. ${more[1]}` }[state];
   const place = document.getElementById("state");
   if (place.textContent !== words) place.textContent = words; // it is told of each piece that comes
   page?.loading?.();

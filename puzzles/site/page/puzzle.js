@@ -137,7 +137,7 @@ export class PuzzlePage {
 
   // Shows how much of Python has come, where there is no verdict yet, or why it will not come.
   loading() {
-    if (this.python.is === "broken") showBroken(this.verdict, this.python.why);
+    if (this.python.is === "broken") showBroken(this.verdict, this.python.why, this.python.advice);
     if (this.python.is === "loading") showLoading(this.verdict, ...this.python.progress);
   }
 

@@ -9,7 +9,7 @@ import { frame } from "frame";
 const JUDGE = "puzzles.site.in_browser.api", PLAYER = "puzzles.site.in_browser.player";
 const PLAYER_SECONDS = 5, JUDGE_SECONDS = 30;
 const SOON = 500, SILENCE = 20_000; // milliseconds
-const FORBIDDEN = "the sandboxed frame in which Python runs is silent; the host of this site may forbid it, in the Content-Security-Policy that it sends";
+const FORBIDDEN = ["the host of this site forbids the sandboxed frame in which Python runs, such as in a Content-Security-Policy that it sends", "Tell whoever publishes the site."];
 const LEFT = "another page was opened";
 const NUMPY_SECONDS = 20; // instead of the player's, where numpy has to be imported first
 const NAMES = { wasm: "pyodide.asm.wasm", stdlib: "python_stdlib.zip", game: "game.zip", script: "worker.js", lock: "pyodide-lock.json" };
@@ -79,18 +79,22 @@ function read(text) {
 
 // The frame, with its workers by number.
 class Frame {
-  constructor(onprogress, onbroken, shown, onsilence) {
+  constructor(onprogress, onbroken, shown) {
     this.workers = new Map();
     this.count = 0;
     const { port1, port2 } = new MessageChannel();
     this.port = port1;
-    this.port.onmessage = ({ data }) => (data.worker ? this.workers.get(data.worker)?.hear(data) : onbroken(data.broken));
+    this.port.onmessage = ({ data }) => {
+      if (data.here) clearTimeout(this.silence);
+      else if (data.worker) this.workers.get(data.worker)?.hear(data);
+      else onbroken(data.broken);
+    };
     const element = Object.assign(document.createElement("iframe"), { srcdoc: frame, hidden: true, title: "Python" });
     element.sandbox.add("allow-scripts");
     const isLoaded = new Promise((done) => element.addEventListener("load", done, { once: true }));
     document.body.append(element);
     const haveCome = shown.then(painted).then(() => loaded(FILES, onprogress));
-    haveCome.then(() => setTimeout(onsilence, SILENCE), () => {});
+    haveCome.then(() => { this.silence = setTimeout(() => onbroken(...FORBIDDEN), SILENCE); }, () => {});
     Promise.all([haveCome, isLoaded]).then(([files]) => {
       element.contentWindow.postMessage(files, "*", [port2]);
     }).catch((why) => onbroken(why.message));
@@ -130,16 +134,14 @@ export class Python {
   // "ready" and whether a spare is; or "broken" with a reason. Nothing is loaded before `shown` is fulfilled.
   constructor(onstate, shown) {
     this.onstate = onstate;
-    const broken = (why) => this.state("broken", why);
+    const broken = this.broken = (why, advice = "Check the connection, then reload the page.") => this.state("broken", why, advice);
     this.progress = [0, 1];
     this.page = 0; // counts those that were opened
     this.onprogress = (...progress) => {
       this.progress = progress;
       if (this.is === "loading") onstate("loading");
     };
-    this.frame = new Frame(this.onprogress, broken, shown, () => {
-      if (this.is === "loading" && !this.isHeard) broken(FORBIDDEN);
-    });
+    this.frame = new Frame(this.onprogress, broken, shown);
     this.make = (module) => new Worker(this.frame, module, () => this.ready(), broken);
     this.state("loading");
     this.judge = this.make(JUDGE);
@@ -148,12 +150,11 @@ export class Python {
 
   state(name, ...more) {
     this.is = name;
-    [this.why] = more;
+    [this.why, this.advice] = more;
     this.onstate(name, ...more);
   }
 
   ready() {
-    this.isHeard = true;
     if (!this.judge.isReady || !this.player.isReady) return;
     clearTimeout(this.soon); // a run and its verdict come first
     this.soon = setTimeout(() => { this.spare ??= this.make(PLAYER); }, SOON);
@@ -205,7 +206,7 @@ export class Python {
     if (this.hasNumpy) return;
     this.hasNumpy = true;
     const before = [this.judge, this.player, this.spare];
-    this.frame.give(files, this.onprogress).catch((why) => this.state("broken", why.message));
+    this.frame.give(files, this.onprogress).catch((why) => this.broken(why.message));
     this.judge = this.make(JUDGE);
     this.player = this.make(PLAYER);
     this.spare = null;

@@ -108,7 +108,7 @@ const CRASHES = [
 export const showCrashed = (place, why, line) => showInstead(place, "stopped", "Python ended",
   (CRASHES.find(([pattern]) => pattern.test(why))?.[1] ?? `This code ended Python itself (${why}).`) + where(line), "Change your code, or press Run, to run it again.");
 
-export const showBroken = (place, why) => showInstead(place, "broken", "Python could not be loaded",
-  `The reason: ${why}.`, "Check the connection, then reload the page. Your code is kept.");
+export const showBroken = (place, why, advice) => showInstead(place, "broken", "Python could not be loaded",
+  `The reason: ${why}.`, `${advice} Your code is kept.`);
 
 export const showUnrun = (place) => showInstead(place, "unrun", "Not run yet", "", "Read the code, then press Run to see its verdict and its picture.");

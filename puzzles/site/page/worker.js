@@ -23,14 +23,14 @@ async function load({ module, given: { wasm, stdlib, game, lock, wheel, arrays }
   globalThis.fetch = async (address) => new Response({ zip: stdlib, whl: wheel }[String(address).split(".").at(-1)] ?? null);
   const nowhere = "https://python.invalid/";
   const python = await loadPyodide({ createPyodideModule, indexURL: nowhere, packageBaseUrl: nowhere, lockFileContents: lock });
-  const place = wheel ? "/game" : "/game.zip";
   if (wheel) {
     const installed = await python.loadPackage("numpy", { messageCallback() {} });
     if (!installed.length) throw new Error("numpy could not be installed");
-    for (const archive of [game, arrays]) python.unpackArchive(await archive.arrayBuffer(), "zip", { extractDir: place });
-  } else python.FS.writeFile(place, new Uint8Array(await game.arrayBuffer()));
+  }
+  // As files, since the game reads some of its own.
+  for (const archive of wheel ? [game, arrays] : [game]) python.unpackArchive(await archive.arrayBuffer(), "zip", { extractDir: "/game" });
   python._api.on_fatal = crashed; // then no call is ever answered
-  python.runPython(`import sys; sys.path.insert(0, "${place}")`);
+  python.runPython(`import sys; sys.path.insert(0, "/game")`);
   const made = python.pyimport(module);
   if (module.endsWith(".player")) made.send = (printed, line) => report({ id: current, going: { printed, line } });
   return made.answer;

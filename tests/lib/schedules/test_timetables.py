@@ -187,6 +187,7 @@ WRONG: dict[str, tuple[str, type[Exception], list[str]]] = {
     "whole and half": ("0F0 0B0 0I0 0W0", RuleError, ["B F I W"]),
     "twice": ("0F0 0F0 0B0", RuleError, ["B F F"]),
     "backward first": ("0B0 0F0", DeadlockError, ["0B0 on rank 0 waits for 0F0, which comes after 0B0"]),
+    "backward first in a slot": ("(0B0;0F0)", DeadlockError, ["0B0 on rank 0 waits for 0F0"]),
     "a circle": (
         "0F0 0B0 0F1 0B1\n1F0 1F1 1B0 1B1",
         DeadlockError,

@@ -232,7 +232,7 @@ def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words:
             MethodCall("backward", [g] * devices, [{"logits": part} for part in np.split(grads, devices, axis=1)]),
         ),
         devices=devices,
-        tolerance=ROUNDING,
+        tolerance=2 * ROUNDING,  # the log of a sum near 250, which a class may send, is rounded by more than one
         targets=vocab_limits(devices, tokens, words),
     )
 
