@@ -85,7 +85,9 @@ def names_text(value: Any) -> tuple[str, ...]:
 @click.option("--pp", type=int, help="Stages of the pipeline.")
 @click.option("--dp", type=int, help="Replicas.")
 @click.option("--cp", type=int, help="Context parallel ranks, which share the tokens of a sequence.")
-@click.option("--ep", type=int, help="Expert parallel ranks, a part of the replicas.")
+@click.option(
+    "--ep", type=int, help="Expert parallel ranks, which share the experts: adjacent ranks along tp, cp and dp."
+)
 @click.option("--zero", type=int, help="The stage of ZeRO, 0 to 3.")
 @click.option("--shards", type=int, help="Replicas that share one set of shards (HSDP); 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
@@ -115,7 +117,7 @@ def names_text(value: Any) -> tuple[str, ...]:
     help="Overlap the reduction of gradients with computation.",
 )
 @click.option(
-    "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model or GPU."
+    "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model, GPU or job."
 )
 @click.option(
     "--best", type=click.IntRange(1, 20), default=3, show_default=True, help="How many of the fastest plans to show."
@@ -135,7 +137,9 @@ def names_text(value: Any) -> tuple[str, ...]:
     type=click.Choice(("megatron", "torchtitan", "deepspeed", "fsdp2")),
     help="Write the fastest plan that this program can run.",
 )
-@click.option("--calibrate", metavar="RUN.json", help="Write a preset for --gpu with the rates of a measured step.")
+@click.option(
+    "--calibrate", metavar="RUN.json", help="Write a preset for --gpu with the rates of a measured step or layer."
+)
 @click.option("--mtbf", type=amount_text, help="Hours between failures of one GPU; shows the time spent training.")
 @click.option("--checkpoint", type=amount_text, default=100e9, help="Bytes per second of checkpoints  [default: 100GB]")
 @click.option("--train", type=amount_text, help="Tokens to train on; shows the days and the GPU hours.")
