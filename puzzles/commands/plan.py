@@ -101,7 +101,9 @@ def names_text(value: Any) -> tuple[str, ...]:
 @click.option("--every", type=int, help="Recompute only every so many layers, with --recompute full.")
 @click.option("--offload", help="What to keep in host memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Split tokens along tp between the layers  [default: yes]")
-@click.option("--modules", type=names_text, metavar="moe_act,layernorm", help="Parts of layers to compute again.")
+@click.option(
+    "--modules", type=names_text, metavar="MODULE,...", help="Parts of layers to compute again: moe_act, layernorm."
+)
 @click.option("--dispatch", help="How tokens are sent to experts: alltoall or dedup (DeepEP, HybridEP).")
 @click.option("--graphs", help="What CUDA graphs launch: none, partial or full.")
 @click.option("--ep-overlap", is_flag=True, default=None, help="Overlap the experts' all-to-alls with computation.")
