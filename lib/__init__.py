@@ -23,8 +23,8 @@ from lib.values.kinds import (
 )
 from lib.values.scalar import Scalar
 
+from .communication.calls import in_group
 from .communication.lanes import LANES, clocks, computing
-from .communication.meetings import in_group
 from .errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
 from .game.costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, steps
 from .game.kinds import Kind

@@ -75,8 +75,6 @@ TAIL = """\
   leaves four devices what they hold, and XLA's leaves it to two.
 - Left to choose, XLA decides tensor by tensor without a limit on memory and without a search. With the exact plan's
   layouts at both ends only, it moves more than twice as much for the MLP, and more than four times for its gradients.
-- The rule's LayerNorm moves more than XLA's choice: the rule settles the variance from two ends, and the layouts meet
-  at an all-gather. The exact planner needs 1,536 bytes for it.
 - Neither the rule nor XLA adds the two products before the sum over devices, which takes one all-reduce instead of two.
   The exact planner does so with the gradients of queries, keys and values: 98,304 bytes, a third of what XLA moves.
 - With the ends given, both partitioners move more than twice as much for the MLP that is stored by rows and for the

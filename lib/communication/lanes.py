@@ -20,12 +20,9 @@ Shared by the live run and the referee, each with its own lanes.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, NoReturn
 
-from lib.errors import PuzzleError, RuleError
+from lib.errors import PuzzleError
 from lib.game.costs import Costs
 from lib.game.setting import Game
 from lib.game.tiers import ON_TIER
@@ -35,7 +32,8 @@ from lib.trace.ops import Op
 from lib.values.algebra import named
 from lib.values.base import Value
 
-from .meetings import Meetings, in_group, message_ticks, results
+from .calls import Call, Lane, OpIndex, PendingValue
+from .meetings import Meetings, message_ticks, results
 from .meetings import ticks as collective_ticks
 
 LANES: Mapping[str, str] = {
@@ -47,116 +45,6 @@ LANES: Mapping[str, str] = {
     "tier_update": "processor",
 }
 """The kind of lane of each operation that overlaps with computation, where costs have `overlap`."""
-
-OpIndex = tuple[int, int]
-"""An operation: its rank, and its index there."""
-
-
-class PendingValue(NamedTuple):
-    """What an earlier call of the same rank will have made: the n-th of its results."""
-
-    call: Call
-    n: int
-
-    @property
-    def number(self) -> int:
-        return self.call.op.outputs[self.n]
-
-    @property
-    def unawaited(self) -> str:
-        """What a message says of it in place of a value."""
-        return f"result {self.n} of {self.call}, which is still pending; await its handle first"
-
-    def __await__(self) -> NoReturn:
-        raise RuleError(f"this is {self.unawaited}")
-
-    def __repr__(self) -> str:
-        return f"result {self.n} of {self.call}"
-
-
-def layer_of(part: Value | PendingValue) -> int:
-    """The layer of an input. Outputs have the layers of the inputs."""
-    return layer_of(part.call.inputs[part.n]) if isinstance(part, PendingValue) else part.layer
-
-
-@dataclass(slots=True, eq=False)
-class Call:
-    """One rank's call. `at` is the index of its row, `clock` the rank's clock, `cause` the event that set it, and
-    `inputs` its values, or outputs of other calls that are pending."""
-
-    rank: int
-    at: int
-    clock: int
-    cause: OpIndex | None
-    op: Op
-    group: Group | None
-    inputs: tuple[Value | PendingValue, ...]
-    values: tuple[Value, ...] = ()
-    """The values of its inputs, known when it is first on its lane."""
-    outputs: tuple[Value, ...] = ()
-    start: int = -1
-    end: int = -1
-    """Known when it is settled; -1 before."""
-    refusal: PuzzleError | None = None
-    lane: Lane | None = None
-    """The lane that it is on, from when it is issued until it is settled."""
-
-    @property
-    def name(self) -> str:
-        return self.op.name
-
-    @property
-    def layer(self) -> Any:
-        return self.op.layer
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        return self.op.args
-
-    @property
-    def line(self) -> int:
-        return self.op.line
-
-    def __str__(self) -> str:
-        return f"{self.op.call()}{in_group(self.group)} on line {self.line}"
-
-    @property
-    def batches(self) -> frozenset[int]:
-        return self.op.batches
-
-    @property
-    def place(self) -> OpIndex:
-        return self.rank, self.at
-
-    @property
-    def settled(self) -> bool:
-        return self.end >= 0
-
-    def ready(self) -> bool:
-        """Resolves the inputs; False while one of them is pending."""
-        if not self.values:
-            values = []
-            for part in self.inputs:
-                if type(part) is PendingValue:
-                    if part.call.end < 0:
-                        return False
-                    part = part.call.outputs[part.n]
-                values.append(part)
-            self.values = tuple(values)  # type: ignore[arg-type]  # no PendingValue is left
-        return True
-
-
-@dataclass(slots=True, eq=False)
-class Lane:
-    """The calls of one rank that run one after the other: those that have not ended, and the one before them."""
-
-    calls: deque[Call] = field(default_factory=deque)
-    last: Call | None = None
-
-    @property
-    def head(self) -> Call | None:
-        """The call that holds the lane, if there is one."""
-        return self.calls[0] if self.calls else None
 
 
 def overlapped(costs: Costs) -> Collection[str]:
@@ -181,12 +69,15 @@ def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
 
 
 class Lanes:
-    """The pending calls on the lanes of all ranks. Subclasses say what follows when a call is settled or refused."""
+    """The calls of all ranks that have not ended: on lanes, or blocking their rank. Subclasses say what follows when a
+    call is settled or refused."""
 
     def __init__(self, game: Game, ranks: int) -> None:
         self.game = game
         self.costs = game.setting.costs
-        self.meetings: Meetings[Any] = Meetings(ranks)
+        self.on_lanes = frozenset(overlapped(self.costs))
+        """The operations that are called on lanes; other calls are blocking."""
+        self.meetings: Meetings[Call] = Meetings(ranks)
         self._lanes: list[dict[tuple[str, Group | None], Lane]] = [{} for _ in range(ranks)]
         """For each rank its lanes by their kind, and by the group that they are of where groups have their own."""
 
@@ -203,7 +94,12 @@ class Lanes:
         raise NotImplementedError
 
     def issue(self, call: Call) -> None:
-        """Puts a call on its lane, and settles whatever can be settled now."""
+        """Settles a blocking call if it can be settled now. Puts another call on its lane, and settles whatever can be
+        settled now."""
+        if call.op.name not in self.on_lanes:
+            call.values = call.inputs  # type: ignore[assignment]  # no other call of this rank is pending
+            self._settle_with(call)
+            return
         lanes, which = self._lanes[call.rank], self._which(call)
         lane = call.lane = lanes.get(which) or lanes.setdefault(which, Lane())
         lane.calls.append(call)
@@ -225,28 +121,28 @@ class Lanes:
 
     def _settle_from(self, heads: list[Call]) -> None:
         for call in heads:  # which become more
-            if call.end >= 0 or call.refusal is not None or not call.ready():
-                continue
-            calls: Sequence[Call] = [call]
-            try:
-                calls = self._together(call)
-                made = self.perform(calls) if calls else None
-            except PuzzleError as why:
-                for member in calls:
-                    member.refusal = why
-                self.refuse(calls, why)
-                continue
-            if made is not None:
-                self._settle(calls, made)
-                for member in calls:
-                    heads += self._heads(member.rank)
+            if call.end < 0 and call.refusal is None and call.ready():
+                for settled in self._settle_with(call):
+                    heads += self._heads(settled.rank)
 
-    def _together(self, call: Call) -> Sequence[Call]:
-        """The calls that a call starts with, if they are all at the head of their lanes."""
-        if call.op.name not in COLLECTIVES:
-            return [call]
-        self.require_inputs(call)
-        return self.meetings.of(call.group).arrive(call.rank, call) or ()
+    def _settle_with(self, call: Call) -> Sequence[Call]:
+        """Settles a call that is ready, and those that start with it, if all of these are ready. Returns them."""
+        calls: Sequence[Call] = [call]
+        try:
+            if call.op.name in COLLECTIVES:
+                if call.lane is not None:
+                    self.require_inputs(call)
+                calls = self.meetings.of(call.group).arrive(call.rank, call) or ()
+            outputs = self.perform(calls) if calls else None
+        except PuzzleError as why:
+            for member in calls:
+                member.refusal = why
+            self.refuse(calls, why)
+            return ()
+        if outputs is None:
+            return ()
+        self._settle(calls, outputs)
+        return calls
 
     def require_inputs(self, call: Call) -> None:
         """Refuses a collective that is first on its lane, if what an earlier call has made may not take part."""
@@ -256,32 +152,32 @@ class Lanes:
 
     def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
         """What each of some calls that belong together makes; None if a call must wait."""
-        first = calls[0]
-        if first.name in COLLECTIVES:
+        first, name = calls[0], calls[0].op.name
+        if name in COLLECTIVES:
             return results(calls, self.game)
-        if first.name == "pass_to":
+        if name == "pass_to":
             return None if self.full(first) else [()]
-        return [operations.LOCAL_RULES[first.name](self.game, first.op, first.values)]
+        return [operations.LOCAL_RULES[name](self.game, first.op, first.values)]
 
-    def _settle(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> None:
-        start, cause = self._ready_at(calls[0])
-        for call in calls[1:]:
-            ready, by = self._ready_at(call)
+    def _settle(self, calls: Sequence[Call], outputs: Sequence[tuple[Value, ...]]) -> None:
+        start, cause, last = -1, None, calls[0]
+        for call in calls:
+            ready, by = (call.clock, call.cause) if call.lane is None else self._ready_at(call, call.lane)
             if ready > start:
-                start, cause = ready, by
-        end = start + self.ticks(calls, made)
-        for call, values in zip(calls, made):
-            call.start, call.end, call.cause, call.outputs = start, end, cause, values
-            lane, call.lane = call.lane, None
-            assert lane is not None
-            lane.last = lane.calls.popleft()
+                start, cause, last = ready, by, call
+        end, place = start + self.ticks(calls, outputs), last.place
+        for call, values in zip(calls, outputs):
+            call.start, call.end, call.cause, call.last, call.outputs = start, end, cause, place, values
+            if call.lane is not None:
+                call.lane.last = call.lane.calls.popleft()
+                call.lane = None
         for call in calls:
             self.settle(call)
 
-    def _ready_at(self, call: Call) -> tuple[int, OpIndex | None]:
-        """The tick from which on a rank is ready for a call, and the event that set it."""
+    def _ready_at(self, call: Call, lane: Lane) -> tuple[int, OpIndex | None]:
+        """The tick from which on a rank and its lane are ready for a call, and the event that set it."""
         ready, by = call.clock, call.cause
-        before = call.lane.last if call.lane else None
+        before = lane.last
         if before is not None and before.end > ready:
             ready, by = before.end, before.place
         for part in call.inputs:
@@ -289,21 +185,21 @@ class Lanes:
                 ready, by = part.call.end, part.call.place
         return ready, by
 
-    def ticks(self, calls: Sequence[Call], made: Sequence[tuple[Value, ...]]) -> int:
+    def ticks(self, calls: Sequence[Call], outputs: Sequence[tuple[Value, ...]]) -> int:
         """How long calls take that belong together."""
-        first = calls[0]
-        if first.name in ON_TIER:
-            return memory_tiers.ticks(self.costs, first.name, made[0], first.values)
-        if first.name in COLLECTIVES:
+        first, name = calls[0], calls[0].op.name
+        if name in ON_TIER:
+            return memory_tiers.ticks(self.costs, name, outputs[0], first.values)
+        if name in COLLECTIVES:
             return collective_ticks(calls, self.game)
-        return message_ticks(first.name, first.values, self.costs, (first.rank, *first.op.args[:1]))
+        return message_ticks(name, first.values, self.costs, (first.rank, *first.op.args[:1]))
 
     def refusal_of(self, call: Call) -> PuzzleError | None:
         """The refusal, of a call before it or of what makes what they use, because of which a call will never start."""
         waiting, seen = [call], set[Call]()
-        for one in waiting:  # which become more
-            head = one.lane.head if one.lane else None
-            if head is None or head in seen:
+        for blocked in waiting:  # which become more
+            head = blocked.lane.calls[0] if blocked.lane else blocked
+            if head in seen:
                 continue
             if head.refusal is not None:
                 return head.refusal
@@ -313,18 +209,19 @@ class Lanes:
 
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
-        assert call.lane is not None
+        if call.lane is None:
+            return "collective", self.meetings.of(call.group).missing(), ""
         head = call.lane.calls[0]
-        held = "" if head is call else f"behind {head}, which waits "
+        behind = "" if head is call else f"behind {head}, which waits "
         if not head.ready():
             before = next(part.call for part in head.inputs if type(part) is PendingValue and not part.call.settled)
-            return "lane", (call.rank,), f"{held}for what {before} makes"
+            return "lane", (call.rank,), f"{behind}for what {before} makes"
         if head.name == "pass_to":
-            return "post", head.op.args[:1], f"{held}until rank {head.op.args[0]} reads the message before it"
+            return "post", head.op.args[:1], f"{behind}until rank {head.op.args[0]} reads the message before it"
         missing = self.meetings.of(head.group).missing()
         lanes = {rank: self._lanes[rank].get(self._which(call)) for rank in missing}
-        theirs = {rank: lane and lane.head for rank, lane in lanes.items()}
-        if not any(theirs.values()):
-            return "collective", missing, f"{held}for {named('rank', missing)}"
-        ranks = [f"rank {rank}{f', whose lane is held by {by}' if by else ''}" for rank, by in theirs.items()]
-        return "lane", missing, f"{held}for {', and for '.join(ranks)}"
+        heads = {rank: lane.calls[0] if lane and lane.calls else None for rank, lane in lanes.items()}
+        if not any(heads.values()):
+            return "collective", missing, f"{behind}for {named('rank', missing)}"
+        ranks = [f"rank {rank}{f', whose lane is held by {by}' if by else ''}" for rank, by in heads.items()]
+        return "lane", missing, f"{behind}for {', and for '.join(ranks)}"

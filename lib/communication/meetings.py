@@ -2,7 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from lib.game.costs import Costs
 from lib.game.setting import Game
@@ -12,30 +12,7 @@ from lib.rules.rooted import ROOT_OF, results_of, root_in
 from lib.trace.ops import call_text
 from lib.values.base import Value
 
-
-class PendingCall(Protocol):
-    """One rank's call of a collective: from `clock` on it is ready to start. `line` is in the player's file,
-    `batches` are those that it asks for."""
-
-    @property
-    def rank(self) -> int: ...
-    @property
-    def clock(self) -> int: ...
-    @property
-    def line(self) -> int: ...
-    @property
-    def name(self) -> str: ...
-    @property
-    def group(self) -> Group | None: ...
-    @property
-    def layer(self) -> int: ...
-    @property
-    def args(self) -> tuple[Any, ...]: ...
-    @property
-    def values(self) -> tuple[Value, ...]: ...
-    @property
-    def batches(self) -> frozenset[int]: ...
-
+from .calls import Call, in_group
 
 C = TypeVar("C")
 
@@ -93,12 +70,7 @@ class Meetings(Generic[C]):
         return iter(sorted(begun, key=lambda meeting: min(meeting.arrived())))
 
 
-def complete(calls: Sequence[PendingCall], game: Game) -> tuple[list[tuple[Value, ...]], int]:
-    """The results of each member of a complete meeting, and its start: the tick of the last arrival."""
-    return results(calls, game), max([call.clock for call in calls])
-
-
-def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]:
+def results(calls: Sequence[Call], game: Game) -> list[tuple[Value, ...]]:
     """Applies the collective's rule to the inputs of all members, and returns the outputs of each member."""
     require_same_call(calls, bool(game.setting.mesh))
     first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].args)
@@ -106,11 +78,11 @@ def results(calls: Sequence[PendingCall], game: Game) -> list[tuple[Value, ...]]
     if root is None:
         columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
         return list(zip(*columns))
-    made = rule([value for call in calls for value in call.values], first.group, wanted)
-    return [tuple(made[: results_of(call.name, 1, call.rank, root)]) for call in calls]
+    outputs = rule([value for call in calls for value in call.values], first.group, wanted)
+    return [tuple(outputs[: results_of(call.name, 1, call.rank, root)]) for call in calls]
 
 
-def ticks(calls: Sequence[PendingCall], game: Game) -> int:
+def ticks(calls: Sequence[Call], game: Game) -> int:
     """How long a collective takes for which these calls have met."""
     first, costs = calls[0], game.setting.costs
     items = max(map(_batches, calls)) if first.name in rules.ALL_TO_ALL else max(1, len(first.values))
@@ -125,7 +97,7 @@ def members_of(game: Game, group: Group | None) -> Group | range:
     return range(game.ranks) if group is None else group
 
 
-def _batches(call: PendingCall) -> int:
+def _batches(call: Call) -> int:
     """How many local batches a rank contributes to an all-to-all, or requests from it."""
     return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
 
@@ -136,31 +108,26 @@ def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tup
     return costs.transfer(name, max(1, len(values)), elements, between)
 
 
-def require_same_call(calls: Sequence[PendingCall], has_groups: bool = False) -> None:
+def require_same_call(calls: Sequence[Call], has_groups: bool = False) -> None:
     """Refuses calls of one meeting that differ; also before all members have come. In a game with `has_groups` calls of
     all ranks may have forgotten their group.
     """
     forgotten = has_groups and calls[0].group is None
-    made = [(call.name, _layers(call), root_in(call.name, call.args)) for call in calls]
-    rules.require_same_call(made, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
+    heads = [(call.op.name, _layers(call), root_in(call.op.name, call.op.args)) for call in calls]
+    rules.require_same_call(heads, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 
-def _layers(call: PendingCall) -> tuple[int, ...]:
+def _layers(call: Call) -> tuple[int, ...]:
     values = call.values
     return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.layer,)
 
 
-def _described(call: PendingCall) -> str:
+def _described(call: Call) -> str:
     layers = _layers(call)
     called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
     if call.name in ROOT_OF:
         called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.args)})"
     return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"
-
-
-def in_group(group: Group | None) -> str:
-    """' in the group of ranks 0-3'; nothing for the world."""
-    return "" if group is None else f" in the group {rules.group_text(group)}"
 
 
 M = TypeVar("M")

@@ -16,8 +16,9 @@ from lib.game.setting import Game
 from lib.rules.collectives import COLLECTIVES, Group
 from lib.trace.ops import Op
 
-from .lanes import Call, Lanes, OpIndex, PendingValue, overlapped
-from .meetings import Mailboxes, PendingCall
+from .calls import Call, OpIndex, PendingValue
+from .lanes import Lanes
+from .meetings import Mailboxes
 
 
 @dataclass(slots=True, eq=False)
@@ -58,9 +59,8 @@ C = TypeVar("C", bound=Cursor)
 class Walk(Lanes, Generic[C]):
     """Visits every operation; subclasses say what is done there, while the cursor is still at the operation.
 
-    They define the methods `on_...`. A call on a lane is visited by `on_call`, `on_end` and `on_await`; a
-    blocking one by `on_send`, or `on_collective` and `on_result`. `buffered` lets sends go on however many messages are
-    unread.
+    They define the methods `on_...`. A call is visited by `on_call` and `on_end`, on a lane also by `on_await`; a
+    blocking send by `on_send`. `buffered` lets sends go on however many messages are unread.
     """
 
     def __init__(self, game: Game, cursors: Sequence[C], buffered: bool = False) -> None:
@@ -68,20 +68,14 @@ class Walk(Lanes, Generic[C]):
         self.cursors = cursors
         self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
         """For each unread message the index of its `pass_to` on the sender."""
-        self.on_lanes = frozenset(overlapped(self.costs))
         self._runnable = deque(cursors)
+        self._visited: C | None = None
+        """The rank that has come to a blocking collective last, and goes on by itself."""
 
     # --- What subclasses say ---
 
     def on_local(self, cursor: C, op: Op) -> None:
         """Visits an operation that involves no other rank."""
-
-    def on_collective(self, calls: Sequence[Any]) -> Sequence[Any]:
-        """Visits a collective that all ranks have come to, in rank order. Returns a result for each of them."""
-        raise NotImplementedError
-
-    def on_result(self, cursor: C, op: Op, result: Any) -> None:
-        """Visits one rank's part of a collective, with what `on_collective` has returned for it."""
 
     def on_send(self, cursor: C, op: Op) -> None:
         """Visits a `pass_to`."""
@@ -89,7 +83,7 @@ class Walk(Lanes, Generic[C]):
     def on_receive(self, cursor: C, op: Op, sender: C, sent_at: int) -> None:
         """Visits a `receive` of the message that the sender's operation `sent_at` has sent."""
 
-    def on_call(self, cursor: C, op: Op) -> PendingCall:
+    def on_call(self, cursor: C, op: Op) -> Call:
         """Visits an operation that makes a call. Returns the call."""
         raise NotImplementedError
 
@@ -125,13 +119,16 @@ class Walk(Lanes, Generic[C]):
         """Visits one operation and moves the cursor on; False if the rank has to wait."""
         name = op.name
         if name in self.on_lanes:
-            call: Any = self.on_call(cursor, op)
+            call = self.on_call(cursor, op)
             cursor.calls[cursor.at] = call
             for number in op.outputs:
                 cursor.pending[number] = call
             self.issue(call)
         elif name in COLLECTIVES:
-            return self.meet(cursor, self.on_call(cursor, op))
+            self._visited = cursor
+            call = self.on_call(cursor, op)
+            self.issue(call)
+            return call.settled
         elif name == "pass_to":
             return self.send(cursor, op)
         elif name == "receive":
@@ -154,19 +151,6 @@ class Walk(Lanes, Generic[C]):
                 for call, number, value in zip(calls, op.inputs, inputs)
             ]
         return Call(cursor.rank, cursor.at, cursor.clock, cursor.last_event(), op, group, tuple(inputs))
-
-    def meet(self, cursor: C, call: PendingCall) -> bool:
-        """Visits a collective on all ranks of its group if this one is the last to come."""
-        calls = self.meetings.of(call.group).arrive(cursor.rank, call)
-        if calls is None:
-            return False
-        for member, result in zip(calls, self.on_collective(calls), strict=True):
-            other = self.cursors[member.rank]
-            self.on_result(other, other.ops[other.at], result)
-            other.at += 1
-            if other is not cursor:
-                self._runnable.append(other)
-        return True
 
     def send(self, cursor: C, op: Op) -> bool:
         """Visits a `pass_to` if its mailbox has room."""
@@ -210,6 +194,12 @@ class Walk(Lanes, Generic[C]):
     def settle(self, call: Call) -> None:
         cursor, op = self.cursors[call.rank], call.op
         self.on_end(cursor, call)
+        if op.name not in self.on_lanes:
+            cursor.clock = call.end
+            cursor.at += 1
+            if cursor is not self._visited:
+                self._runnable.append(cursor)
+            return
         if op.name == "pass_to":
             to, *tag = op.args
             self.mailboxes.put(call.rank, to, call.at, *tag)

@@ -68,10 +68,10 @@ class Run:
         return self._call(method, self._each(argument[0]) if argument else [NO_ARGUMENT] * self.num_devices)
 
     def inference_loop(self, stream: Iterable[Any]) -> Iterator[Any]:
-        """Yields the outputs for a stream of inputs, in order and as they are written; the stream may be endless. If
-        one device writes an output for an input, yields that output; if several do, a list with one per device. The
-        outputs of a device that reads no inputs come one by one. On MPI every process reads the stream and gets all
-        outputs."""
+        """Yields the outputs for a stream of inputs, in order. If one device writes an output for an input, yields that
+        output; if several do, a list with one per device. The outputs of a device that reads no inputs come one by one.
+        In process outputs come as they are written, and the stream may be endless. On processes all inputs are read
+        before the first output comes; on MPI every process reads the stream and gets all outputs."""
         self._unless_ended()
         self._stream = outputs = self._executor.stream(stream)
         try:

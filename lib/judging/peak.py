@@ -73,7 +73,7 @@ def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents
     for number in charged:
         value, read = state.values[number], reads.get(number)
         if read is None:
-            needed = number in final or (_is_last_state(value, setting))
+            needed = number in final or _is_last_state(value, setting)
             fate, next_read = "kept" if needed else "never", None
         else:
             fate = "now" if read == at else "awaited" if ops[read].name == "await" else "later"

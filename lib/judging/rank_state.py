@@ -3,13 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Any, NamedTuple
 
-from lib.communication.lanes import OpIndex, overlapped
+from lib.communication.calls import OpIndex
+from lib.communication.lanes import overlapped
 from lib.communication.walk import Cursor
 from lib.errors import PuzzleError, TraceError
 from lib.game.costs import CLASSIC, PAIR, Costs
-from lib.rules.collectives import Group
 from lib.rules.outer import USES_A_WEIGHT
 from lib.trace.lifetimes import Liveness
 from lib.trace.ops import NO_BATCHES, TIMED, Op, halves, place_text
@@ -63,8 +62,8 @@ class RankState(Cursor):
     def all(self, names: Set[str]) -> list[Op]:
         """The executed operations with one of the names, in their order."""
         ops, named = self.ops, self.named
-        found = [named[name] for name in names & named.keys()]
-        return [ops[i] for i in (found[0] if len(found) == 1 else sorted(chain(*found)))]
+        places = [named[name] for name in names & named.keys()]
+        return [ops[i] for i in (places[0] if len(places) == 1 else sorted(chain(*places)))]
 
     @property
     def events(self) -> list[int]:
@@ -104,7 +103,7 @@ def placed(why: Exception, rank: RankState) -> PuzzleError:
 def confirm(
     rank: RankState,
     op: Op,
-    made: Sequence[Value],
+    values: Sequence[Value],
     start: int,
     ticks: int,
     batches: frozenset[int] = NO_BATCHES,
@@ -115,12 +114,12 @@ def confirm(
         raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
     if its_batches is not batches and its_batches != batches:
         raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(its_batches)}")
-    if made or numbers != ():
+    if values or numbers != ():
         first = len(rank.values)
-        expected = (first,) if len(made) == 1 else tuple(range(first, first + len(made)))
+        expected = (first,) if len(values) == 1 else tuple(range(first, first + len(values)))
         if numbers != expected:
-            raise TraceError(f"it makes {len(made)} values from number {first} on, not {list(numbers)}")
-        for number, value in zip(expected, made):
+            raise TraceError(f"it makes {len(values)} values from number {first} on, not {list(numbers)}")
+        for number, value in zip(expected, values):
             rank.values[number] = value
     at = rank.at
     if name in TIMED:
@@ -140,22 +139,3 @@ def uses_of_weights(ranks: Iterable[RankState]) -> Iterator[tuple[str, list[Valu
 
 def unparked(value: Value) -> Value:
     return value.value if isinstance(value, Parked) else value
-
-
-class BlockingCall(NamedTuple):
-    """A rank's call of a collective, with the recomputed clock and value."""
-
-    rank: int
-    clock: int
-    line: int
-    name: str
-    group: Group | None
-    values: tuple[Value, ...]
-    batches: frozenset[int]
-    layer: Any
-    args: tuple[Any, ...]
-
-
-def blocking_call(*fields: object) -> BlockingCall:
-    """Equivalent to the constructor, in half the time."""
-    return tuple.__new__(BlockingCall, fields)

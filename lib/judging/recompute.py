@@ -3,11 +3,10 @@ messages."""
 
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
-from lib.communication.lanes import LANES, OpIndex, overlapped
-from lib.communication.meetings import PendingCall, complete, message_ticks
-from lib.communication.meetings import ticks as collective_ticks
+from lib.communication.calls import Call
+from lib.communication.lanes import LANES, overlapped
+from lib.communication.meetings import message_ticks
 from lib.communication.mesh import Mesh
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.setting import Game
@@ -22,21 +21,9 @@ from lib.values.algebra import counted, named
 from lib.values.base import Value, copy_of
 from lib.values.kinds import Parked
 
-from .rank_state import MALFORMED, RankState, blocking_call, confirm, placed, uses_of_weights
+from .rank_state import MALFORMED, RankState, confirm, placed, uses_of_weights
 from .recompute_lanes import OverlappedCalls, refuse_deadlock
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
-
-
-class Met(NamedTuple):
-    """What a member of a collective gets, its start and length in ticks, and what determined the start: the call of the
-    rank that came last, and that rank's event before it."""
-
-    made: tuple[Value, ...]
-    start: int
-    length: int
-    latest: OpIndex
-    before: OpIndex | None
-
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
 """The form of a record without optional columns: whether it has no layer, and its numbers of values and arguments."""
@@ -138,13 +125,9 @@ class Recomputation(OverlappedCalls):
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 
-    def on_call(self, cursor: RankState, op: Op) -> PendingCall:
+    def on_call(self, cursor: RankState, op: Op) -> Call:
         used, group = self._checked_call(cursor, op)
-        if self.on_lanes:
-            return self.overlapped(cursor, op, used, group)
-        return blocking_call(
-            cursor.rank, cursor.clock, op.line, op.name, group, (*used,), op.batches, op.layer, op.args
-        )
+        return (self.overlapped if self.on_lanes else self.call)(cursor, op, group, used)
 
     def _checked_call(self, cursor: RankState, op: Op) -> tuple[list[Value], Group | None]:
         """Checks a call that meets other ranks. Returns the values it uses, and its group."""
@@ -208,18 +191,18 @@ class Recomputation(OverlappedCalls):
         name, used = op.name, self._used(rank, op)
         if name == "given":
             return self._take_over(rank, op)
-        made = LOCAL_RULES[name](self.game, op, used)
-        if made and type(made[0]) is Parked:
-            memory_tiers.require_room(self.costs, rank.parked(), made)
+        outputs = LOCAL_RULES[name](self.game, op, used)
+        if outputs and type(outputs[0]) is Parked:
+            memory_tiers.require_room(self.costs, rank.parked(), outputs)
         batches, items = NO_BATCHES, 1
         if name in PER_BATCH:
-            batches = batches_of(made)
+            batches = batches_of(outputs)
             items = len(batches)
         price = self._prices.get(name)
-        length = durations.ticks(self.game, name, items, used, made, rank.rank) if price is None else price * items
+        length = durations.ticks(self.game, name, items, used, outputs, rank.rank) if price is None else price * items
         if name == "fake_grad" and batches:
             self._note_made_up_gradient(named("batch", sorted(batches)))
-        confirm(rank, op, made, rank.clock, length, batches)
+        confirm(rank, op, outputs, rank.clock, length, batches)
         if name == "set_final_copy":
             rank.copies.append(used[0])  # type: ignore[arg-type]  # a weight, as in the next line
         elif name == "set_final_weight":
@@ -244,22 +227,24 @@ class Recomputation(OverlappedCalls):
 
     # --- What ranks do together ---
 
-    def on_collective(self, calls: Sequence[PendingCall]) -> list[Met]:
-        results, start = complete(calls, self.game)
-        length = collective_ticks(calls, self.game)
-        last = self.ranks[next(call.rank for call in calls if call.clock == start)]
-        latest, before = (last.rank, last.at), last.last_event()
-        return [Met(made, start, length, latest, before) for made in results]
-
-    def on_result(self, cursor: RankState, op: Op, result: Met) -> None:
-        if cursor.clock < result.start:
-            cursor.waited_for[cursor.at] = result.latest
-            cursor.cause = result.before
+    def on_end(self, cursor: RankState, call: Call) -> None:
+        if self.on_lanes:
+            return super().on_end(cursor, call)
+        op = call.op
+        if cursor.clock < call.start:
+            assert call.last is not None
+            cursor.waited_for[call.at] = call.last
+            cursor.cause = call.cause
         try:
             wanted = requested_batches(self.game, op.name, op.batches) if op.name in REQUESTING else NO_BATCHES
-            confirm(cursor, op, result.made, result.start, result.length, wanted)
+            confirm(cursor, op, call.outputs, call.start, call.end - call.start, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
+
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        if self.on_lanes:
+            return super().refuse(calls, why)
+        raise why
 
     def on_send(self, cursor: RankState, op: Op) -> None:
         used = cursor.used(op)

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
+from lib.communication.calls import Call, in_group
 from lib.communication.deadlock_text import WaitingRank, deadlock_text
-from lib.communication.lanes import Call
-from lib.communication.meetings import in_group, require_same_call
+from lib.communication.meetings import require_same_call
 from lib.communication.walk import Walk
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
 from lib.rules.collectives import Group, requested_batches
@@ -22,16 +22,16 @@ from .record_checks import refuse_pending
 class OverlappedCalls(Walk[RankState]):
     """The calls of all ranks that run on lanes. Each is checked when its rank makes it, and when it ends."""
 
-    def overlapped(self, rank: RankState, op: Op, used: Sequence[Value], group: Group | None) -> Call:
+    def overlapped(self, rank: RankState, op: Op, group: Group | None, used: Sequence[Value]) -> Call:
         """The call in a record; its times are checked when they are known."""
         if op.name == "pass_to":
             refuse_pending(rank, op.inputs)
         alike = used[1:3] if op.name == "tier_update" else used
         first, root = len(rank.values), root_in(op.name, op.args)
-        made = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
-        numbers = (first,) if made == 1 else tuple(range(first, first + made))
+        count = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
+        numbers = (first,) if count == 1 else tuple(range(first, first + count))
         if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
-            raise TraceError(f"it makes {made} values from number {first} on, of no batches; this record is {op}")
+            raise TraceError(f"it makes {count} values from number {first} on, of no batches; this record is {op}")
         call = self.call(rank, op, group, used)
         for number, value in zip(numbers, alike or [self._unknown(op)]):
             rank.values[number] = value  # until it ends, what it uses stands in for what it makes

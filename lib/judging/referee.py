@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 
-from lib.communication.lanes import OpIndex, clocks, computing, overlapped
+from lib.communication.calls import OpIndex
+from lib.communication.lanes import clocks, computing, overlapped
 from lib.errors import PuzzleError, RuleError, TraceError
 from lib.game.costs import Costs
 from lib.game.goal import Goal

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Sequence
 from typing import Any, Literal, overload
 
-from lib.communication.lanes import PendingValue
+from lib.communication.calls import PendingValue
 from lib.errors import PuzzleError, RuleError
 from lib.rules import clipping, durations, layers, operations, outer, updating
 from lib.trace.ops import NO_BATCHES, Op, call_text
@@ -237,9 +237,9 @@ class TierOperations(Computation):
             numbers = tuple([part.number if isinstance(part, PendingValue) else recorder.claim(part) for part in parts])
             pending = any(isinstance(part, PendingValue) for part in parts)
             made, ticks = ((), 0) if pending else self._performed(name, layer, parts, args)
-            if self.run.lanes is not None:
+            if self.run.costs.overlap:
                 call = self._write_call(name, parts, numbers, makes, layer, args, None, line)
-                self._lanes.issue(call)
+                self.run.lanes.issue(call)
                 return self._handle(call)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None

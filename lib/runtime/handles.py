@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NoReturn
 
-from lib.communication.lanes import Call, PendingValue
+from lib.communication.calls import Call, PendingValue
 from lib.errors import RuleError
 from lib.values.base import Value
 
@@ -64,8 +64,8 @@ class Handle:
     @property
     def result(self) -> Any:
         """The result of `await`, once the call has ended."""
-        made = self.call.outputs
-        return list(made) if self.listed else tuple(made) if len(made) > 1 else made[0] if made else None
+        outputs = self.call.outputs
+        return list(outputs) if self.listed else tuple(outputs) if len(outputs) > 1 else outputs[0] if outputs else None
 
     @property
     def unawaited(self) -> str:

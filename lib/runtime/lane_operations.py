@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeVar
 
-from lib.communication.lanes import Call, PendingValue, layer_of
+from lib.communication.calls import Call, PendingValue, layer_of
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
 from lib.rules.collectives import Group, require_contribution
@@ -13,9 +13,9 @@ from lib.values import algebra
 from lib.values.base import Value, object_text
 
 from .handles import Handle
-from .live_run import LiveLanes, LiveRun
+from .live_run import LiveRun
 from .recorder import RankRecorder
-from .waits import HandleWait, Wait
+from .waits import CallWait, Wait
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -86,7 +86,7 @@ class LaneOperations:
         elif not isinstance(label, list) or len(label) != len(parts):
             raise RuleError(f"{len(parts)} values need a list of {len(parts)} layers; got {object_text(label)}")
         else:
-            label = tuple(algebra.whole_number(one, "layer") for one in label)
+            label = tuple(algebra.whole_number(number, "layer") for number in label)
         used = tuple([self._brought(name, part) for part in parts])
         layers = tuple(map(layer_of, parts))
         if label == layers[0] or label == layers:
@@ -108,9 +108,9 @@ class LaneOperations:
         listed: bool = False,
     ) -> Handle:
         """Starts a collective, as soon as it can."""
-        made = results_of(name, len(parts), self._rank, root_in(name, args))
-        call = self._write_call(name, parts, used, made, layer, args, group, line, asked)
-        self._lanes.issue(call)
+        results = results_of(name, len(parts), self._rank, root_in(name, args))
+        call = self._write_call(name, parts, used, results, layer, args, group, line, asked)
+        self.run.lanes.issue(call)
         return self._handle(call, listed)
 
     def _brought(self, name: str, part: Value | PendingValue) -> int:
@@ -126,23 +126,23 @@ class LaneOperations:
         if isinstance(given, list):
             if not given:
                 raise RuleError("this list is empty; give at least one value")
-            return [part for one in given for part in self._parts(one)]
+            return [part for item in given for part in self._parts(item)]
         if not isinstance(given, Handle | PendingValue):
             return [given]
         call, ops = given.call, self._recorder.ops
         if call.at >= len(ops) or ops[call.at] is not call.op:
             raise RuleError(f"{given} belongs to another rank; only the rank that made a handle uses it")
-        made = [given] if isinstance(given, PendingValue) else given.made
-        if not made:
+        results = [given] if isinstance(given, PendingValue) else given.made
+        if not results:
             raise RuleError(f"{given} makes no value")
-        return [*made]
+        return [*results]
 
     def _write_call(
         self,
         name: str,
         parts: Sequence[Value | PendingValue],
         used: tuple[int, ...],
-        made: int,
+        results: int,
         layer: int | None,
         args: tuple[Any, ...],
         group: Group | None,
@@ -150,18 +150,13 @@ class LaneOperations:
         asked: frozenset[int] = NO_BATCHES,
     ) -> Call:
         at = len(self._recorder.ops)
-        op = self._recorder.write_call(name, made, line, used, layer, args, asked)
+        op = self._recorder.write_call(name, results, line, used, layer, args, asked)
         self.run.act(self._rank)
         return Call(self._rank, at, op.start, None, op, group, tuple(parts))
 
     def _handle(self, call: Call, listed: bool = False) -> Handle:
         handle = self._recorder.handles[call.at] = Handle(self, call, listed)
         return handle
-
-    @property
-    def _lanes(self) -> LiveLanes:
-        assert self.run.lanes is not None
-        return self.run.lanes
 
     def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]:
         """Waits for the end of a call, and returns its result.
@@ -184,7 +179,7 @@ class LaneOperations:
         if call.end >= 0:
             self.run.act(self._rank)
         else:
-            wait = HandleWait(self._rank, recorder.clock, line, call, self._lanes)
+            wait = CallWait(self._rank, recorder.clock, line, call, self.run.lanes)
             yield from self._together(wait, self.run.ended, _nothing).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from lib.communication.calls import Call
 from lib.communication.deadlock_text import deadlock_text
-from lib.communication.lanes import Call, Lanes
-from lib.communication.meetings import Mailboxes, Meetings, complete, require_same_call, ticks
+from lib.communication.lanes import Lanes
+from lib.communication.meetings import Mailboxes, require_same_call
 from lib.communication.mesh import Mesh
 from lib.errors import DeadlockError, MismatchError, PuzzleError
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
@@ -21,14 +22,14 @@ from lib.values.base import unrecorded
 
 from .deadlock_detection import DeadlockDetector, RankTasks
 from .recorder import RankRecorder
-from .waits import CollectiveWait, HandleWait, Joined, Message, Offers, ReceiveWait, SendWait, Wait
+from .waits import CallWait, Message, Offers, ReceiveWait, SendWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task
 
 
 class LiveLanes(Lanes):
-    """The pending calls of all ranks of a run."""
+    """The calls of all ranks of a run that have not ended."""
 
     def __init__(self, run: LiveRun) -> None:
         super().__init__(run.game, run.game.ranks)
@@ -44,8 +45,9 @@ class LiveLanes(Lanes):
         return self._run.mailboxes.full(call.rank, *call.op.args)
 
     def settle(self, call: Call) -> None:
-        call.outputs = tuple([unrecorded(value) for value in call.outputs])
-        self._run.recorders[call.rank].complete(call)
+        if self.on_lanes:
+            call.outputs = tuple([unrecorded(value) for value in call.outputs])
+            self._run.recorders[call.rank].complete(call)
         if call.op.name == "pass_to":
             to, *tag = call.op.args
             message = Message(self._payloads.pop(call), call.values, call.end, *tag)
@@ -80,13 +82,11 @@ class LiveRun:
         """Records that a rank is alive."""
         self.other_rank = self._tasks.other
         self._waits: list[Wait | None] = [None] * ranks
-        self._meetings: Meetings[CollectiveWait] = Meetings(ranks)
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
         self._posting: dict[tuple[int, int, int], SendWait] = {}
         """By sender, receiver and tag: the wait for a full mailbox."""
         self._offers = Offers()
-        self.lanes = LiveLanes(self) if self.costs.overlap else None
-        """The pending calls, where communication overlaps with computation."""
+        self.lanes = LiveLanes(self)
 
     def trace(self) -> Trace:
         """The trace recorded so far."""
@@ -102,26 +102,6 @@ class LiveRun:
         return self._detector.moves
 
     # --- Each of these answers at once, or returns None: then the rank has to `suspend`. ---
-
-    def join(self, wait: CollectiveWait) -> Joined | None:
-        """Meets the ranks of its group."""
-        waits = self._meetings.of(wait.group).arrive(wait.rank, wait)
-        if waits is None:
-            return None
-        try:
-            results, start = complete(waits, self.game)
-            length = ticks(waits, self.game)
-        except PuzzleError as why:
-            for other in waits:
-                if other is not wait:
-                    self._fail(other, copied(why))
-            raise
-        for other, value in zip(waits, results, strict=True):
-            if other is wait:
-                mine = value
-            else:
-                self._wake(other, (value, start, length))
-        return mine, start, length
 
     def post(self, wait: SendWait) -> bool | None:
         """Sends a message, unless the one before it is unread."""
@@ -142,7 +122,15 @@ class LiveRun:
             return wait.source, message
         return None
 
-    def ended(self, wait: HandleWait) -> bool | None:
+    def meet(self, wait: CallWait) -> bool | None:
+        """Makes a blocking call, and waits for its end."""
+        call = wait.of
+        self.lanes.issue(call)
+        if call.refusal is not None:
+            raise copied(call.refusal)
+        return True if call.end >= 0 else None
+
+    def ended(self, wait: CallWait) -> bool | None:
         """Waits for the end of a call."""
         if wait.of.end >= 0:
             return True
@@ -154,13 +142,13 @@ class LiveRun:
     def settled(self, call: Call) -> None:
         """Wakes the rank that awaits a call, whose start and end are now known."""
         wait = self._waits[call.rank]
-        if isinstance(wait, HandleWait) and wait.of is call:
+        if isinstance(wait, CallWait) and wait.of is call:
             self._wake(wait, True)
 
     def refused(self, call: Call, why: PuzzleError) -> None:
         """Refuses a call that will never start, the calls after it on its lane, and the calls that use its results."""
         wait = self._waits[call.rank]
-        if isinstance(wait, HandleWait) and wait.lanes.refusal_of(wait.of) is why:
+        if isinstance(wait, CallWait) and wait.lanes.refusal_of(wait.of) is why:
             self._fail(wait, copied(why))
 
     def deliver(self, source: int, to: int, message: Message) -> None:
@@ -185,7 +173,7 @@ class LiveRun:
         if queued is not None:
             self.deliver(source, to, queued.message)
             self._wake(queued, True)
-        if self.lanes is not None:
+        if self.costs.overlap:
             self.lanes.retry(source)
 
     def _deliver_earliest(self) -> bool:
@@ -237,8 +225,9 @@ class LiveRun:
     def _withdraw(self, wait: Wait) -> None:
         """Ends a wait without an answer, and withdraws the rank's offers."""
         self._advance(wait)
-        if isinstance(wait, CollectiveWait):
-            self._meetings.of(wait.group).withdraw(wait.rank, wait)
+        if isinstance(wait, CallWait):
+            if not self.costs.overlap:
+                self.lanes.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
         elif isinstance(wait, SendWait) and self._posting.get((wait.rank, wait.to, wait.tag)) is wait:
             del self._posting[wait.rank, wait.to, wait.tag]
 
@@ -257,13 +246,11 @@ class LiveRun:
 
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
         try:
-            for meeting in self._meetings.pending():
+            for meeting in self.lanes.meetings.pending():
                 require_same_call([call for _, call in sorted(meeting.arrived().items())], bool(self.mesh.axes))
-            for under_way in self.lanes.meetings.pending() if self.lanes else ():
-                require_same_call([call for _, call in sorted(under_way.arrived().items())], bool(self.mesh.axes))
         except MismatchError as mismatch:
             return mismatch
-        described = [wait.described(self._meetings) for wait in waits]
+        described = [wait.described() for wait in waits]
         return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes)))
 
     def _absences(self) -> dict[int, str]:

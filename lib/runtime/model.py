@@ -225,7 +225,7 @@ class Model(TierOperations):
         except PuzzleError as why:
             shown = message_text("pass_to", "..." if isinstance(rank, Value) else rank, tag)
             raise why.at(recorder.place(shown), line) from None
-        if self.run.lanes is not None:
+        if self.run.costs.overlap:
             args = address(to, tag)
             call = self._write_call("pass_to", copies, tuple(numbers), 0, None, args, None, line)
             self.run.lanes.send(call, payload)

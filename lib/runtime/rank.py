@@ -4,22 +4,21 @@ from collections.abc import Callable, Coroutine, Sequence
 from operator import index
 from typing import Any
 
+from lib.communication.calls import Call
 from lib.communication.meetings import message_ticks
 from lib.errors import PuzzleError, RuleError
 from lib.rules import durations, memory_tiers, operations
 from lib.rules.collectives import requested_batches, require_contribution
 from lib.rules.rooted import require_root
-from lib.trace.ops import NO_BATCHES, TIMED, address, call_text, shortest
+from lib.trace.ops import NO_BATCHES, TIMED, Op, address, call_text, shortest
 from lib.values import algebra
 from lib.values.base import Value, unrecorded
 from lib.values.kinds import Parked
 
 from .lane_operations import A, LaneOperations, R, W
-from .recorder import player_line
+from .recorder import new_op, player_line
 from .storage import Storage
-from .waits import CollectiveWait, Joined, Message, ReceiveWait, SendWait
-
-Call = Coroutine[Any, Any, Any]
+from .waits import CallWait, Message, ReceiveWait, SendWait
 
 
 class RankOperations(LaneOperations):
@@ -94,7 +93,7 @@ class RankOperations(LaneOperations):
             if root is not None:
                 ranks = members or range(run.game.ranks)
                 root = require_root(name, root, recorder.rank, ranks, given is not None)
-            if run.lanes is not None and not isinstance(given, Value | None):
+            if run.costs.overlap and not isinstance(given, Value | None):
                 return self._bucket(name, given, label, members, line, wanted, root)
             if type(label) is not int:
                 if isinstance(given, list):
@@ -108,16 +107,19 @@ class RankOperations(LaneOperations):
             raise why.at(recorder.place(call_text(name, label)), line) from None
         layer = values[0].layer if values else label
         args = shortest(members, None if label == layer else label, root)
-        if run.lanes is not None:
+        if run.costs.overlap:
             return self._issue(name, values, used, layer, args, members, line, wanted)
-        wait = CollectiveWait(recorder.rank, recorder.clock, line, name, layer, values, used, members, args, wanted)
-        return self._promise(wait, run.join, self._joined)
+        clock = recorder.clock
+        op = new_op(Op, (name, clock, clock, layer, wanted, used, (), args, line))  # recorded when it has ended
+        call = Call(recorder.rank, len(recorder.ops), clock, None, op, members, values)
+        return self._promise(CallWait(recorder.rank, clock, line, call, run.lanes), run.meet, self._met)
 
-    def _joined(self, wait: CollectiveWait, answer: Joined) -> Value | None:
-        results, start, ticks = answer
-        own = [unrecorded(result) for result in results]
-        self._recorder.write(wait.name, own, wait.line, wait.used, wait.layer, wait.batches, wait.args, start, ticks)
-        return own[0] if own else None
+    def _met(self, wait: CallWait, _: bool) -> Value | None:
+        call = wait.of
+        name, _start, _end, layer, batches, used, _outputs, args, line = call.op
+        outputs = [unrecorded(value) for value in call.outputs]
+        self._recorder.write(name, outputs, line, used, layer, batches, args, call.start, call.end - call.start)
+        return outputs[0] if outputs else None
 
     def _posted(self, wait: SendWait, _: bool) -> None:
         ticks = wait.message.sent - wait.clock

@@ -6,7 +6,7 @@ from functools import lru_cache
 from types import FrameType
 from typing import Any
 
-from lib.communication.lanes import Call
+from lib.communication.calls import Call
 from lib.errors import PuzzleError, RuleError
 from lib.game.setting import Game
 from lib.rules.operations import require_cuttable
@@ -17,7 +17,8 @@ from lib.values.kinds import Parked
 
 from .waits import Wait
 
-_op = tuple.__new__  # what Op(...) does, in half of its time
+new_op = tuple.__new__
+"""What Op(...) does, in half of its time."""
 
 
 _lines: dict[tuple[bytes, int, int], int] = {}
@@ -132,7 +133,7 @@ class RankRecorder:
         if start is None:
             start = self.clock
         self.clock = end = start + ticks
-        self.ops.append(_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
+        self.ops.append(new_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
 
     def write_call(
         self,
@@ -148,14 +149,14 @@ class RankRecorder:
         first = len(self.values)
         self.values += [None] * made
         numbers = (first,) if made == 1 else tuple(range(first, first + made))
-        op = _op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
+        op = new_op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
         self.ops.append(op)
         return op
 
     def complete(self, call: Call) -> None:
         """Records when a call starts and ends; its results become this rank's own."""
         name, _, _, *more = call.op
-        op = self.ops[call.at] = call.op = _op(Op, (name, call.start, call.end, *more))
+        op = self.ops[call.at] = call.op = new_op(Op, (name, call.start, call.end, *more))
         for number, value in zip(op.outputs, call.outputs):
             set_recorder(value, self)
             set_number(value, number)
@@ -165,7 +166,7 @@ class RankRecorder:
         """Records that a call was awaited, and moves the clock to its end."""
         before = self.clock
         self.clock = after = max(before, call.end)
-        self.ops.append(_op(Op, ("await", before, after, None, NO_BATCHES, call.op.inputs, (), (call.at,), line)))
+        self.ops.append(new_op(Op, ("await", before, after, None, NO_BATCHES, call.op.inputs, (), (call.at,), line)))
 
     def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
         first = number = len(self.values)
@@ -193,11 +194,11 @@ class RankRecorder:
         """Records that a value is stored under a key, replacing its content."""
         number = value._number if value._recorder is self else self.claim(value)
         clock = self.clock
-        self.ops.append(_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
+        self.ops.append(new_op(Op, ("store", clock, clock, None, NO_BATCHES, (number,), (), (where, key), 0)))
 
     def delete(self, where: str, key: object) -> None:
         clock = self.clock
-        self.ops.append(_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))
+        self.ops.append(new_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))
 
     def memory_at(self) -> list[int]:
         """Elements stored at the start of each event and, last, now; a value under two keys counts once."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lib.communication.calls import Call, in_group
 from lib.communication.deadlock_text import WaitingRank
-from lib.communication.lanes import Call, Lanes
-from lib.communication.meetings import Meetings, in_group
-from lib.rules.collectives import Group
+from lib.communication.lanes import Lanes
 from lib.trace.ops import call_text, message_text
 from lib.values.base import Value
 
@@ -40,46 +39,22 @@ class Wait:
         """The operation as a message names it: 'receive()'."""
         raise NotImplementedError
 
-    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
-        """This wait in a deadlock message; `meetings` know which ranks have not joined a collective."""
+    def described(self) -> WaitingRank:
+        """This wait in a deadlock message."""
         raise NotImplementedError
 
 
-Joined = tuple[tuple[Value, ...], int, int]
-"""A rank's part of a collective: its results, the tick at which the collective starts, and its ticks."""
-
-
 @dataclass(slots=True, eq=False)
-class CollectiveWait(Wait):
-    """A wait in a collective."""
-
-    name: str
-    layer: int
-    values: tuple[Value, ...]
-    used: tuple[int, ...]
-    group: Group | None
-    args: tuple[Any, ...]
-    batches: frozenset[int]
-
-    def call(self) -> str:
-        return call_text(self.name, self.layer)
-
-    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
-        missing = meetings.of(self.group).missing()
-        return WaitingRank(self.rank, self.call() + in_group(self.group), self.line, "collective", missing)
-
-
-@dataclass(slots=True, eq=False)
-class HandleWait(Wait):
-    """A wait for the end of a pending call."""
+class CallWait(Wait):
+    """A wait for the end of a call: a blocking one, or one that was made before."""
 
     of: Call
     lanes: Lanes
 
     def call(self) -> str:
-        return f"await {self.of.op.call()}"
+        return f"{'await ' if self.of.name in self.lanes.on_lanes else ''}{self.of.op.call()}"
 
-    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
+    def described(self) -> WaitingRank:
         return WaitingRank(
             self.rank, self.call() + in_group(self.of.group), self.line, *self.lanes.why_blocked(self.of)
         )
@@ -110,7 +85,7 @@ class SendWait(Wait):
     def call(self) -> str:
         return message_text("pass_to", self.to, self.tag)
 
-    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
+    def described(self) -> WaitingRank:
         return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
 
 
@@ -124,7 +99,7 @@ class ReceiveWait(Wait):
     def call(self) -> str:
         return message_text("receive", self.source, self.tag)
 
-    def described(self, meetings: Meetings[CollectiveWait]) -> WaitingRank:
+    def described(self) -> WaitingRank:
         of = () if self.source is None else (self.source,)
         return WaitingRank(self.rank, self.call(), self.line, "receive", of)
 

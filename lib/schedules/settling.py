@@ -87,13 +87,13 @@ class _SettledRank:
         self.cells = _by_slot(slots, (r, 2 * p - 1 - r), m)
         m_b, m_w = costs.m_b, costs.m_w
         self.change = [{"F": m_b[s], "I": m_w[s] - m_b[s], "W": -m_w[s]}[op] for s, op, _ in self.cells]
-        kinds = [(stage, op) for stage in (r, 2 * p - 1 - r) for op in "FI"]
-        self.queues = [[n for n, cell in enumerate(self.cells) if cell[:2] == kind] for kind in kinds]
-        self.sources = [self._source(stage, op, p) for stage, op in kinds]
+        self.kinds = [(stage, op) for stage in (r, 2 * p - 1 - r) for op in "FI"]
+        self.queues = [[n for n, cell in enumerate(self.cells) if cell[:2] == kind] for kind in self.kinds]
+        self.sources = [self._source(stage, op, p) for stage, op in self.kinds]
         self.halves = [n for n, cell in enumerate(self.cells) if cell.op == "W"]
         self.left: list[int] = [*range(len(self.cells))]  # in the order of their slots
         self.heads, self.done = [0] * 4, 0
-        self.clock, self.held, self.forwards = 0.0, 0.0, 2 * m
+        self.clock, self.memory, self.forwards = 0.0, 0.0, 2 * m
         self.row: list[Cell] = []
 
     def _source(self, stage: int, op: str, p: int) -> tuple[Sequence[float] | None, float]:
@@ -107,40 +107,40 @@ class _SettledRank:
 
     def first(self, in_turn: float) -> tuple[float, int]:
         """The earliest start of any cell, and that cell's index."""
-        found: list[tuple[float, bool, int]] = []
-        for queue, head, (made, send) in zip(self.queues, self.heads, self.sources):
+        candidates: list[tuple[float, bool, int]] = []
+        for queue, head, (made_at, send) in zip(self.queues, self.heads, self.sources):
             if head < len(queue):
-                ready = made[head] + send if made is not None else 0
+                ready = made_at[head] + send if made_at is not None else 0
                 if ready < inf:
-                    found.append((max(ready, self.clock), False, queue[head]))
+                    candidates.append((max(ready, self.clock), False, queue[head]))
         if self.done < len(self.halves):
             place = self.halves[self.done]
             stage, _, batch = self.cells[place]
             if self.ends["I"][stage][batch] < inf:
-                found.append((self.clock, self.forwards <= in_turn, place))
-        for start, _, place in sorted(found):
+                candidates.append((self.clock, self.forwards <= in_turn, place))
+        for start, _, place in sorted(candidates):
             if self.fits(place):
                 return start, place
         return inf, 0
 
     def fits(self, place: int) -> bool:
         """True if a cell can come now, so that all cells in earlier slots can still follow in order."""
-        held = self.held + self.change[place]
-        if held > self.cap:
+        memory = self.memory + self.change[place]
+        if memory > self.cap:
             return False
         if self.change[place] > 0:
             for n in self.left:
                 if n == place:
                     break
-                held += self.change[n]
-                if held > self.cap:
+                memory += self.change[n]
+                if memory > self.cap:
                     return False
         return True
 
     def take(self, place: int, start: float) -> Cell:
         stage, op, batch = cell = self.cells[place]
         self.clock = start + {"F": self.costs.f, "I": self.costs.i, "W": self.costs.w}[op][stage]
-        self.held += self.change[place]
+        self.memory += self.change[place]
         self.row.append(cell)
         self.left.remove(place)
         if op == "W":
@@ -148,7 +148,8 @@ class _SettledRank:
             return cell
         self.ends[op][stage][batch] = self.clock
         self.forwards -= op == "F"
-        self.heads[[queue[head : head + 1] for queue, head in zip(self.queues, self.heads)].index([place])] += 1
+        kind = self.kinds.index((stage, op))
+        self.heads[kind] += 1
         return cell
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from lib.communication.lanes import Call
+from lib.communication.calls import Call
 from lib.communication.walk import Cursor, Walk
 from lib.game.setting import Game
 from lib.trace.ops import Op, Trace, group_of
@@ -21,11 +21,11 @@ def event_times(pipeline: Pipeline, measured: CellTimes) -> list[list[Span]]:
     only = pipeline.only()
     ranks = [_RankTimes(only, place, times) for place, times in enumerate(measured)]
     _Times(pipeline.trace, ranks).walk()
-    found = []
+    rows = []
     for rank in ranks:
         timed = {id(op) for op in pipeline.trace.events(rank.rank)}
-        found.append([rank.spans[at] for at, op in enumerate(rank.ops) if id(op) in timed])
-    return found
+        rows.append([rank.spans[at] for at, op in enumerate(rank.ops) if id(op) in timed])
+    return rows
 
 
 class _RankTimes(Cursor):
@@ -41,9 +41,9 @@ class _RankTimes(Cursor):
         self.there: dict[int, float] = {}
         for cell, ats in replica.cells[place].items():
             start, end = times[str(cell)]
-            each = (end - start) / len(ats)
+            length = (end - start) / len(ats)
             for n, at in enumerate(ats):
-                self.spans[at] = start + n * each, start + (n + 1) * each
+                self.spans[at] = start + n * length, start + (n + 1) * length
                 for value in work.ops[at].inputs:
                     self.uses[value] = min(start, self.uses.get(value, start))
                 self.there.update(dict.fromkeys(work.ops[at].outputs, end))
@@ -67,11 +67,14 @@ class _Times(Walk[_RankTimes]):
     def on_call(self, cursor: _RankTimes, op: Op) -> Call:
         return self.call(cursor, op, group_of(op), ())
 
-    def on_collective(self, calls: Sequence[Call]) -> Sequence[None]:
-        return [None] * len(calls)
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[()]]:
+        return [()] * len(calls)
 
-    def on_result(self, cursor: _RankTimes, op: Op, result: None) -> None:
-        self.on_local(cursor, op)
+    def ticks(self, calls: Sequence[Call], outputs: Sequence[object]) -> int:
+        return 0
+
+    def on_end(self, cursor: _RankTimes, call: Call) -> None:
+        self.on_local(cursor, call.op)
 
     def on_send(self, cursor: _RankTimes, op: Op) -> None:
         time = max((cursor.there.get(value, cursor.now) for value in op.inputs), default=cursor.now)

@@ -35,10 +35,10 @@ def content() -> Mapping[str, Mapping[str, Any]]:
     """What each file says, by its path in the folder: 'schedule/classics/ddp.toml'."""
     texts = _texts()
     with suppress(OSError, ValueError, KeyError, TypeError):
-        compiled = json.loads(COMPILED.read_bytes())
-        if not texts or compiled["digest"] == _digest(texts):
-            kept: Mapping[str, Mapping[str, Any]] = compiled["files"]
-            return kept
+        kept = json.loads(COMPILED.read_bytes())
+        if not texts or kept["digest"] == _digest(texts):
+            said: Mapping[str, Mapping[str, Any]] = kept["files"]
+            return said
     files = {name: parsed(CONTENT / name) for name in texts}
     if not sys.dont_write_bytecode:
         with suppress(OSError):

@@ -1,14 +1,36 @@
-"""The puzzles of a track by slug, in the order of play; chapters are added to it, teachers' chapters too."""
+"""The puzzles of a track by slug, in the order of play, in chapters; teachers' chapters are added to them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
-from .chapter import AnyChapter
 from .puzzle import Puzzle
 
 P = TypeVar("P", bound=Puzzle)
+P_co = TypeVar("P_co", bound=Puzzle, covariant=True)
+
+
+class AnyChapter(Protocol[P_co]):
+    """What a listing needs of a chapter."""
+
+    @property
+    def name(self) -> str:
+        """What commands call it."""
+
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def idea(self) -> str:
+        """The question that its puzzles ask."""
+
+    @property
+    def slugs(self) -> tuple[str, ...]:
+        """In the order of play."""
+
+    def puzzle(self, slug: str) -> P_co:
+        """One of its puzzles; it may be loaded only now."""
 
 
 class Listing(Mapping[str, P]):

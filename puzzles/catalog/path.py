@@ -20,28 +20,6 @@ class PathStep(NamedTuple):
     slugs: tuple[str, ...]
 
 
-LAYOUTS: dict[str, tuple[str, ...]] = {
-    "matmul": ("DataParallel",),
-    "ffn": ("matmul",),
-    "megatron_mlp": ("matmul", "tensor_parallel"),
-    "mesh_2x3": ("megatron_mlp",),
-    "boundary": ("megatron_mlp",),
-    "attention": ("megatron_mlp",),
-    "embedding_head": ("megatron_mlp",),
-    "gathers_everything": ("megatron_mlp",),
-    "train_ffn": ("ffn",),
-    "train_layer": ("train_ffn", "megatron_mlp"),
-    "zero_or_tensor": ("train_ffn", "zero1"),
-    "rematerialization": ("train_ffn", "checkpoint"),
-    "fsdp_mlp": ("ffn", "fsdp"),
-    "sequence_ends": ("attention", "sequence_parallel"),
-    "vocabulary_ends": ("embedding_head",),
-}
-"""What comes before the layouts, which are not data yet."""
-
-LAYOUTS_ON_PATH = {"matmul": ("Split each layer", 1), "megatron_mlp": ("Split each layer", 3)}
-
-
 def _steps(places: Mapping[str, tuple[str, int]]) -> tuple[PathStep, ...]:
     """The steps in their order, from the step and the place in it of each puzzle of the path."""
     fields = Fields("path.toml", content()["path.toml"])
@@ -53,12 +31,12 @@ def _steps(places: Mapping[str, tuple[str, int]]) -> tuple[PathStep, ...]:
     return tuple(PathStep(title, tuple(slugs)) for title, slugs in by_step.items())
 
 
-PATH = _steps({slug: where.core for slug, where in placed().items() if where.core} | LAYOUTS_ON_PATH)
+PATH = _steps({slug: where.core for slug, where in placed().items() if where.core})
 
 CORE = tuple(slug for step in PATH for slug in step.slugs)
 """Every core puzzle in the order of play. All other puzzles of the game are extra."""
 
-AFTER: Mapping[str, tuple[str, ...]] = {slug: where.after for slug, where in placed().items() if where.after} | LAYOUTS
+AFTER: Mapping[str, tuple[str, ...]] = {slug: where.after for slug, where in placed().items() if where.after}
 """The puzzles that a puzzle builds on; those before them follow from it."""
 
 ON_TENSORS: Mapping[str, str] = {slug: where.on_tensors for slug, where in placed().items() if where.on_tensors}

@@ -85,7 +85,9 @@ def names_text(value: Any) -> tuple[str, ...]:
 @click.option("--pp", type=int, help="Stages of the pipeline.")
 @click.option("--dp", type=int, help="Replicas.")
 @click.option("--cp", type=int, help="Context parallel ranks, which share the tokens of a sequence.")
-@click.option("--ep", type=int, help="Expert parallel ranks, a part of the replicas.")
+@click.option(
+    "--ep", type=int, help="Expert parallel ranks, which share the experts: adjacent ranks along tp, cp and dp."
+)
 @click.option("--zero", type=int, help="The stage of ZeRO, 0 to 3.")
 @click.option("--shards", type=int, help="Replicas that share one set of shards (HSDP); 0 is all.")
 @click.option("--schedule", help="1f1b, gpipe, interleaved, breadth_first, zb_h1 or zb_v.")
@@ -99,7 +101,9 @@ def names_text(value: Any) -> tuple[str, ...]:
 @click.option("--every", type=int, help="Recompute only every so many layers, with --recompute full.")
 @click.option("--offload", help="What to keep in host memory: none, states or activations.")
 @click.option("--sp/--no-sp", default=None, help="Split tokens along tp between the layers  [default: yes]")
-@click.option("--modules", type=names_text, metavar="moe_act,layernorm", help="Parts of layers to compute again.")
+@click.option(
+    "--modules", type=names_text, metavar="MODULE,...", help="Parts of layers to compute again: moe_act, layernorm."
+)
 @click.option("--dispatch", help="How tokens are sent to experts: alltoall or dedup (DeepEP, HybridEP).")
 @click.option("--graphs", help="What CUDA graphs launch: none, partial or full.")
 @click.option("--ep-overlap", is_flag=True, default=None, help="Overlap the experts' all-to-alls with computation.")
@@ -115,7 +119,7 @@ def names_text(value: Any) -> tuple[str, ...]:
     help="Overlap the reduction of gradients with computation.",
 )
 @click.option(
-    "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model or GPU."
+    "--set", "numbers", metavar="model.layers=40", multiple=True, help="Replace a number of the model, GPU or job."
 )
 @click.option(
     "--best", type=click.IntRange(1, 20), default=3, show_default=True, help="How many of the fastest plans to show."
@@ -135,7 +139,9 @@ def names_text(value: Any) -> tuple[str, ...]:
     type=click.Choice(("megatron", "torchtitan", "deepspeed", "fsdp2")),
     help="Write the fastest plan that this program can run.",
 )
-@click.option("--calibrate", metavar="RUN.json", help="Write a preset for --gpu with the rates of a measured step.")
+@click.option(
+    "--calibrate", metavar="RUN.json", help="Write a preset for --gpu with the rates of a measured step or layer."
+)
 @click.option("--mtbf", type=amount_text, help="Hours between failures of one GPU; shows the time spent training.")
 @click.option("--checkpoint", type=amount_text, default=100e9, help="Bytes per second of checkpoints  [default: 100GB]")
 @click.option("--train", type=amount_text, help="Tokens to train on; shows the days and the GPU hours.")

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,9 @@ EXPECTATION = re.compile(r"# (\w+): (\w+)\n")
 
 def is_here() -> bool:
     """True where the current folder is a clone from which this program comes."""
-    return Path.cwd() == INSTALL_ROOT and WRONG.parent.is_dir()
+    with suppress(OSError):  # the current folder may be gone
+        return Path.cwd() == INSTALL_ROOT and WRONG.parent.is_dir()
+    return False
 
 
 def puzzle_in_clone(slug: str) -> OwnPuzzle:

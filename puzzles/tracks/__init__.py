@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from puzzles.catalog.chapter import AnyChapter
+from puzzles.catalog.listing import AnyChapter
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS
 from puzzles.catalog.puzzle import Puzzle
 

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner
 
 import puzzles.catalog.engine.reading as engines
+import puzzles.catalog.layout.reading as layouts
 import puzzles.catalog.plan.reading as plans
 import puzzles.catalog.reading as texts
 import puzzles.catalog.schedule.reading as schedules
 import puzzles.custom.puzzle_file as toml_file
-import puzzles.tracks.layout.score as layout_score
 from puzzles.commands.main import main
 from tests.test_imports import ROOT
 
@@ -75,7 +75,7 @@ def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatc
 
 
 def test_every_field_is_in_the_table() -> None:
-    source = "".join(map(inspect.getsource, (toml_file, texts, schedules, engines, plans, layout_score.read_puzzle)))
+    source = "".join(map(inspect.getsource, (toml_file, texts, schedules, engines, plans, layouts)))
     fields = set(re.findall(r'fields\.\w+\(\s*"(\w+)"', source))
     table = PAGE.partition("| field |")[2].partition("\n\n")[0]
     assert fields - set(re.findall(r"\[*(\w+)\]*`", table)) == set()

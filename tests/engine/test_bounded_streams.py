@@ -11,6 +11,8 @@ import pytest
 from lib import DeadlockError, RuleError
 from lib.engine import ShardedEngine, launch
 from lib.engine.executors import streams
+from tests.support.collective_arrays import N
+from tests.support.engine_bodies.streams import Assembly, ReadingAssembly
 
 
 class Stuck(ShardedEngine):
@@ -79,6 +81,33 @@ def test_whoever_is_ahead_goes_on_when_the_others_have_caught_up(monkeypatch: py
     with launch(Late, 2) as run:
         rows = list(islice(run.inference_loop(np.array(i) for i in count()), 40))
     assert [[int(x) for x in row] for row in rows] == [[i // 4] * 2 for i in range(40)]
+
+
+@pytest.mark.parametrize("cls", [Assembly, ReadingAssembly])
+def test_outputs_come_while_the_stream_goes_on(cls: type) -> None:
+    """The stream is read no faster than a full pipeline needs."""
+    taken: list[int] = []
+    pulled: list[int] = []
+
+    def endless() -> Any:
+        while True:
+            assert len(pulled) <= len(taken) + N
+            pulled.append(len(pulled))
+            yield np.full(20, len(pulled))
+
+    with launch(cls, N, metered=False) as run:
+        for y in run.inference_loop(endless()):
+            taken.append(int(y[0]))
+            if len(taken) == 100:
+                break
+    assert taken == [i * 10**4 + 123 for i in range(1, 101)]
+
+
+def test_on_processes_a_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MAX_ON_PROCESSES", 10)
+    assert streams.every_input(iter(range(10))) == [*range(10)]
+    with pytest.raises(RuleError, match="the stream has more than 10 inputs, and on processes"):
+        streams.every_input(count())
 
 
 def test_an_input_needs_an_item_for_each_device() -> None:

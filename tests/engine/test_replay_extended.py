@@ -136,6 +136,18 @@ def test_schedules_of_any_size_give_the_weights_of_one_device(data: Any, game_of
     assert replay(game.trace(), small=True).passed, game
 
 
+async def trained_alone(model: Model) -> None:
+    """Every rank trains all layers with all batches, which makes a trace whole that computes anything before."""
+    weights = [model.load_weights(layer) for layer in range(model.LAYERS)]
+    inputs = [model.get_activation(range(model.BATCHES))]
+    for layer, (weight, _) in enumerate(weights):
+        inputs.append(model.forward(layer, inputs[layer], weight))
+    grad = model.loss(inputs[-1])
+    for layer, (weight, state) in reversed(list(enumerate(weights))):
+        weight_grad, grad = model.backward(layer, inputs[layer], grad, weight)
+        model.set_final_weight(layer, model.update(layer, weight_grad, weight, state)[0])
+
+
 @pytest.mark.slow
 @examples(25)
 @given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 10**9), st.sampled_from(OVERLAPPING))
@@ -143,9 +155,14 @@ def test_random_calls_under_way_keep_to_the_predicted_memory_and_bytes(
     layers: int, batches: int, seed: int, costs: Costs
 ) -> None:
     """Nested groups, buckets, chains of calls and tags: nobody stands still, though every call of the engine blocks."""
-    trace = run(Nested(seed), layers, batches, 4, setting=Setting(costs, MESH)).trace
-    result = replay(trace, small=True, force=True)  # it makes no final weights
-    assert all(rank.same for rank in result.ranks)
+    random_calls = Nested(seed)
+
+    async def then_training(model: Model) -> None:
+        await random_calls(model)
+        await trained_alone(model)
+
+    trace = run(then_training, layers, batches, 4, setting=Setting(costs, MESH)).trace
+    assert replay(trace, small=True).passed
 
 
 # --- Time ---------------------------------------------------------------------------------------------
@@ -189,28 +206,16 @@ def test_both_halves_of_a_picture_have_the_streams_of_the_trace() -> None:
     assert all(0 < float(word.rstrip("%")) <= 100 for word in words if word.strip().endswith("%") and len(word) < 5)
 
 
-# --- What is refused, and what comes of it all the same --------------------------------------------------
+# --- What is refused ------------------------------------------------------------------------------------
 
 
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("mistake", ALTERED)
-def test_an_altered_trace_is_refused_and_forced_gives_other_results(mistake: str) -> None:
+def test_an_altered_trace_is_refused_and_not_replayed(mistake: str) -> None:
     trace = ALTERED[mistake]()
     assert referee(trace).error is not None
     with pytest.raises(PuzzleError):
         replay(trace, small=True)
-    assert not replay(trace, small=True, force=True).same_weights
-
-
-def test_a_mistake_shows_in_float32_as_well() -> None:
-    trace = narrow(GAMES["ddp_four_steps"]).trace()
-    ops = [
-        tuple(op._replace(args=(0,)) if op.name == "get_activation" and op.args == (3,) else op for op in ops)
-        for ops in trace.ranks
-    ]
-    result = replay(changed(trace, ranks=(*trace.ranks[:-1], ops[-1])), force=True)
-    assert not result.same_weights
-    assert result.error < 1  # near, but not the same
 
 
 def parked_on(tier: str) -> Trace:
@@ -265,15 +270,6 @@ def test_shards_that_tensors_do_not_have_are_refused_with_their_numbers() -> Non
     game = Game(schedules.tensor_parallel, (1, 1, 3), Setting(COSTS["quarters"], layer="block"))
     with pytest.raises(TraceError, match="16 rows or tokens cannot be cut into 3 equal shards"):
         replay(game.trace(), small=True)
-
-
-def test_a_value_on_a_tier_is_of_no_use_before_it_is_fetched() -> None:
-    trace = parked_on("host")
-    ops = list(trace.ranks[0])
-    i = next(i for i, op in enumerate(ops) if op.name == "forward")
-    ops[i] = ops[i]._replace(inputs=(ops[i].inputs[0], 0))
-    with pytest.raises(PuzzleError):
-        replay(changed(trace, ranks=(tuple(ops),)), small=True, force=True)
 
 
 def test_what_costs_count_otherwise_is_said() -> None:

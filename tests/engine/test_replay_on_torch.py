@@ -78,7 +78,7 @@ def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(dist, "all_gather_single", gathers)
     monkeypatch.setitem(PERFORM, "forward", computes)
     monkeypatch.setattr(ReplayEngine, "finish", waits)
-    monkeypatch.setattr(ReplayEngine, "found", lambda self: noted)
+    monkeypatch.setattr(ReplayEngine, "declared", lambda self: noted)
     monkeypatch.setattr("lib.engine.replay.replay.error_of", shown)
     trace = played(PUZZLES["fsdp_prefetch"], reference_of("fsdp_prefetch")).trace
     with pytest.raises(AssertionError, match="wait gather forward wait gather forward"):
@@ -107,7 +107,7 @@ def test_copies_beside_computation_are_asynchronous(call: str, beside: str, monk
 
     monkeypatch.setattr(TorchLibrary, call, copied)
     monkeypatch.setitem(PERFORM, beside, performed)
-    monkeypatch.setattr(ReplayEngine, "found", lambda self: begun.is_set())
+    monkeypatch.setattr(ReplayEngine, "declared", lambda self: begun.is_set())
     monkeypatch.setattr("lib.engine.replay.replay.error_of", lambda workload, found, *_: 0.0 if all(found) else 1.0)
     trace = played(PUZZLES["offload"], reference_of("offload")).trace
     assert replay(trace, "torch", small=True).passed

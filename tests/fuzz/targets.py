@@ -59,7 +59,7 @@ def trace(draw: Random) -> None:
     assert strict.status in ("failed", "over_target", "passed")
     assert referee(read).error is None or strict.error is not None, "exploring allows what a puzzle does"
     if strict.error is None:
-        assert replay(read, small=True, force=True).same_weights
+        assert replay(read, small=True).same_weights
 
 
 # --- Submissions and notebooks ---

@@ -97,7 +97,8 @@ def test_without_a_proof_the_plan_on_the_given_axes_counts_too(monkeypatch: pyte
     graph = graph.copied(mesh(data=2, model=4))
     own = plan(graph, memory_cap=52_000)
     finer = graph.on_prime_axes()
-    finer.shard("head", ((1, 1, 1), (8, 1)))
+    finer.shard("head", ((1, 1, 8), (1, 8)))
+    finer.shard("gelu", ((8, 1, 1),))
     dearer = propagate(finer)
     assert dearer.bytes > own.bytes
 

@@ -21,7 +21,7 @@ from puzzles.grading import progress
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import track_of
 from puzzles.version import VERSION
-from tests.support.commands import puzzles, solution
+from tests.support.commands import as_line, puzzles, solution
 from tests.support.fake_grading import real_verdict, write_verdicts
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
@@ -35,17 +35,12 @@ def failed(slug: str, reason: str = "deadlock", **fields: Any) -> Verdict:
     return real_verdict(slug, "failed", 0, reason=reason, **fields)
 
 
-def words(text: str) -> str:
-    """Without the line breaks that an 80-column page has."""
-    return " ".join(text.split())
-
-
 def refusal(*arguments: str) -> str:
     """The text of a usage error."""
     result = puzzles(*arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Traceback" not in result.stderr
-    return words(result.stderr.partition("Error: ")[2])
+    return as_line(result.stderr.partition("Error: ")[2])
 
 
 def graded(*arguments: str) -> tuple[int, dict]:
@@ -82,10 +77,10 @@ def test_show_prints_statement_targets_calls_and_starter(slug: str):
     puzzle, result = PUZZLES[slug], puzzles("show", slug)
     assert result.exit_code == 0
     assert f"Puzzle {PUZZLES.number(puzzle.slug)}: {puzzle.title}" in result.stdout
-    assert words(puzzle.statement) in words(result.stdout)
+    assert as_line(puzzle.statement) in as_line(result.stdout)
     goal = puzzle.goal
     limits = (goal.time_text, goal.costs.time_words, (goal.memory + 100_000) / 1e6)
-    assert "targets: {} {}, < {:g}M elements".format(*limits) in words(result.stdout)
+    assert "targets: {} {}, < {:g}M elements".format(*limits) in as_line(result.stdout)
     assert puzzle.starter in result.stdout
     assert all(f"model.{call}(" in result.stdout for call in puzzle.calls)
 
@@ -93,21 +88,21 @@ def test_show_prints_statement_targets_calls_and_starter(slug: str):
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_show_about_prints_concept_practice_and_sources(slug: str):
-    puzzle, text = PUZZLES[slug], words(puzzles("show", slug, "--about").stdout)
-    assert words(puzzle.concept) in text
-    assert words(puzzle.in_practice) in text
+    puzzle, text = PUZZLES[slug], as_line(puzzles("show", slug, "--about").stdout)
+    assert as_line(puzzle.concept) in text
+    assert as_line(puzzle.in_practice) in text
     assert all(str(source) in text for source in puzzle.sources)
     assert "Sasha Rush" in text
 
 
 def test_hints_come_one_at_a_time():
     hints = PUZZLES["fsdp"].hints
-    first = words(puzzles("hint", "fsdp").stdout)
+    first = as_line(puzzles("hint", "fsdp").stdout)
     assert hints[0] in first
     assert hints[1] not in first
     assert "Still stuck? 'puzzles hint fsdp -n 2'" in first
     last = puzzles("hint", "fsdp", "-n", str(len(hints))).stdout
-    assert hints[-1] in words(last)
+    assert hints[-1] in as_line(last)
     assert "Still stuck?" not in last
 
 
@@ -288,7 +283,7 @@ def test_a_folder_of_solutions():
     page = puzzles("grade", ".").stdout
     assert "not attempted" not in page
     assert "3 solutions of 2 puzzles in 2 submissions: 2 passed." in page
-    assert "./anna/second.py, fsdp: line 2: rank 0, t=0, receive(): nobody can move" in words(page)
+    assert "./anna/second.py, fsdp: line 2: rank 0, t=0, receive(): nobody can move" in as_line(page)
 
 
 # --- grade for people ---
@@ -300,7 +295,7 @@ def test_a_pass_is_praised_and_the_next_puzzle_named():
     assert "16.5 (< 18)" in page
     assert "2,621,440 (< 2.7M)" in page
     assert any(stars in page for stars in ("★★★", "★★☆"))
-    assert "Next: puzzle 1, Gradient accumulation: 'puzzles show grad_accum'." in words(page)
+    assert "Next: puzzle 1, Gradient accumulation: 'puzzles show grad_accum'." in as_line(page)
     assert "ddp" not in page
     assert all(len(line) <= 80 for line in page.splitlines())
 
@@ -309,7 +304,7 @@ def test_a_failure_is_shown_with_its_source_line_and_a_way_on():
     Path("mine.py").write_text(WRONG)
     page = puzzles("grade", "mine.py").stdout
     assert "failed: deadlock" in page
-    assert "fsdp: line 2: rank 0, t=0, receive(): nobody can move: ranks 0-3 wait in receive()" in words(page)
+    assert "fsdp: line 2: rank 0, t=0, receive(): nobody can move: ranks 0-3 wait in receive()" in as_line(page)
     assert "\n    > await model.receive()\n" in page
     assert "'puzzles hint fsdp'" in page
 
@@ -317,7 +312,7 @@ def test_a_failure_is_shown_with_its_source_line_and_a_way_on():
 @pytest.mark.usefixtures("stated_verdicts")
 def test_nothing_attempted_is_answered_with_how_to_begin():
     write_verdicts("mine.py")
-    page = words(puzzles("grade", "mine.py").stdout)
+    page = as_line(puzzles("grade", "mine.py").stdout)
     assert "Nothing attempted yet" in page
     assert "'puzzles show basic'" in page
     assert "'puzzles start basic'" in page
@@ -335,7 +330,7 @@ def test_the_end_of_a_chapter_is_applauded_and_the_next_one_begun():
     eight = [real_verdict(slug) for slug in CLASSICS.slugs]
     write_verdicts("seven.py", *eight[1:])
     assert "every puzzle of" not in puzzles("grade", "seven.py").stdout
-    page = words(puzzles("grade", str(write_verdicts("eight.py", *eight))).stdout)
+    page = as_line(puzzles("grade", str(write_verdicts("eight.py", *eight))).stdout)
     assert "That is every puzzle of the chapter 'The classics'. Well played! Next: DataParallel" in page
 
 
@@ -344,7 +339,7 @@ def test_all_puzzles_end_with_applause():
     write_verdicts("all.py", *map(real_verdict, PUZZLES))
     result = puzzles("grade", "all.py")
     assert result.exit_code == 0
-    assert "That is every puzzle of the track 'Schedules'. Well played!" in words(result.stdout)
+    assert "That is every puzzle of the track 'Schedules'. Well played!" in as_line(result.stdout)
 
 
 def test_only_what_is_attempted_has_a_row():
@@ -359,7 +354,7 @@ def test_only_what_is_attempted_has_a_row():
 def test_grade_play_list_and_status_name_the_same_next_puzzle():
     write_verdicts("mine.py", real_verdict("wsdp"))
     progress.add_own_file("mine.py")
-    said = {words(puzzles(*command).stdout).partition("Next: ")[2].partition("'.")[0]
+    said = {as_line(puzzles(*command).stdout).partition("Next: ")[2].partition("'.")[0]
             for command in (["grade", "mine.py"], ["list"], ["status"])}  # fmt: skip
     assert said == {"puzzle 4, Fully sharded data parallel: 'puzzles show fsdp"}
     write_verdicts("mine.py", real_verdict("fsdp"), failed("gpipe"))
@@ -370,7 +365,7 @@ def test_grade_play_list_and_status_name_the_same_next_puzzle():
 @pytest.mark.usefixtures("stated_verdicts")
 def test_written_files_are_named():
     write_verdicts("mine.py", real_verdict("ddp", trace='{"not": "drawn"}'))
-    page = words(puzzles("grade", "mine.py", "-o", "t.csv", "--traces", "kept").stdout)
+    page = as_line(puzzles("grade", "mine.py", "-o", "t.csv", "--traces", "kept").stdout)
     assert "Wrote t.csv." in page
     assert "Wrote 1 trace to kept" in page
     assert "Nothing to write to none" in puzzles("grade", "mine.py", "--puzzle", "FSDP", "--traces", "none").stdout
@@ -405,7 +400,7 @@ def test_over_target_shows_the_figures():
     assert "66.9" in page
     assert "(< 34)" in page
     assert "over target" in page
-    assert f"gpipe: {message}" in words(page)
+    assert f"gpipe: {message}" in as_line(page)
 
 
 @pytest.mark.usefixtures("stated_verdicts")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 import os
 import re
@@ -14,7 +12,7 @@ import pytest
 from puzzles.course.points import due_from, parse_late
 from puzzles.course.roster import CourseError
 from tests.support import course
-from tests.support.commands import puzzles
+from tests.support.commands import csv_rows, puzzles
 from tests.support.fake_grading import without_sandbox
 from tests.support.relay import finished_folder
 
@@ -57,10 +55,6 @@ def test_an_extension_needs_a_due(tmp_path: Path) -> None:
         parse_late(f"due=2026-11-20,{tmp_path / 'e.csv'}")
 
 
-def rows_of(path: Path) -> list[dict[str, str]]:
-    return list(csv.DictReader(io.StringIO(path.read_text(), newline="")))
-
-
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[course.Known]]:
     """A class that was graded once by its course.toml, into every kind of report; and what is known of it."""
@@ -98,7 +92,7 @@ def test_every_report_has_the_points_that_the_class_is_known_to_have(
 ) -> None:
     folder, known = graded
     rows = {who["id"]: row for row in json.loads((folder / "out.json").read_text())["files"] for who in row["students"]}
-    table = rows_of(folder / "t.csv")
+    table = csv_rows(folder / "t.csv")
     pages = (folder / "pages" / "index.html").read_text()
     report = (folder / "r.html").read_text()
     for one in known:
@@ -116,7 +110,7 @@ def test_every_report_has_the_points_that_the_class_is_known_to_have(
 def test_what_works_only_at_the_shown_size_is_marked_in_every_table(graded: tuple[Path, list[course.Known]]) -> None:
     folder, known = graded
     (who,) = [one for one in known if one.kind == "shown"]
-    (row,) = [r for r in rows_of(folder / "t.csv") if r["shown_size_only"]]
+    (row,) = [r for r in csv_rows(folder / "t.csv") if r["shown_size_only"]]
     assert who.id in row["submission"]
     assert "★★!" in (folder / "pages" / "index.html").read_text()
     (found,) = [v for row in json.loads((folder / "out.json").read_text())["files"] for v in row["results"]

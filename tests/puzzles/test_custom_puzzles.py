@@ -148,6 +148,7 @@ def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
     assert (chapter.name, chapter.title, chapter.slugs) == ("week3", "The third week", ("relay_schedule", "a_second"))
 
 
+@pytest.mark.sandboxed
 @pytest.mark.slow
 @pytest.mark.own_server
 def test_a_submission_cannot_read_the_folder(week: Path, tmp_path: Path) -> None:
@@ -171,6 +172,7 @@ def test_a_submission_cannot_read_the_folder(week: Path, tmp_path: Path) -> None
         assert verdict.stars == 3
 
 
+@pytest.mark.sandboxed
 @pytest.mark.slow
 def test_an_own_class_is_repeated_without_lower_bounds(week: Path) -> None:
     """Its figures are those of its operations on other values; or on the same, where its trial draws none."""

@@ -10,11 +10,7 @@ import pytest
 from puzzles.grading.discover import MAX_DEPTH, entries, found_in, hard_links, submissions
 from puzzles.grading.submission import LINK, SourceFile
 
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
 
 def write(*names: str) -> None:
@@ -28,7 +24,6 @@ def refused(*paths: str) -> dict[str, str]:
     return {file.path: file.refused for file in submissions(paths)}
 
 
-@pytest.mark.usefixtures("here")
 def test_a_folder_has_its_python_files_and_notebooks_in_order() -> None:
     write("c/b.py", "c/a.ipynb", "c/deep/er/z.py", "c/readme.md", "c/data.csv", "c/x.pyc", "c/PY")
     assert [(file.path, file.folder) for file in submissions(["c"])] == [
@@ -36,7 +31,6 @@ def test_a_folder_has_its_python_files_and_notebooks_in_order() -> None:
     ]
 
 
-@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize(
     "name", [".hidden.py", "_private.py", "__init__.py", ".git/a.py", "__pycache__/a.py", "venv/lib/a.py"]
 )
@@ -45,20 +39,17 @@ def test_hidden_names_and_virtual_environments_are_left_out(name: str) -> None:
     assert list(refused("c")) == ["c/ok.py"]
 
 
-@pytest.mark.usefixtures("here")
 def test_a_folder_may_begin_with_one_underscore() -> None:
     write("c/_week1/a.py")
     assert list(refused("c")) == ["c/_week1/a.py"]
 
 
-@pytest.mark.usefixtures("here")
 def test_a_file_that_is_named_counts_whatever_its_name() -> None:
     write("_odd.txt")
     assert submissions(["_odd.txt"]) == [SourceFile("_odd.txt")]
     assert submissions(["missing.py"]) == [SourceFile("missing.py")], "who reads it says that it is missing"
 
 
-@pytest.mark.usefixtures("here")
 def test_each_file_counts_once_at_the_first_path() -> None:
     write("c/a.py", "c/b.py")
     found = found_in(["c/b.py", "c", os.path.abspath("c/a.py")])
@@ -66,7 +57,6 @@ def test_each_file_counts_once_at_the_first_path() -> None:
         "c/b.py": ["c/b.py"], "c": ["c/a.py"], os.path.abspath("c/a.py"): []}  # fmt: skip
 
 
-@pytest.mark.usefixtures("here")
 def test_links_below_a_folder_are_refused_and_listed() -> None:
     write("elsewhere/secret.py", "c/a.py")
     os.symlink("../elsewhere", "c/folder")
@@ -77,7 +67,6 @@ def test_links_below_a_folder_are_refused_and_listed() -> None:
         same.read()
 
 
-@pytest.mark.usefixtures("here")
 def test_a_single_path_may_be_a_link_and_several_may_not() -> None:
     write("elsewhere/a.py", "c/ann/a.py")
     os.symlink("../elsewhere", "c/bo")
@@ -86,7 +75,6 @@ def test_a_single_path_may_be_a_link_and_several_may_not() -> None:
     assert refused("c/ann", "c/bo/a.py") == {"c/ann/a.py": "", "c/bo/a.py": LINK}
 
 
-@pytest.mark.usefixtures("here")
 def test_folders_below_the_deepest_level_are_refused_and_listed() -> None:
     deepest = "/".join(["c", *["d"] * MAX_DEPTH])
     write(f"{deepest}/a.py", f"{deepest}/e/b.py")
@@ -95,14 +83,12 @@ def test_folders_below_the_deepest_level_are_refused_and_listed() -> None:
     assert (found[f"{deepest}/a.py"], bool(found[f"{deepest}/e"])) == ("", True)
 
 
-@pytest.mark.usefixtures("here")
 def test_entries_of_a_folder_are_submissions_and_folders() -> None:
     write("c/b.py", "c/_b.py", "c/.b.py", "c/notes.txt", "c/.notes", "c/ann/a.py", "c/.git/a.py")
     assert entries("c") == ["ann", "b.py"]
     assert entries("none") == []
 
 
-@pytest.mark.usefixtures("here")
 def test_a_file_under_several_names_is_told() -> None:
     write("c/a.py", "c/z.py")
     os.link("c/a.py", "c/b.py")

@@ -63,10 +63,11 @@ def ddp(model):
 '''
 
 
+COLUMNS = 100
+
+
 @pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "100")
+def _mine(in_an_empty_folder: Path) -> None:
     Path("mine.py").write_text(MINE)
 
 

@@ -12,17 +12,11 @@ from puzzles.tracks.schedule.comparison import standing
 from puzzles.tracks.schedule.free_game import free_report, summary
 from puzzles.tracks.schedule.score import score_trace
 from tests.catalog.lessons.families.buckets import buckets
-from tests.support.commands import puzzles
+from tests.support.commands import said
 from tests.support.solved import reference_of
 
 PUZZLE = PUZZLES["bucket_size"]
 TRACK = track_of("bucket_size")
-
-
-def printed(*words: str) -> str:
-    result = puzzles(*words)
-    assert result.exit_code == 0, result.output
-    return " ".join(result.stdout.split())
 
 
 def scored(*sizes: int) -> Score:
@@ -35,7 +29,7 @@ def scored(*sizes: int) -> Score:
 def test_show_asks_for_a_prediction_and_about_has_the_answer() -> None:
     question = " ".join(PUZZLE.statement.split("\n\n")[-1].split())
     answer = " ".join(PUZZLE.answer.split())
-    page, about = printed("show", "bucket_size"), printed("show", "bucket_size", "--about")
+    page, about = said("show", "bucket_size"), said("show", "bucket_size", "--about")
     assert question.startswith("Predict first: ")
     assert question in page
     assert answer not in page
@@ -44,8 +38,8 @@ def test_show_asks_for_a_prediction_and_about_has_the_answer() -> None:
 
 
 def test_the_list_of_a_chapter_says_its_unit() -> None:
-    assert "Targets: us, " in printed("list", "microseconds")
-    assert "Targets: timesteps, " in printed("list", "memory")
+    assert "Targets: us, " in said("list", "microseconds")
+    assert "Targets: timesteps, " in said("list", "memory")
 
 
 def test_the_verdict_on_a_slow_run_is_in_microseconds() -> None:

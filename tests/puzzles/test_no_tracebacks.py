@@ -38,7 +38,7 @@ FORMS = {
     "due=TIME,...": "due=2026-11-20,per-day={}%",
     "WHEN,SLUG=WHEN,...": "basic={}",
     "SLUG=N,...": "basic={}", "L,B,R": "{},4,1", "AXIS=N,...": "dp={}", "model.layers=40": "model.layers={}",
-    "time=10s": "time={}", "10,10,11,9": "{},10,11,9",
+    "time=10s": "time={}", "10,10,11,9": "{},10,11,9", "MODULE,...": "{}",
 }  # fmt: skip
 """Numbers within a text, by the metavar of the option."""
 

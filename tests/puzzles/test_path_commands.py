@@ -10,7 +10,7 @@ from puzzles import play
 from puzzles.catalog.path import CORE, PATH
 from puzzles.grading import progress
 from puzzles.tracks import ALL, track_of
-from tests.support.commands import puzzles
+from tests.support.commands import puzzles, said
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
@@ -23,10 +23,6 @@ def lines(*arguments: str) -> list[str]:
     return result.output.splitlines()
 
 
-def words(*arguments: str) -> str:
-    return " ".join(" ".join(lines(*arguments)).split())
-
-
 def solve(*slugs: str) -> None:
     entries = progress.load()
     for turn, slug in enumerate(slugs, 1):
@@ -35,13 +31,13 @@ def solve(*slugs: str) -> None:
 
 
 def test_next_adds_one_starter_after_another_to_one_file() -> None:
-    page = words("next")
+    page = said("next")
     assert page.startswith("Puzzle 0: Standard training ")
     assert "Core 1 of 25." in page
     assert "Its starter is now in my_solutions.py. 'puzzles watch my_solutions.py' grades" in page
-    assert "my_solutions.py has a definition of basic already." in words("next")
+    assert "my_solutions.py has a definition of basic already." in said("next")
     solve("basic", "grad_accum", "ddp")
-    assert words("next").startswith("DataParallel: ")
+    assert said("next").startswith("DataParallel: ")
     text = Path("my_solutions.py").read_text()
     assert text.count("def basic(") == text.count("class DataParallel(") == 1
     assert progress.is_own_file("my_solutions.py")
@@ -52,7 +48,7 @@ def test_next_adds_one_starter_after_another_to_one_file() -> None:
 def test_every_core_puzzle_is_reached_and_opened(number: int) -> None:
     solve(*CORE[:number])
     puzzle = track_of(CORE[number]).puzzle(CORE[number])
-    assert words("next").startswith(" ".join(track_of(puzzle.slug).heading(puzzle).split()))
+    assert said("next").startswith(" ".join(track_of(puzzle.slug).heading(puzzle).split()))
     assert puzzle.starter in Path("my_solutions.py").read_text()
 
 
@@ -67,9 +63,9 @@ def test_the_map_fits_a_screen_and_shows_what_is_done() -> None:
 
 
 def test_what_comes_before_a_solved_puzzle_counts_as_known() -> None:
-    assert "The core path: 0 of 25 puzzles are done." in words("path")
+    assert "The core path: 0 of 25 puzzles are done." in said("path")
     solve("gpipe")
-    page = words("path")
+    page = said("path")
     assert "The core path: 5 of 25 puzzles are done." in page
     assert "basic (known) grad_accum (known)" in page
     assert "gpipe ★★☆" in page
@@ -82,12 +78,12 @@ def test_a_play_in_a_notebook_or_a_script_counts() -> None:
     exec(compile(source, "basic.py", "exec"), names)
     assert play("basic", names["basic"]).status == "passed"
     assert progress.load()["basic"].attempts == 1
-    assert words("next").startswith("Puzzle 1: Gradient accumulation")
+    assert said("next").startswith("Puzzle 1: Gradient accumulation")
 
 
 def test_at_the_end_of_the_path_next_goes_on_with_extra_puzzles_until_there_are_none() -> None:
     solve(*CORE)
-    assert "The core path: 25 of 25" in words("path")
-    assert words("next").startswith("Plan puzzle ")
+    assert "The core path: 25 of 25" in said("path")
+    assert said("next").startswith("Plan puzzle ")
     solve(*ALL)
-    assert words("next") == "You have passed every puzzle there is. Well played!"
+    assert said("next") == "You have passed every puzzle there is. Well played!"

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import nbformat
 import pytest
-from click.testing import Result
 
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
@@ -242,15 +241,11 @@ def test_a_habit_works_or_is_answered(name: str, tmp_path: Path) -> None:
 # --- The commands name cell and line too ---
 
 
-def command(*arguments: str) -> Result:
-    return puzzles(*arguments)
-
-
 @pytest.mark.parametrize("name", ["draw", "run"])
 def test_commands_on_a_notebook_name_cell_and_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = notebook(tmp_path, SETUP, in_ddp("await model.receive()"))
-    done = command(name, path, "ddp")
+    done = puzzles(name, path, "ddp")
     assert done.exit_code == 1
     assert "cell 2, line 8: rank 0, t=2, receive()" in done.output
     assert "wait in receive() on cell 2, line 8" in done.output
@@ -260,7 +255,7 @@ def test_a_layout_in_a_notebook_names_cell_and_line_too(tmp_path: Path, monkeypa
     monkeypatch.chdir(tmp_path)
     path = notebook(tmp_path, "x = 1", "def ffn(graph):\n    graph.nothing()")
     for name in ("draw", "run"):
-        assert "cell 2, line 2: " in command(name, path, "ffn").output
+        assert "cell 2, line 2: " in puzzles(name, path, "ffn").output
 
 
 # --- What is not a notebook's: scripts ---

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import subprocess
@@ -19,7 +18,7 @@ from puzzles.grading.progress import HOME
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports import export
 from puzzles.sandbox.limits import Limits
-from tests.support.commands import puzzles
+from tests.support.commands import csv_rows, puzzles
 from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.trust import trusted  # noqa: F401
 
@@ -51,11 +50,6 @@ def grade(*arguments: str) -> Result:
     return result
 
 
-def rows(path: str) -> list[dict[str, str]]:
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
 # --- Reports ---
 
 
@@ -65,7 +59,7 @@ def test_a_report_that_cannot_be_written_affects_neither_the_results_nor_the_oth
     outputs = ("-o", "full.json", "--gradebook", "class", "-o", "t.csv", "-o", "ann.py/page.html")
     result = grade("class", *outputs, "--one-student")
     assert "passed" in result.stdout
-    assert [row["status"] for row in rows("t.csv")] == ["passed"], "the better of the two files"
+    assert [row["status"] for row in csv_rows("t.csv")] == ["passed"], "the better of the two files"
     assert Path("ann.py/page.html").is_file()
     assert result.exit_code == 2
     assert "cannot write full.json: No space left on device" in result.stderr
@@ -80,7 +74,7 @@ def test_a_report_that_breaks_affects_no_other(a_class: Path, monkeypatch: pytes
     result = grade("class/ann.py", "-o", "r.json", "-o", "t.csv")
     assert result.exit_code == 2
     assert "cannot make r.json: LookupError: no such\\x1b thing" in result.stderr
-    assert len(rows("t.csv")) == 1
+    assert len(csv_rows("t.csv")) == 1
 
 
 @pytest.mark.slow
@@ -121,7 +115,7 @@ def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, 
     assert done.stderr == ("Error: cannot show the results: No space left on device\n"), (
         "one sentence, and no traceback"
     )
-    assert [row["status"] for row in rows("t.csv")] == ["passed"]
+    assert [row["status"] for row in csv_rows("t.csv")] == ["passed"]
 
 
 @pytest.mark.slow
@@ -135,7 +129,7 @@ def test_an_output_that_nobody_reads_costs_no_report(a_class: Path, more: tuple[
     done = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, text=True, env=environment)
     os.close(write)
     assert (done.returncode, done.stderr) == (0, ""), "as with head: the reader has seen enough"
-    assert [row["status"] for row in rows("t.csv")] == ["passed"]
+    assert [row["status"] for row in csv_rows("t.csv")] == ["passed"]
 
 
 # --- The checkpoint ---

@@ -36,8 +36,7 @@ KEYS = "q quit"
 
 
 @pytest.fixture(autouse=True)
-def in_an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def _no_size_is_set(in_an_empty_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in ("COLUMNS", "LINES"):  # these come before the size of the terminal
         monkeypatch.delenv(size, raising=False)
 

@@ -8,18 +8,11 @@ from pathlib import Path
 import pytest
 
 from puzzles.custom.writing import begin
-from tests.support.commands import puzzles
+from tests.support.commands import said
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 MISTAKE = "async def relay(model):\n    return model.forwrd(1)\n"
-
-
-def said(*words: str, code: int) -> str:
-    """The output of a command that ends with this code, as one line."""
-    done = puzzles(*words)
-    assert done.exit_code == code, done.output
-    return " ".join(done.output.split())
 
 
 @pytest.fixture

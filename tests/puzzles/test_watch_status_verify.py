@@ -25,7 +25,7 @@ from puzzles.reports import feedback
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
-from tests.support.commands import puzzles, solution
+from tests.support.commands import as_line, puzzles, solution
 from tests.support.fake_grading import real_verdict, stated_in, stating, write_verdicts
 from tests.support.solved import reference_of
 
@@ -37,10 +37,6 @@ SOLUTIONS = Path(__file__).parents[2] / "solutions"
 
 def engine(name: str) -> str:
     return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
-
-
-def words(text: str) -> str:
-    return " ".join(text.split())
 
 
 # --- Watch ---
@@ -75,7 +71,7 @@ class Watched:
         self.screen.seek(0)
         self.screen.truncate()
         self.game.handle(key)
-        return words(self.screen.getvalue())
+        return as_line(self.screen.getvalue())
 
 
 def test_a_save_grades_only_what_changed():
@@ -123,7 +119,7 @@ def test_what_has_not_passed_is_looked_at_in_the_order_of_the_path():
 @pytest.mark.parametrize(("text", "is_run"), [(BASIC, False), (solution("basic"), True)])
 def test_a_file_that_passes_is_shown_as_passed(text: str, is_run: bool) -> None:
     watched = Watched(text, is_run)
-    page = words(watched.screen.getvalue())
+    page = as_line(watched.screen.getvalue())
     assert watched.game.current == "basic"
     assert "passed ★★" in page
     assert "Press n for the next one: puzzle 1, Gradient accumulation. Its starter is added to the file." in page
@@ -174,17 +170,17 @@ def test_the_core_path_goes_on_from_a_schedule_to_its_class() -> None:
 def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
     watched = Watched(BASIC + FAILED_DDP)
     assert watched.game.current == "ddp"
-    assert words(PUZZLES["ddp"].statement) in words(watched.screen.getvalue()), "the statement comes first"
+    assert as_line(PUZZLES["ddp"].statement) in as_line(watched.screen.getvalue()), "the statement comes first"
     other_ddp = stating(real_verdict("ddp", "failed", 0, reason="incomplete"))
     watched.path.write_text(stating(real_verdict("basic", "failed", 0, reason="crash")) + other_ddp)
     page = watched.press("saved")
     assert watched.game.current == "ddp", "which was edited as well"
     assert "failed" in page
-    assert words(PUZZLES["ddp"].statement) not in page
+    assert as_line(PUZZLES["ddp"].statement) not in page
     watched.path.write_text(BASIC + other_ddp)
     assert "Puzzle 0: Standard training" in watched.press("saved")
     assert watched.game.current == "basic", "where the player is now"
-    assert words(PUZZLES["basic"].statement) in watched.press("s")
+    assert as_line(PUZZLES["basic"].statement) in watched.press("s")
 
 
 @pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
@@ -203,11 +199,11 @@ def test_the_screen_shows_what_the_file_has_begun(text: str):
 def test_keys_give_hints_the_list_and_the_end():
     watched = Watched(BASIC + PUZZLES["grad_accum"].starter)
     hints = PUZZLES["grad_accum"].hints
-    assert f"{words(hints[0])} Still stuck? Press h again." in watched.press("h")
-    assert words(hints[1]) in watched.press("h")
+    assert f"{as_line(hints[0])} Still stuck? Press h again." in watched.press("h")
+    assert as_line(hints[1]) in watched.press("h")
     for _ in hints:
         last = watched.press("h")
-    assert words(hints[-1]) in last
+    assert as_line(hints[-1]) in last
     assert progress.load()["grad_accum"].hints == len(hints)
     assert "> grad_accum not attempted" in watched.press("l")
     assert "basic ★★" in watched.press("l")
@@ -334,14 +330,14 @@ def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
 
 def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
     Path("ddp.py").write_text(solution("ddp"))
-    page = words(puzzles("grade", "ddp.py").stdout)
+    page = as_line(puzzles("grade", "ddp.py").stdout)
     assert "ddp: You have built data parallelism (Li et al. 2020). Data parallelism replicates the model" in page
     best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent"
     assert f"{best}. Match that for the third star. 'puzzles compare ddp.py ddp'" in page
     assert "Next: DataParallel, " in page
     for explained in ("under target", "any schedule needs", "The reference makes", "In practice", "note:"):
         assert explained not in page
-    page = words(puzzles("grade", "ddp.py", "--why").stdout)
+    page = as_line(puzzles("grade", "ddp.py", "--why").stdout)
     assert "0.9 timesteps, 64,992 elements and 13,568 elements sent under target." in page
     assert page.count("Best known") == 1
     assert "Time: any schedule needs at least 4.3 steps" in page
@@ -360,7 +356,7 @@ def test_what_was_built_takes_six_lines(slug: str):
 def test_a_pass_names_the_one_reason_why_the_third_star_is_missing():
     note = "works only at the shown size (2 layers); with 3 layers it fails"
     write_verdicts("basic.py", real_verdict("basic", notes=(note,), shown_size_only=True))
-    page = words(puzzles("grade", "basic.py").stdout)
+    page = as_line(puzzles("grade", "basic.py").stdout)
     assert "The third star is missing: works only at the shown size" in page
     assert page.count("works only at the shown size") == 2, "in the table's legend and as the reason"
     assert "Match that" not in page
@@ -368,7 +364,7 @@ def test_a_pass_names_the_one_reason_why_the_third_star_is_missing():
 
 def test_the_other_sizes_are_in_the_statement_of_the_third_star():
     told = "the same code also works at other sizes: 3 layers, 2 batches, 1 rank; 5 layers, "
-    assert told in words(puzzles("show", "basic").stdout)
+    assert told in as_line(puzzles("show", "basic").stdout)
 
 
 def test_why_a_pass_compares_calls_with_the_reference():
@@ -380,7 +376,7 @@ def test_why_a_pass_compares_calls_with_the_reference():
     gathered_once = summed.replace("else model.scatterreduce", "else model.allreduce").partition("ddp = wsdp")[0]
     gathered_once = gathered_once.replace("async def fsdp", "async def wsdp") + "FULL = 6\n"
     Path("other.py").write_text(gathered_once)
-    page = words(puzzles("grade", "other.py", "--why").stdout)
+    page = as_line(puzzles("grade", "other.py", "--why").stdout)
     assert "with every weight gathered once" in page
     assert "The reference calls allgather 48 times (you: 24), counted over all ranks." in page
     assert "The reference takes 19.9 timesteps, 2,752,512 elements and 4,718,592 elements sent." in page
@@ -420,7 +416,7 @@ def test_a_saved_trace_is_judged_again_with_the_same_result():
     )
     told = puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp")
     assert told.exit_code == 0
-    assert words(told.stdout).startswith("passed, ")
+    assert as_line(told.stdout).startswith("passed, ")
     answer = json.loads(puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp", "--json").stdout)
     assert (answer["status"], answer["timesteps"], answer["peak_memory"]) == ("passed", 19.9, 2359296)
     assert puzzles("verify", "traces/fsdp.json", "--puzzle", "gpipe").exit_code == 1

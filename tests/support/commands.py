@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -23,7 +24,18 @@ def puzzles(*words: object, code: int | None = None, input: str | None = None) -
 
 def said(*words: object, code: int = 0) -> str:
     """What `puzzles` prints, as one line."""
-    return " ".join(puzzles(*words, code=code).output.split())
+    return as_line(puzzles(*words, code=code).output)
+
+
+def as_line(text: str) -> str:
+    """A text without the line breaks that a page has."""
+    return " ".join(text.split())
+
+
+def csv_rows(file: str | Path) -> list[dict[str, str]]:
+    """The rows of a CSV file by the names of their columns."""
+    with open(file, newline="", encoding="utf-8") as lines:
+        return list(csv.DictReader(lines))
 
 
 def solution(slug: str) -> str:

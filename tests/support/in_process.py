@@ -33,6 +33,7 @@ class InProcessClient:
         begin, printed = perf_counter(), io.StringIO()
         with TemporaryFile() as result, pytest.MonkeyPatch.context() as patch:
             patch.setitem(sys.modules, MODULE_NAME, None)
+            patch.setattr("puzzles.sandbox.worker.stages.engine.withhold", lambda refusal: None)  # it lasts
             patch.setitem(vars(puzzles), "play", None)  # a run makes it do nothing
             with redirect_stdout(printed), redirect_stderr(printed):
                 DefinitionRun(self._compiled, request | {"graded": False}, self._limits.seconds, result.fileno()).run()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,10 @@ def forward(inp: Any, weight: Any) -> Any:
     return np.maximum(inp @ weight, 0)
 
 
+def loss(out: Any) -> Any:
+    return 2 * out
+
+
 def backward(inp: Any, grad: Any, weight: Any) -> tuple[Any, Any]:
     grad = grad * (inp @ weight > 0)
     return inp.T @ grad, grad @ weight.T
@@ -37,14 +42,14 @@ def update(grad: Any, weight: Any, state: Any) -> tuple[Any, Any]:
 
 
 def one_device(size: Size) -> list[Any]:
-    """The weights after one step of plain training on all batches. The loss is half the squared output."""
+    """The weights after one step of plain training on all batches. The loss is the squared output."""
     data = Data(size)
     grads = [np.zeros((HIDDEN, HIDDEN)) for _ in range(size.layers)]
     for inp in data.inputs.values():
         inputs = [inp]
         for weight in data.weights:
             inputs.append(forward(inputs[-1], weight))
-        grad = inputs.pop()
+        grad = loss(inputs.pop())
         for layer in reversed(range(size.layers)):
             weight_grad, grad = backward(inputs[layer], grad, data.weights[layer])
             grads[layer] += weight_grad
@@ -74,6 +79,12 @@ def joined(values: list[dict[int, Any]]) -> dict[int, Any]:
     return {r: row for value in values for r, row in value.items()}
 
 
+def gathered(values: list[dict[int, Any]]) -> dict[int, Any]:
+    """The rows of all, which are different ones."""
+    assert len({*chain(*values)}) == sum(map(len, values))
+    return joined(values)
+
+
 COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
 
 Tensor = dict[int, Any]
@@ -88,7 +99,8 @@ class Interpreter:
         self.ranks = range(trace.size.ranks)
         self.at = [0 for _ in self.ranks]
         self.values: list[dict[int, Tensor]] = [{} for _ in self.ranks]
-        self.final: list[dict[int, Tensor]] = [{} for _ in self.ranks]
+        self.declared: list[tuple[int, Tensor]] = []
+        """Every final weight that a rank has set, with its layer."""
         self.under_way: list[dict[int, Tensor]] = [{} for _ in self.ranks]
         """By rank and number: what a call has made that was not awaited yet."""
         self.mail: dict[tuple[int, int, int], list[list[Tensor]]] = defaultdict(list)
@@ -129,7 +141,7 @@ class Interpreter:
                 return False
             self.values[rank].update(zip(op.outputs, box.pop(0)))
         elif op.name == "set_final_weight":
-            self.final[rank][op.layer] = used[0]
+            self.declared.append((op.layer, used[0]))
         else:
             self.values[rank].update(zip(op.outputs, self.compute(op, used)))
         return True
@@ -153,12 +165,13 @@ class Interpreter:
                 continue
             del self.meetings[group, count]
             met = True
+            assert len({op.name for op in ops.values()}) == 1
             brought = {rank: [v[n] for n in op.inputs] for v, (rank, op) in zip(there, ops.items())}
             for rank, op in ops.items():
                 for i, number in enumerate(op.outputs):
                     parts = [brought[member][i] for member in group]
                     assert op.name == "allgather" or all(part.keys() == parts[0].keys() for part in parts)
-                    result = joined(parts) if op.name == "allgather" else summed(parts)
+                    result = gathered(parts) if op.name == "allgather" else summed(parts)
                     if op.name == "scatterreduce":
                         place, each = group.index(rank), sorted(result)
                         mine = each[place * len(each) // len(group) : (place + 1) * len(each) // len(group)]
@@ -177,7 +190,7 @@ class Interpreter:
             case "forward":
                 return [{b: forward(inp, whole(used[1])) for b, inp in used[0].items()}]
             case "loss":
-                return [used[0]]
+                return [{b: loss(out) for b, out in used[0].items()}]
             case "backward":
                 pairs = {b: backward(inp, used[1][b], whole(used[2])) for b, inp in used[0].items()}
                 return [
@@ -190,16 +203,38 @@ class Interpreter:
             case "add":
                 return [summed(used)]
             case "combine":
-                return [joined(used)]
+                return [gathered(used)]
             case "shard":
                 wanted = rows(np.zeros((HIDDEN, HIDDEN)), *op.args)
                 return [{r: used[0][r] for r in wanted}]
         return []
 
 
-def execute(trace: Trace) -> tuple[list[dict[int, Any]], list[dict[int, Any]]]:
-    """Runs a trace on tensors. Returns, per rank, all values by number and the final weights by layer."""
+def execute(trace: Trace) -> list[dict[int, Any]]:
+    """Runs a trace on tensors. Returns, per rank, all values by number."""
     interpreter = Interpreter(trace)
     interpreter.run()
     assert interpreter.at == [len(ops) for ops in trace.ranks]
-    return interpreter.values, interpreter.final
+    return interpreter.values
+
+
+def outcome(trace: Trace) -> str:
+    """The outcome of a trace, which may be one that the referee refuses: "right" if its final weights are those of one
+    device, "wrong" if not, or why it cannot run."""
+    interpreter = Interpreter(trace)
+    try:
+        interpreter.run()
+    except (AssertionError, LookupError, ValueError) as why:
+        return type(why).__name__
+    if interpreter.at != [len(ops) for ops in trace.ranks]:
+        return "waits for ever"
+    if any(interpreter.mail.values()):
+        return "a message is unread"
+    right = one_device(trace.size)
+    places = {(layer, row) for layer, tensor in interpreter.declared for row in tensor}
+    if places != {(layer, row) for layer in range(trace.size.layers) for row in range(HIDDEN)}:
+        return "wrong"
+    rows_agree = (
+        np.array_equal(x, right[layer][row]) for layer, tensor in interpreter.declared for row, x in tensor.items()
+    )
+    return "right" if all(rows_agree) else "wrong"

@@ -9,9 +9,8 @@ import pickle
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from functools import partial
-from itertools import tee
 from multiprocessing.connection import Connection, Pipe, wait
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -23,6 +22,7 @@ from lib.errors import RuleError
 
 from .base import LaunchOptions
 from .processes import ProcessExecutor, pickled
+from .streams import every_input, rows_of
 
 
 class ForkedExecutor:
@@ -36,7 +36,6 @@ class ForkedExecutor:
         self._until = None if asked.time_limit is None else monotonic() + asked.time_limit
         self._time_limit = asked.time_limit
         self._readings: tuple[Reading, ...] = ()
-        self._inputs: Sequence[Iterator[Any]] = ()
         self._ends: dict[Connection, int] = {}
         """The device at the other end of each connection."""
         self._processes: list[int] = []
@@ -61,15 +60,7 @@ class ForkedExecutor:
         return self._ask(method, [("call", method, argument, lent) for argument in arguments])
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        """Every process asks for inputs when it needs them; this process asks for outputs when they are wanted."""
-        self._inputs = tee(inputs, self.size)
-        self._ask("inference_loop", [("stream",)] * self.size)
-        try:
-            while row := self._ask("inference_loop", [("next",)] * self.size)[0]:
-                yield row[0]
-        except GeneratorExit:
-            self._ask("inference_loop", [("leave",)] * self.size)
-            raise
+        yield from rows_of(self._ask("inference_loop", [("loop", every_input(inputs))] * self.size))
 
     def readings(self) -> tuple[Reading, ...]:
         return self._readings
@@ -90,7 +81,7 @@ class ForkedExecutor:
         return self._answers(method)
 
     def _answers(self, method: str) -> list[Any]:
-        """The answers of all devices. Until they answer, they may ask for inputs."""
+        """The answers of all devices."""
         answers: dict[int, Any] = {}
         failures: dict[int, Any] = {}
         until = self._until
@@ -102,10 +93,6 @@ class ForkedExecutor:
                 for end in ready:
                     assert isinstance(end, Connection)
                     kind, content = self._heard(end, method)
-                    if kind == "input":
-                        items = self._inputs[self._ends[end]]
-                        end.send_bytes(pickle.dumps(next(((item,) for item in items), ())))
-                        continue
                     answers[self._ends[end]] = content
                     if kind == "failed":
                         until = until if failures else monotonic() + 2 * GRACE_SECONDS
@@ -163,7 +150,6 @@ class _Server:
     def __init__(self, parent: Connection, make: Callable[[], ProcessExecutor]) -> None:
         self.parent, self.make = parent, make
         self.executor: Any = None
-        self.rows: Any = None
 
     def run(self) -> None:
         try:
@@ -191,21 +177,9 @@ class _Server:
         self.executor.call(method, [argument] * self.executor.size, lent)
         return self.executor.own_result
 
-    def do_stream(self) -> None:
-        self.rows = self.executor.stream(self.inputs())
-
-    def do_next(self) -> tuple[Any, ...]:
-        return next(((row,) for row in self.rows), ())
-
-    def do_leave(self) -> None:
-        self.rows.close()
+    def do_loop(self, inputs: Sequence[Any]) -> Any:
+        self.executor.loop(inputs)
+        return self.executor.own_result
 
     def do_close(self) -> None:
         self.executor.close(False)
-
-    def inputs(self) -> Iterator[Any]:
-        while True:
-            self.parent.send_bytes(pickle.dumps(("input", None)))
-            if not (come := pickle.loads(self.parent.recv_bytes())):
-                return
-            yield come[0]

@@ -53,7 +53,7 @@ class InProcessExecutor:
         return results
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        source, sink = InputStream(inputs, self.size), OutputStreams(self.size)
+        source, sink = InputStream(inputs, self.size), OutputStreams([()] * self.size)
         self.scheduler.start(lambda port: self._loop(port, source, sink))
         self.scheduler.ends_with_its_source = lambda device: not sink.devices[device].asked
         done = False
@@ -70,27 +70,27 @@ class InProcessExecutor:
             self.scheduler.ends_with_its_source = lambda device: False
 
     def _loop(self, port: InProcessPort, source: InputStream, sink: OutputStreams) -> None:
-        mine = sink.devices[port.device]
+        outputs = sink.devices[port.device]
 
         def asks() -> None:
-            mine.asked += 1
-            number = mine.asked - 1
+            outputs.asked += 1
+            number = outputs.asked - 1
             port.wait_until(
                 lambda: not source.is_far_ahead(number),
                 f"the input stream, {MAX_UNREAD} inputs before another device that reads it",
             )
 
         def keep(item: Any) -> None:
-            mine.pending.append((mine.asked, item))
+            outputs.pending.append((outputs.asked, item))
             if sink.is_ready():  # a device that reads has a turn for each input; another turn would put it behind
-                port.yield_turn(resume_next=mine.asked > 0)
+                port.yield_turn(resume_next=outputs.asked > 0)
             port.wait_until(
-                lambda: len(mine.pending) < MAX_UNTAKEN,
+                lambda: len(outputs.pending) < MAX_UNTAKEN,
                 f"the output stream, {MAX_UNTAKEN} outputs before another device that has not written",
             )
 
         self.devices[port.device].loop(source, asks, OutputStream(port, keep))
-        mine.ended = True
+        outputs.ended = True
 
     def readings(self) -> tuple[Reading, ...]:
         return tuple(meter.reading() for port in self.scheduler.ports if (meter := port.meter) is not None)

@@ -7,21 +7,21 @@ import pickle
 import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from threading import get_ident
 from traceback import StackSummary
 from typing import Any
 
-from lib.engine.metering.meter import Meter, Reading, current
+from lib.engine.metering.meter import Meter, Reading, current, unmetered
 from lib.engine.player_code import is_of_player
-from lib.engine.transports.base import end_greenlet
 from lib.engine.transports.processes.carrier import Carrier
-from lib.engine.transports.processes.control import ControlChannel, PeerFailedError
+from lib.engine.transports.processes.control import ControlChannel, PeerFailedError, SourceEndedError
 from lib.engine.transports.processes.port import ProcessPort
 from lib.errors import PuzzleError, RuleError
 
 from .base import Device, LaunchOptions, unread_text
 from .copies import argument_for
-from .process_stream import ProcessStream
+from .streams import InputStream, OutputStream, Written, every_input, rows_of
 
 _must_abort = [False]
 """True if a device did not end in time after another one had failed."""
@@ -101,7 +101,6 @@ class ProcessExecutor:
         self.own_result: Any = None
         """The result of this device in the last call. The others have it only if it `shares_results`."""
         self.shares_results = shares_results
-        self.loop: Any = None
         self._run("__init__", lambda: self.device.make(asked.args, asked.kwargs))
 
     def _run(self, method: str, work: Callable[[], Any]) -> list[Any]:
@@ -128,7 +127,8 @@ class ProcessExecutor:
         return (state, result) if self.port.failure is None else ("failed", self.port.failure)
 
     def _outcome(self, state: str, result: Any) -> tuple[str, Any]:
-        """The report to all devices: the state, the result or the pickled error, and the meter's reading."""
+        """The report to all devices: the state, the result or the pickled error, the meter's reading, and how many
+        messages this device has sent to each device."""
         self.own_error = result if state == "failed" else None
         self.own_result = result if state == "returned" else None
         meter = self.port.meter
@@ -136,6 +136,7 @@ class ProcessExecutor:
         return state, (
             pickled(result) if self.own_error is not None else result if self.shares_results else None,
             reading,
+            list(self.port.messages.sent),
         )
 
     def _results(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
@@ -164,24 +165,34 @@ class ProcessExecutor:
         return self._run(method, lambda: self.device.call(method, box))
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        """Every process reads all inputs. This device's loop runs from one input to the next while an output is
-        needed; the outputs of the others arrive as control messages."""
-        control = self.control
-        stream = ProcessStream(self.device, control, self.port, inputs)
-        self.loop = stream.loop
-        state, result = "returned", None
-        while state == "returned" and not stream.loop.dead:
-            state, result = self._run_here("inference_loop", stream.advance)
-            yield from stream.sink.take() if state == "returned" else ()
-        stream.end()
-        control.announce_end(self._outcome(state, result if state == "failed" else list(self.port.messages.sent)))
-        while not control.all_have_ended():
-            control.wait(lambda: control.all_have_ended() or stream.is_ready(), "ended")
-            yield from stream.sink.take()
-        self.port.stream = None
-        stream.is_ready()
-        self._results(control.take_outcomes())
-        yield from stream.sink.take(all_of_them=True)
+        yield from rows_of(self.loop(inputs))
+
+    def loop(self, inputs: Iterable[Any]) -> list[Written]:
+        """Runs every device's inference loop to its end, in one call in which every process reads all inputs. Returns
+        what each device has written."""
+        asked = 0
+        written: list[tuple[int, Any]] = []
+
+        def asks() -> None:
+            nonlocal asked
+            asked += 1
+
+        def keep(item: Any) -> None:
+            self.port.yield_turn()
+            written.append((asked, item))
+
+        def work() -> Written:
+            with unmetered():  # inputs are charged when the loop reads them
+                source = InputStream(every_input(inputs), 1)
+            with suppress(SourceEndedError):
+                self.device.loop(source, asks, OutputStream(self.port, keep))
+            return written
+
+        self.port.ends_with_its_source = lambda: not asked
+        try:
+            return self._run("inference_loop", work)
+        finally:
+            self.port.ends_with_its_source = lambda: False
 
     def readings(self) -> tuple[Reading, ...]:
         return tuple(self._readings)
@@ -190,15 +201,7 @@ class ProcessExecutor:
         if failed:
             self.port.free()
             return
-        left = self.port.stream is not None
-        if left:
-            end_greenlet(self.loop)
-            if not self.control.has_ended:
-                self.control.announce_end(("left", None))
-            self.control.wait(self.control.all_have_ended, "ended")
-            self.port.stream = None
-        else:
-            self._results(self.control.finish_call((CLOSED, (None, None))))
+        self._results(self.control.finish_call((CLOSED, (None, None, ()))))
         unread = self.port.close()
-        if unread and not left:
+        if unread:
             raise marked(RuleError(unread_text(unread)))

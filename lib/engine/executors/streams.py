@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 from lib.engine.transports.base import Port, call_place
@@ -16,6 +17,9 @@ MAX_UNREAD = 1024
 
 MAX_UNTAKEN = 1024
 """Outputs of a device that are kept in process while other devices' outputs in the same rows are missing."""
+
+MAX_ON_PROCESSES = 65536
+"""Inputs of a stream on processes, which all have to be read before the first output can be taken."""
 
 
 class InputStream:
@@ -53,9 +57,9 @@ class InputStream:
             self._forget(number)
             number += 1
             refuse_masked(item, f"input {number - 1} of the stream")
-            mine = self._item_of(port, item, number) if isinstance(item, list | tuple) else item
-            yield argument_for(mine, False, port)
-            del mine
+            argument = self._item_of(port, item, number) if isinstance(item, list | tuple) else item
+            yield argument_for(argument, False, port)
+            del argument
 
     def _item_of(self, port: Port, items: Sequence[Any], number: int) -> Any:
         if len(items) != port.size:
@@ -87,13 +91,17 @@ class InputStream:
             self.kept.pop(number, None)
 
 
+Written = Sequence[tuple[int, Any]]
+"""The outputs that one device has written, each with the number of inputs that the device had asked for by then."""
+
+
 class DeviceOutputs:
     """The outputs that one device has written and nobody has taken, each with the number of inputs that the device had
-    asked for by then. `asked` is that number now: 0 if the device reads no inputs, or UNKNOWN."""
+    asked for by then. `asked` is that number now: 0 if the device reads no inputs."""
 
-    def __init__(self, asked: int) -> None:
-        self.pending: deque[tuple[int, Any]] = deque()
-        self.asked = asked
+    def __init__(self, written: Written = ()) -> None:
+        self.pending = deque(written)
+        self.asked = 0
         self.in_rows = False
         """The device has written an output of a row, so every later row waits for it."""
         self.ended = False
@@ -101,10 +109,6 @@ class DeviceOutputs:
     def may_write_for(self, inputs: int) -> bool:
         """True if the device could still write an output that belongs to the first `inputs` inputs."""
         return not self.ended and self.asked != 0 and (self.in_rows or self.asked <= inputs)
-
-
-UNKNOWN = -1
-"""The number of inputs that a device has asked for, before it is known whether it reads any."""
 
 
 class OutputStreams:
@@ -115,8 +119,8 @@ class OutputStreams:
     output of a device that reads no inputs forms a row alone.
     """
 
-    def __init__(self, size: int, asked: int = 0) -> None:
-        self.devices = [DeviceOutputs(asked) for _ in range(size)]
+    def __init__(self, written: Sequence[Written]) -> None:
+        self.devices = [DeviceOutputs(outputs) for outputs in written]
 
     def is_ready(self) -> bool:
         return bool(self._next_row())
@@ -157,3 +161,19 @@ class OutputStream:
     def write(self, item: Any) -> None:
         refuse_masked(item, call_place(self.port, "write"))
         self.keep(copies_out(item, self.port))
+
+
+def rows_of(written: Sequence[Written]) -> Iterator[Any]:
+    """The rows of loops that have ended."""
+    return OutputStreams(written).take(all_of_them=True)
+
+
+def every_input(stream: Iterable[Any]) -> list[Any]:
+    """All inputs of a stream, which has to end."""
+    inputs = list(islice(stream, MAX_ON_PROCESSES + 1))
+    if len(inputs) > MAX_ON_PROCESSES:
+        raise RuleError(
+            f"the stream has more than {MAX_ON_PROCESSES:,} inputs, and on processes all are read before the first "
+            "output is there; end it earlier, or run an endless stream in process"
+        )
+    return inputs

@@ -7,27 +7,27 @@ from operator import add
 from lib.engine.collectives import Array
 from lib.errors import TraceError
 from lib.trace.ops import Op
+from lib.values.kinds import Delta, KeyValue
 
 from .attention import Attention
-from .labels import as_rows, as_tokens, held
 from .tensor_device import TensorDevice
 
 
 def attend(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
-    """Attends to each block of keys. A tensor that the result is added to is no block, and has no `queries`."""
+    """Attends to each block of keys. The result is added to a tensor that is no block."""
     layer, (inp, *more) = _layer(engine, op), used
-    queries, *places = [as_tokens(engine.labels[number]) for number in op.inputs]
+    queries, *contents = [engine.contents[number] for number in op.inputs]
     parts = [
-        one if there.queries is None else layer.attend(inp, queries.places, one, there.places)
-        for one, there in zip(more, places)
+        layer.attend(inp, queries.places, tensor, content.places) if isinstance(content.value, KeyValue) else tensor
+        for tensor, content in zip(more, contents)
     ]
     return [reduce(add, parts)]
 
 
 def attend_backward(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
     layer, (inp, *blocks, grad) = _layer(engine, op), used
-    queries, *places = [as_tokens(engine.labels[number]).places for number in op.inputs[:-1]]
-    pairs = [layer.attend_backward(inp, queries, one, there, grad) for one, there in zip(blocks, places)]
+    queries, *places = [engine.contents[number].places for number in op.inputs[:-1]]
+    pairs = [layer.attend_backward(inp, queries, block, keys, grad) for block, keys in zip(blocks, places)]
     return [reduce(add, [through for through, _ in pairs]), *[of_keys for _, of_keys in pairs]]
 
 
@@ -40,8 +40,9 @@ def _layer(engine: TensorDevice, op: Op) -> Attention:
 
 def outer_update(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
     before, change, state = used
-    copies = as_rows(held(engine.labels[op.inputs[1]])).copies
-    return engine.workload.outer_update(before, change, copies, state)
+    delta = engine.contents[op.inputs[1]].value
+    assert isinstance(delta, Delta)
+    return engine.workload.outer_update(before, change, len(delta.copies), state)
 
 
 ATTENTION_AND_OUTER: Mapping[str, Callable[[TensorDevice, Op, list[Array]], Sequence[Array]]] = {

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,10 @@ from lib.trace.ops import Op, group_of, sent_values
 from lib.values.base import Value
 from lib.values.kinds import ActivationGrad, Parked
 
-from .labels import Found, Tokens
+from .contents import Result, is_output, width_with_sums
 from .outer_reference import numbered_copies, trained_with_outer_steps
 from .reference import averages_in, outputs, trained, versions_in
 from .tensor_device import TENSOR_COLLECTIVES, TIERS
-from .vocabulary import width
 from .workload import Workload
 
 
@@ -52,7 +52,7 @@ def compared(state: RankState, workload: Workload, played: Mapping[str, Any], me
     lives = lifetimes(state.done)
     values = [state.values[n] for n in range(len(state.values))]
     memories = (None, *TIERS)
-    predicted = [lives.sampled(lives.held, [bytes_on(one, value, workload) for value in values]) for one in memories]
+    predicted = [lives.sampled(lives.held, [bytes_on(tier, value, workload) for value in values]) for tier in memories]
     samples = list(zip(*predicted))
     live = [tuple(sample) for sample in played["live"]]
     links = [op for op in state.all({*ROOT_OF}) if sent_values(op, state.rank, members_in(op, workload))]
@@ -76,7 +76,7 @@ def bytes_on(tier: str | None, value: Value, workload: Workload) -> int:
     elements = value.memory(workload.costs) if tier is None else 0
     if isinstance(value, ActivationGrad) and value.vocabulary and value.layer < value.layers - 1:
         hidden = workload.shapes.hidden  # the game leaves out what each token has besides the gradient
-        elements = elements // hidden * width(hidden)
+        elements = elements // hidden * width_with_sums(hidden)
     return elements * BYTES_PER_ELEMENT
 
 
@@ -89,16 +89,16 @@ def bytes_sent(state: RankState, op: Op, workload: Workload) -> int:
         return 0
     members = members_in(op, workload)
     sizes = [bytes_on(None, state.values[number], workload) for number in sent_values(op, state.rank, members)]
-    found = sum(elements_sent(op.name, size, len(members)) for size in sizes)
-    return max(WORD, found) if found and op.name not in TENSOR_COLLECTIVES else found
+    sent = sum(elements_sent(op.name, size, len(members)) for size in sizes)
+    return max(WORD, sent) if sent and op.name not in TENSOR_COLLECTIVES else sent
 
 
-def error_of(workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]) -> float:
+def error_of(workload: Workload, results: Sequence[Sequence[Result]], ranks: Sequence[RankState]) -> float:
     """The largest error of all results; infinite if a row of some layer or a token of some batch is missing from
     all."""
     task = workload.setting.task
     if task == "outer":
-        right, found = trained_with_outer_steps(workload, ranks), numbered_copies(workload, found, ranks)
+        right, results = trained_with_outer_steps(workload, ranks), numbered_copies(workload, results, ranks)
     else:
         right = (
             outputs(workload)
@@ -107,11 +107,13 @@ def error_of(workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequen
         )
     missing = {(i, place) for i, tensor in enumerate(right) for place in range(tensor.shape[-2])}
     worst = 0.0
-    for layer, label, tensor in (one for rank in found for one in rank):
-        numbers = label.batches if isinstance(label, Tokens) else (layer or 0,)
-        in_a_row = isinstance(label, Tokens) and label.in_a_row
-        held = [(number, range(right[number].shape[-2]) if in_a_row else label.places) for number in numbers]
-        wanted = np.concatenate([right[number].reshape(-1, tensor.shape[-1])[list(places)] for number, places in held])
+    for layer, content, tensor in chain(*results):
+        numbers = content.batches if is_output(content) else [layer or 0]
+        in_a_row = is_output(content) and workload.shapes.lengths
+        places_of = [(number, range(right[number].shape[-2]) if in_a_row else content.places) for number in numbers]
+        wanted = np.concatenate(
+            [right[number].reshape(-1, tensor.shape[-1])[[*places]] for number, places in places_of]
+        )
         worst = max(worst, workload.error(tensor.reshape(wanted.shape), wanted))
-        missing -= {(number, place) for number, places in held for place in places}
+        missing -= {(number, place) for number, places in places_of for place in places}
     return float("inf") if missing else worst

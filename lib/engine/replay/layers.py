@@ -24,18 +24,18 @@ class Dense:
     variance = 2.0
 
     def forward(self, inp: Array, weight: Array) -> Array:
-        return relu(inp @ whole(weight))
+        return relu(inp @ weight)
 
     def loss(self, out: Array, target: Array) -> Array:
         return (out - target) * (out > 0)
 
     def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
-        return (grad @ whole(weight).T) * (inp > 0)
+        return (grad @ weight.T) * (inp > 0)
 
     def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
         h = inp.shape[-1]
         if weight is not None:  # a whole backward: its own weight leaves the gradient as it is, another does not
-            grad = grad * (inp @ whole(weight) > 0)
+            grad = grad * (inp @ weight > 0)
         return inp.reshape(-1, h).T @ grad.reshape(-1, h)
 
 
@@ -64,8 +64,8 @@ class Block:
         g, _ = self.by_expert(grad, weight)
         reached = x @ turned(v)
         back = (g @ turned(v)) * (reached > 0)
-        found = turned(relu(reached)) @ g + turned(back) @ x
-        total: Array = found.sum(axis=0, dtype=found.dtype).reshape(weight.shape)
+        gradients = turned(relu(reached)) @ g + turned(back) @ x
+        total: Array = gradients.sum(axis=0, dtype=gradients.dtype).reshape(weight.shape)
         return total
 
     def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:
@@ -154,10 +154,3 @@ def relu(x: Array) -> Array:
 
 def turned(matrices: Array) -> Array:
     return matrices.swapaxes(-1, -2)
-
-
-def whole(weight: Array) -> Array:
-    rows, hidden = weight.shape
-    if rows != hidden:
-        raise TraceError(f"a weight of {rows} rows cannot be used; {hidden} are needed")
-    return weight

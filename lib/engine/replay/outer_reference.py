@@ -14,7 +14,7 @@ from lib.judging.rank_state import RankState, uses_of_weights
 from lib.values.kinds import Weight
 from lib.values.replicas import Average
 
-from .labels import Found
+from .contents import Result
 from .reference import gradients
 from .workload import Workload
 
@@ -38,11 +38,11 @@ def _course(ranks: Sequence[RankState]) -> _Course:
         if isinstance(value, Weight) and value.copy is not None:
             rounds[value.layer] = max(rounds[value.layer], value.copy.averages, key=len)
             copies[value.layer] |= {value.copy.batches} - {frozenset()}
-    made = [rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})]
+    merges = [rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})]
     merged = {
-        ((one.layer, one.copy.batches), one.step, len(one.copy.averages))
-        for one in made
-        if isinstance(one, Weight) and one.copy is not None
+        ((weight_copy.layer, weight_copy.copy.batches), weight_copy.step, len(weight_copy.copy.averages))
+        for weight_copy in merges
+        if isinstance(weight_copy, Weight) and weight_copy.copy is not None
     }
     replaced = set()
     for _, values in uses_of_weights(ranks):
@@ -113,20 +113,20 @@ def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> 
 
 
 def numbered_copies(
-    workload: Workload, found: Sequence[Sequence[Found]], ranks: Sequence[RankState]
-) -> list[list[Found]]:
+    workload: Workload, declared: Sequence[Sequence[Result]], ranks: Sequence[RankState]
+) -> list[list[Result]]:
     """The declared results of all ranks. A copy is listed once for each of its microbatches, numbered like the
     results."""
-    numbered: list[list[Found]] = []
-    for results, rank in zip(found, ranks):
+    numbered: list[list[Result]] = []
+    for results, rank in zip(declared, ranks):
         copies = iter(rank.copies)
-        own: list[Found] = []
-        for number, label, tensor in results:
+        own: list[Result] = []
+        for number, content, tensor in results:
             if number is None or number >= 0:
-                own.append((number, label, tensor))
+                own.append((number, content, tensor))
                 continue
             mark = next(copies).copy
             batches = mark.batches if mark is not None else ()
-            own += [((1 + batch) * workload.size.layers + ~number, label, tensor) for batch in batches]
+            own += [((1 + batch) * workload.size.layers + ~number, content, tensor) for batch in batches]
         numbered.append(own)
     return numbered

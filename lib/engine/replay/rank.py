@@ -12,15 +12,14 @@ from lib.engine.executors.copies import copy_in
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import unmetered
 from lib.engine.transports.tasks import getcurrent, greenlet
-from lib.rules.collectives import COLLECTIVES
 from lib.rules.rooted import ROOT_OF
 from lib.trace.ops import TIMED, Op, halves
 
 from .attention_and_outer import ATTENTION_AND_OUTER
 from .chains import pass_along
-from .label_walk import LabelWalk
-from .labels import OnTier, as_tokens, content, held, joined, shape_of, taken
+from .contents import joined, taken
 from .layers import Layer
+from .script import RankScript
 from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
 from .vocabulary import layer_of, settled
 from .workload import Workload
@@ -30,19 +29,19 @@ class ReplayEngine(TensorDevice):
     """Holds a tensor from when the trace makes it to its last use, and while it is stored, as the game charges it.
 
     The result of an overlapped call takes memory from the call on, like the output of an asynchronous collective. Only
-    other calls can read it before it is awaited: a computation of a forced trace reads zeros.
+    other calls read it before it is awaited.
     """
 
-    def __init__(self, walk: LabelWalk, workload: Workload) -> None:
+    def __init__(self, scripts: Sequence[RankScript], workload: Workload) -> None:
         self.workload = workload
-        self.placed = walk.ranks[self.device_id]
-        self.labels = self.placed.labels
+        self.rank = scripts[self.device_id]
+        self.contents = self.rank.contents
         self.tensors: dict[int, Array] = {}
         self.arriving: dict[int, Array] = {}
         """Results of calls that have not been awaited."""
         self.freed: set[int] = set()
         """The numbers of values that are not needed any more, such as unused results of calls."""
-        self.tags = {source: iter(tags) for source, tags in walk.tags[self.device_id].items()}
+        self.tags = {source: iter(tags) for source, tags in self.rank.tags.items()}
         self.unread: dict[tuple[int, int], list[Array]] = {}
         """By sender and tag: messages that arrived before the expected one."""
         self.begun: dict[int, list[Any]] = {}
@@ -56,19 +55,19 @@ class ReplayEngine(TensorDevice):
         self.took: dict[int, float] = {}
         """Seconds that each completed overlapped call took, by index of its operation."""
         port: Any = self._port
-        self.overlaps = port.library is not NUMPY and bool(walk.on_lanes)
+        self.overlaps = port.library is not NUMPY and workload.setting.costs.overlap
         if port.library is not NUMPY:
-            port.rely_on(sorted({each.group for rank in walk.ranks for each in rank.exchanges.values()}))
+            port.rely_on(sorted({exchange.group for rank in scripts for exchange in rank.exchanges.values()}))
         self.results = []
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns the measurements: bytes live at each event and at the end, on the device and
         on each tier, and the seconds of each event."""
-        ops, script = self.placed.ops, self.placed.script
+        ops, script = self.rank.ops, self.rank.script
         live: list[tuple[int, ...]] = []
         seconds = {i: 0.0 for i, op in enumerate(ops) if op.name in TIMED}
         later = {~entry for entry in script if entry < 0}
-        freed = self.placed.freed_after()
+        freed = self.rank.freed_after()
         for entry in script:
             i = max(entry, ~entry)
             if i in seconds and entry >= 0:
@@ -85,7 +84,7 @@ class ReplayEngine(TensorDevice):
 
     def turn(self, at: int, call_runs: bool, runs_later: bool) -> None:
         """Plays one entry of the script: the operation at an index. A call is made first and runs later."""
-        op = self.placed.ops[at]
+        op = self.rank.ops[at]
         if call_runs:
             if at not in self.begun and at not in self.copies:
                 for number in op.inputs:  # what another call makes that has begun
@@ -97,9 +96,9 @@ class ReplayEngine(TensorDevice):
             self.reserve(op)
             self.begin(at)
         elif op.name == "await":
-            made = self.placed.ops[op.args[0]].outputs
+            outputs = self.rank.ops[op.args[0]].outputs
             self.finish(op.args[0])
-            self.tensors.update((number, self.arriving.pop(number)) for number in made if number in self.arriving)
+            self.tensors.update((number, self.arriving.pop(number)) for number in outputs if number in self.arriving)
         else:
             self.tensors.update(self.perform(op))
 
@@ -109,7 +108,7 @@ class ReplayEngine(TensorDevice):
 
         All ranks begin the calls of a lane in one order: after a call that could not begin, no other does.
         """
-        op, port = self.placed.ops[at], cast(Any, self._port)
+        op, port = self.rank.ops[at], cast(Any, self._port)
         if op.name in ("offload", "fetch") and self.overlaps:
             return self.begin_copy(at, op)
         if not self.overlaps or op.name not in TENSOR_COLLECTIVES:
@@ -129,30 +128,30 @@ class ReplayEngine(TensorDevice):
     def begin_copy(self, at: int, op: Op) -> None:
         """Starts a copy in the background, if its source is there. The copy drops its own reference to the tensor, so
         that the rank's reference decides about memory."""
-        (number,), (made,) = op.inputs, op.outputs
+        (number,), (result,) = op.inputs, op.outputs
         library = cast(Any, self._port.library)
         if number in self.reserved or (op.name == "offload" and number not in self.tensors):
             return
-        tier = self.tier(number if op.name == "fetch" else made)
+        tier = self.tier(number if op.name == "fetch" else result)
         store = vars(tier)["_store"]  # counted when the call was made; players have no such way
-        box = [self.tensors[number] if op.name == "offload" else self.arriving[made]]
+        box = [self.tensors[number] if op.name == "offload" else self.arriving[result]]
         if op.name == "offload":
-            self.copies[at] = library.in_background(lambda: store.update({str(made): library.on_host(box.pop())}))
+            self.copies[at] = library.in_background(lambda: store.update({str(result): library.on_host(box.pop())}))
         else:
             self.copies[at] = library.in_background(lambda: library.fill(box.pop(), store[str(number)]))
-        self.reserved.discard(made)
-        self.makers[made] = at
+        self.reserved.discard(result)
+        self.makers[result] = at
 
     def finish(self, at: int) -> None:
         """Waits for an overlapped call."""
-        op, port = self.placed.ops[at], cast(Any, self._port)
+        op, port = self.rank.ops[at], cast(Any, self._port)
         if at in self.copies:
             self.took[at] = self.copies.pop(at).result()
         for number, task in zip(op.outputs, self.begun.pop(at, ())):
-            made = task.switch()
+            array = task.switch()
             self.took[at] = max(self.took.get(at, 0.0), port.carrier.took)
             if number not in self.freed:
-                self.arriving[number] = made
+                self.arriving[number] = array
 
     def perform(self, op: Op) -> dict[int, Array]:
         """The tensors that an operation makes on the device, by number."""
@@ -163,19 +162,18 @@ class ReplayEngine(TensorDevice):
 
     def read(self, op: Op, number: int) -> Any:
         """A tensor that an operation uses; None if it is parked."""
-        if isinstance(self.labels[number], OnTier):
+        if self.contents[number].tier:
             return None
         if number in self.tensors:
-            return settled(self.workload, op, self.labels[number], self.tensors[number])
-        arriving = self.arriving[number]
-        return arriving if op.name in COLLECTIVES or op.name == "offload" else self.xp.zeros_like(arriving)
+            return settled(self.workload, op, self.contents[number], self.tensors[number])
+        return self.arriving[number]
 
     def reserve(self, op: Op) -> None:
         """Allocates the memory of a call's results."""
         self.reserved.update(op.outputs)
         for number in op.outputs:
-            buffer = self.zeros(content(self.labels[number]))
-            if isinstance(self.labels[number], OnTier):
+            buffer = self.zeros(self.contents[number].shape)
+            if self.contents[number].tier:
                 self.tier(number).put(str(number), buffer)
             else:
                 self.arriving[number] = buffer
@@ -184,7 +182,7 @@ class ReplayEngine(TensorDevice):
         """Frees values that are not needed any more."""
         for number in numbers:
             self.freed.add(number)
-            if isinstance(self.labels[number], OnTier):
+            if self.contents[number].tier:
                 for copy in self.copies.values():  # one of them may read it
                     copy.result()
                 self.tier(number).drop(str(number))
@@ -197,10 +195,9 @@ class ReplayEngine(TensorDevice):
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
         layer = op.layer or 0
         draws = self.workload.weight, self.workload.state, self.workload.outer_state
-        labels = [self.labels[number] for number in op.outputs]
-        wholes = [draw(layer) for draw, _ in zip(draws, labels)]
-        parts = [copy_in(whole[list(content(label).places)], self._port) for whole, label in zip(wholes, labels)]
-        return self.parked(op, parts) if isinstance(labels[0], OnTier) else parts
+        contents = [self.contents[number] for number in op.outputs]
+        parts = [copy_in(draw(layer)[list(content.places)], self._port) for draw, content in zip(draws, contents)]
+        return self.parked(op, parts) if contents[0].tier else parts
 
     def parked(self, op: Op, tensors: Sequence[Array]) -> Sequence[Array]:
         """Copies tensors to the tier where an operation parks them."""
@@ -217,10 +214,10 @@ class ReplayEngine(TensorDevice):
 
     def layer(self, op: Op) -> Layer:
         """The layer of an operation; a loss belongs to the last layer."""
-        return layer_of(self.workload, op, [self.labels[number] for number in op.inputs])
+        return layer_of(self.workload, op, [self.contents[number] for number in op.inputs])
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        targets = self.of_each_batch(self.workload.target, as_tokens(self.labels[op.inputs[0]]))
+        targets = self.of_each_batch(self.workload.target, self.contents[op.inputs[0]])
         return [self.layer(op).loss(used[0], targets)]
 
     def layer_backward(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -233,7 +230,7 @@ class ReplayEngine(TensorDevice):
 
     def update(self, op: Op, used: list[Array]) -> Sequence[Array]:
         grad, weight, state, *norm = used
-        of_grad, rows, of_state = [content(self.labels[number]) for number in op.inputs[:3]]
+        of_grad, rows, of_state = [self.contents[number] for number in op.inputs[:3]]
         parts = taken(grad, of_grad, rows.places), weight, taken(state, of_state, rows.places)
         return self.workload.update(*parts, *norm)
 
@@ -241,16 +238,16 @@ class ReplayEngine(TensorDevice):
         """Parks what is made of tensors on a tier."""
         there = vars(self.tier(op.inputs[0]))["_store"]  # players have no such way
         with unmetered():
-            made = make(op, [there[str(number)] for number in op.inputs])
-            made = [self._port.library.adopted(array) for array in made]  # `put` takes a device's
-        return self.parked(op, made)
+            arrays = make(op, [there[str(number)] for number in op.inputs])
+            arrays = [self._port.library.adopted(array) for array in arrays]  # `put` takes a device's
+        return self.parked(op, arrays)
 
     def combine(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        wanted = held(self.labels[op.outputs[0]])
-        return [joined(used, [held(self.labels[number]) for number in op.inputs], wanted, self.zeros(wanted))]
+        wanted = self.contents[op.outputs[0]]
+        return [joined(used, [self.contents[number] for number in op.inputs], wanted, self.zeros(wanted.shape))]
 
     def cut(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        whole, wanted = (held(self.labels[number]) for number in (*op.inputs, *op.outputs))
+        whole, wanted = (self.contents[number] for number in (*op.inputs, *op.outputs))
         return [copy_in(taken(used[0], whole, wanted.places), self._port)]
 
     # --- What ranks do together ---
@@ -260,8 +257,8 @@ class ReplayEngine(TensorDevice):
 
     def meetings(self, op: Op, used: list[Array]) -> list[Callable[[], Array]]:
         """The work of a collective, one callable for each tensor."""
-        meet, exchanges = TENSOR_COLLECTIVES[op.name], self.placed.exchanges
-        return [partial(meet, self, tensor, exchanges[made]) for tensor, made in zip(used, op.outputs)]
+        meet, exchanges = TENSOR_COLLECTIVES[op.name], self.rank.exchanges
+        return [partial(meet, self, tensor, exchanges[number]) for tensor, number in zip(used, op.outputs)]
 
     def send_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         self.send(op.args[0], used[0].reshape(-1) if len(used) == 1 else self.bundle(used))
@@ -269,7 +266,7 @@ class ReplayEngine(TensorDevice):
 
     def receive_values(self, op: Op, used: list[Array]) -> Sequence[Array]:
         array = self.next_message(*op.args)
-        shapes = [shape_of(held(self.labels[number]), self.workload.shapes.hidden) for number in op.outputs]
+        shapes = [self.contents[number].shape for number in op.outputs]
         if len(shapes) == 1:
             return [array.reshape(shapes[0])]
         ends = [0, *accumulate(map(prod, shapes))]
@@ -291,9 +288,9 @@ class ReplayEngine(TensorDevice):
 PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]] = {
     "load_weights": ReplayEngine.load,
     "get_activation": lambda engine, op, used: [
-        engine.of_each_batch(engine.workload.input, as_tokens(engine.labels[op.outputs[0]]))
+        engine.of_each_batch(engine.workload.input, engine.contents[op.outputs[0]])
     ],
-    "fake_grad": lambda engine, op, used: [engine.zeros(held(engine.labels[op.outputs[0]]))],
+    "fake_grad": lambda engine, op, used: [engine.zeros(engine.contents[op.outputs[0]].shape)],
     "forward": ReplayEngine.layer_forward,
     "loss": ReplayEngine.loss,
     "backward": ReplayEngine.layer_backward,

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,8 @@ from lib.torch_csv.files import slot_text
 from lib.torch_csv.pipeline import slots_of
 from lib.trace.ops import Trace
 
-from .label_walk import LabelWalk
 from .rank import ReplayEngine
+from .script import RankScript
 from .workload import Workload
 
 
@@ -28,7 +29,7 @@ def names_of(trace: Trace) -> list[dict[int, str]]:
         if any(op.name in COLLECTIVES for ops in trace.ranks for op in ops):
             return names
         raise RuleError(f"a profile shows cells or collectives, and this run has neither: {why}") from None
-    for work, cells in (one for replica in replicas for one in zip(replica.works, replica.cells)):
+    for work, cells in chain.from_iterable(zip(replica.works, replica.cells) for replica in replicas):
         end = -1
         for slot in slots_of(work, cells):
             ats = cells[slot[0]]
@@ -57,15 +58,17 @@ class RecordingEngine(ReplayEngine):
     """Plays a rank's part twice: first to warm up, then for the profiler, which writes to a folder. `names` comes from
     `names_of`."""
 
-    def __init__(self, walk: LabelWalk, workload: Workload, names: Sequence[Mapping[int, str]], folder: str) -> None:
-        super().__init__(walk, workload)
-        self.walk, self.names, self.folder = walk, names[self.device_id], folder
+    def __init__(
+        self, scripts: Sequence[RankScript], workload: Workload, names: Sequence[Mapping[int, str]], folder: str
+    ) -> None:
+        super().__init__(scripts, workload)
+        self.scripts, self.names, self.folder = scripts, names[self.device_id], folder
         self.named, self.annotation = "", ExitStack()
         """The cell of the running operation, and the profiler's annotation for it."""
 
     def forward(self, x: Any) -> None:
         super().forward(x)
-        super().__init__(self.walk, self.workload)
+        super().__init__(self.scripts, self.workload)
         self.annotation.close()
         self.named = ""
         self.barrier()

@@ -6,17 +6,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from lib.engine.launcher import launch
-from lib.errors import PuzzleError, TraceError
+from lib.errors import TraceError
 from lib.game.goal import Goal
-from lib.judging.rank_state import MALFORMED
-from lib.judging.recompute import Recomputation
 from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
 
 from .comparison import RankReplay, compared, error_of
-from .label_walk import LabelWalk
 from .rank import PERFORM, ReplayEngine
 from .recording import RecordingEngine, names_of
+from .script import OrderedRecomputation
 from .tensor_device import TIERS
 from .timeline import TimedEvent, measured
 from .workload import TOLERANCE, Workload, odd_kinds
@@ -80,7 +78,6 @@ def replay(
     on: str = "inprocess",
     small: bool = False,
     goal: Goal | None = None,
-    force: bool = False,
     device: str = "cpu",
     profile: str = "",
     time_limit: float | None = None,
@@ -88,8 +85,7 @@ def replay(
     """Executes a trace with real tensors, one device per rank, and compares the results with a single device's.
 
     `on`, `device` and `time_limit` are as in `launch`. On torch, torch.profiler records another run into the folder
-    `profile`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply. `force`
-    executes even a trace that the referee refuses, as far as possible, to show what it would have produced.
+    `profile`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply.
 
     Bytes are predicted from the sizes of tensors. Costs may price an activation gradient below an activation
     (`Costs.gradient`), since a block's activation is all that its forward leaves; both tensors have the same size.
@@ -97,34 +93,24 @@ def replay(
     """
     require_playable(trace)
     names = names_of(trace) if profile else []
-    recomputation = Recomputation(trace, strict=goal is not None)
-    try:
-        recomputation.run()
-        if recomputation.made_up:
-            raise TraceError(
-                f"there is no tensor for {recomputation.made_up[0]}; get every value from the model's operations"
-            )
-    except PuzzleError:
-        if not force:
-            raise
+    recomputation = OrderedRecomputation(trace, strict=goal is not None)
+    recomputation.run()
+    if recomputation.made_up:
+        raise TraceError(
+            f"there is no tensor for {recomputation.made_up[0]}; get every value from the model's operations"
+        )
     workload, ranks = Workload(trace.size, trace.setting, small), recomputation.ranks
-    try:
-        walk = LabelWalk(trace, workload.shapes)
-        given: Any = (ReplayEngine, len(trace.ranks), walk, workload)
-        options: Any = {"on": on, "device": device, "time_limit": time_limit}
-        with launch(*given, **options) as run:
-            played, found, meters = run.forward(0), run.call("found"), run.meters
-        if profile:
-            with launch(RecordingEngine, *given[1:], names, profile, **options, metered=False) as run:
-                run.forward(0)
-    except (*MALFORMED, LookupError, StopIteration) as why:
-        if not force:
-            raise
-        raise TraceError(f"this trace cannot be played: {why}") from why
+    arguments = len(trace.ranks), recomputation.scripts(workload.shapes), workload
+    options: Any = {"on": on, "device": device, "time_limit": time_limit}
+    with launch(ReplayEngine, *arguments, **options) as run:
+        played, declared, meters = run.forward(0), run.call("declared"), run.meters
+    if profile:
+        with launch(RecordingEngine, *arguments, names, profile, **options, metered=False) as run:
+            run.forward(0)
     return Replay(
         on,
         small,
-        error_of(workload, found, ranks),
+        error_of(workload, declared, ranks),
         tuple(compared(state, workload, *rank) for state, *rank in zip(ranks, played, meters)),
         measured(trace, [rank["seconds"] for rank in played]),
         "outputs" if trace.setting.task == "infer" else "weights",

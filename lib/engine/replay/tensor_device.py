@@ -12,9 +12,10 @@ from lib.engine.executors.copies import copy_in
 from lib.engine.memory_tiers import MemoryTier
 from lib.engine.metering.meter import current, unmetered
 from lib.trace.ops import Op
+from lib.values.base import Value
+from lib.values.kinds import Weight
 
-from .label_walk import TensorExchange
-from .labels import Content, Found, Label, OnTier, Rows, Tokens, as_tokens, axis_of, held, index_of, joined, shape_of
+from .contents import Content, Result, TensorExchange, index_of, joined, taken
 from .workload import Workload
 
 TIERS = ("host", "disk")
@@ -24,9 +25,9 @@ class TensorDevice(ShardedEngine):
     """A device whose tensors belong to a workload."""
 
     workload: Workload
-    labels: Mapping[int, Label]
+    contents: Mapping[int, Content]
     """What each tensor holds, by the number of its value."""
-    results: list[Found]
+    results: list[Result]
 
     def load_checkpoint(self, params: Any) -> None:
         """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
@@ -34,18 +35,14 @@ class TensorDevice(ShardedEngine):
     def backward(self, grads: Any) -> Any:
         """Does nothing: the trace determines when."""
 
-    def zeros(self, like: Content | tuple[int, ...]) -> Array:
-        """Zeros for a label or of a shape."""
-        shape = shape_of(like, self.workload.shapes.hidden) if isinstance(like, Rows | Tokens) else like
+    def zeros(self, shape: tuple[int, ...]) -> Array:
         library = self._port.library
-        made = library.zeros(shape, self.workload.dtype)
-        return made if current.meter is None else library.charged(made, current.meter)
+        array = library.zeros(shape, self.workload.dtype)
+        return array if current.meter is None else library.charged(array, current.meter)
 
     def tier(self, number: int) -> MemoryTier:
         """The tier on which a value is parked."""
-        label = self.labels[number]
-        assert isinstance(label, OnTier)
-        memory: MemoryTier = getattr(self, label.tier)
+        memory: MemoryTier = getattr(self, self.contents[number].tier)
         return memory
 
     def live_bytes(self) -> tuple[int, ...]:
@@ -53,22 +50,23 @@ class TensorDevice(ShardedEngine):
         meter = self._port.meter
         return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
 
-    def found(self) -> list[Found]:
+    def declared(self) -> list[Result]:
         return self.results
 
     def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
         """Keeps a copy of a result, which is not charged to the device."""
         with unmetered():
             number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
-            self.results.append((number, held(self.labels[op.inputs[0]]), self._port.library.on_host(used[0])))
+            self.results.append((number, self.contents[op.inputs[0]], self._port.library.on_host(used[0])))
         return ()
 
-    def of_each_batch(self, draw: Callable[[int, int], Array], label: Tokens) -> Array:
+    def of_each_batch(self, draw: Callable[[int, int], Array], content: Content) -> Array:
+        step: int = content.value.step  # type: ignore[attr-defined]  # activations have steps
         with unmetered():
-            if label.in_a_row:
-                drawn = np.concatenate([draw(batch, label.step) for batch in label.batches])[None]
+            if self.workload.shapes.lengths:
+                drawn = np.concatenate([draw(batch, step) for batch in content.batches])[None]
             else:
-                drawn = np.array([draw(batch, label.step)[list(label.places)] for batch in label.batches])
+                drawn = np.array([draw(batch, step)[list(content.places)] for batch in content.batches])
         return copy_in(drawn, self._port)
 
     def bundle(self, tensors: list[Array]) -> Array:
@@ -80,57 +78,54 @@ class TensorDevice(ShardedEngine):
 def summed(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """The sum of all inputs; for the weights of replicas, their average."""
     total = engine.all_reduce(tensor, group=exchange.group)
-    return averaged(engine, total, exchange.brought[exchange.place], len(exchange.group))
+    return averaged(engine, total, exchange.inputs[exchange.place].value, len(exchange.group))
 
 
-def averaged(engine: TensorDevice, total: Array, label: Content, ranks: int) -> Array:
+def averaged(engine: TensorDevice, total: Array, value: Value, ranks: int) -> Array:
     """A sum over some ranks; for the weights of replicas, their average."""
-    averages = isinstance(label, Rows) and label.kind == "weight"
-    return engine.workload.average(total, ranks) if averages else total
+    return engine.workload.average(total, ranks) if isinstance(value, Weight) else total
 
 
 def scattered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
-    mine = exchange.brought[exchange.place]
-    if isinstance(mine, Tokens) and mine.queries:  # to each rank the tokens of its own queries
-        order = [place for label in exchange.made for place in label.places]
-        tensor = tensor[:, index_of(mine.places, tuple(order))]
-    return engine.reduce_scatter(tensor, axis=axis_of(mine), group=exchange.group)
+    content = exchange.inputs[exchange.place]
+    tensor = taken(tensor, content, _in_order(exchange.results))
+    return engine.reduce_scatter(tensor, axis=content.axis, group=exchange.group)
 
 
 def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """The rows or tokens of all ranks, in order. Shorter inputs are padded to the longest."""
-    brought, made = exchange.brought, exchange.made[exchange.place]
-    axis, most = axis_of(made), max(len(label.places) for label in brought)
+    inputs, result = exchange.inputs, exchange.results[exchange.place]
+    axis, most = result.axis, max(len(content.places) for content in inputs)
     whole = engine.all_gather(padded(engine, tensor, axis, most), axis, group=exchange.group)
-    if all(len(label.places) == most for label in brought) and _in_order(brought) == made.places:
+    if all(len(content.places) == most for content in inputs) and _in_order(inputs) == result.places:
         return whole
-    parts = pieces(whole, len(brought), axis)
-    short = [part[(*[slice(None)] * axis, slice(len(label.places)))] for part, label in zip(parts, brought)]
-    return joined(short, brought, made, engine.zeros(made))
+    parts = pieces(whole, len(inputs), axis)
+    short = [part[(*[slice(None)] * axis, slice(len(content.places)))] for part, content in zip(parts, inputs)]
+    return joined(short, inputs, result, engine.zeros(result.shape))
 
 
 def dispatched(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """This rank's share of the tokens of all batches. Inputs with fewer batches are padded to the most."""
-    brought, made = exchange.brought, exchange.made[exchange.place]
-    n, most = len(brought), max(len(as_tokens(label).batches) for label in brought)
+    inputs, result = exchange.inputs, exchange.results[exchange.place]
+    n, most = len(inputs), max(len(content.batches) for content in inputs)
     sent = engine.xp.stack(pieces(padded(engine, tensor, 0, most), n, 1))
     came = engine.all_to_all(sent, group=exchange.group)
-    place = {batch: (i, k) for i, label in enumerate(brought) for k, batch in enumerate(as_tokens(label).batches)}
-    ranks, within = zip(*[place[batch] for batch in as_tokens(made).batches])
+    place = {batch: (i, k) for i, content in enumerate(inputs) for k, batch in enumerate(content.batches)}
+    ranks, within = zip(*[place[batch] for batch in result.batches])
     arrived: Array = came[list(ranks), list(within)]
     return arrived
 
 
 def collected(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
     """All tokens of the batches that this rank wants. Results with fewer batches are padded to the most."""
-    mine, made = exchange.brought[exchange.place], exchange.made[exchange.place]
-    most = max(len(as_tokens(label).batches) for label in exchange.made)
-    sent = engine.zeros((len(exchange.made), most, *tensor.shape[1:]))
-    for part, label in zip(sent, exchange.made):
-        part[: len(as_tokens(label).batches)] = tensor[index_of(as_tokens(mine).batches, as_tokens(label).batches)]
+    batches, result = exchange.inputs[exchange.place].batches, exchange.results[exchange.place]
+    most = max(len(content.batches) for content in exchange.results)
+    sent = engine.zeros((len(exchange.results), most, *tensor.shape[1:]))
+    for part, content in zip(sent, exchange.results):
+        part[: len(content.batches)] = tensor[index_of((*batches,), (*content.batches,))]
     came = engine.all_to_all(sent, group=exchange.group)
-    short = [part[: len(as_tokens(made).batches)] for part in came]
-    return joined(short, exchange.brought, made, engine.zeros(made))
+    short = [part[: len(result.batches)] for part in came]
+    return joined(short, exchange.inputs, result, engine.zeros(result.shape))
 
 
 TOKENS, COLUMNS = 1, 2
@@ -140,9 +135,9 @@ TOKENS, COLUMNS = 1, 2
 def exchanged(engine: TensorDevice, tensor: Array, exchange: TensorExchange, whole: int, cut: int) -> Array:
     """All tokens with this rank's columns, or its tokens with all columns: the axis that becomes whole, and the one
     that is cut."""
-    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.brought), cut)), group=exchange.group)
-    made: Array = engine.xp.concatenate([*came], whole)
-    return made
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.inputs), cut)), group=exchange.group)
+    result: Array = engine.xp.concatenate([*came], whole)
+    return result
 
 
 TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange], Array]] = {
@@ -168,9 +163,9 @@ def padded(engine: TensorDevice, tensor: Array, axis: int, length: int) -> Array
 
 
 def pieces(tensor: Array, n: int, axis: int) -> list[Array]:
-    each, before = tensor.shape[axis] // n, [slice(None)] * axis
-    return [tensor[(*before, slice(i * each, (i + 1) * each))] for i in range(n)]
+    length, before = tensor.shape[axis] // n, [slice(None)] * axis
+    return [tensor[(*before, slice(i * length, (i + 1) * length))] for i in range(n)]
 
 
-def _in_order(brought: Sequence[Content]) -> tuple[int, ...]:
-    return tuple([place for label in brought for place in label.places])
+def _in_order(contents: Sequence[Content]) -> tuple[int, ...]:
+    return tuple([place for content in contents for place in content.places])

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lib.communication.lanes import Call
-from lib.trace.ops import TIMED, Op, Trace
-
-from .unchecked_walk import UncheckedCursor, UncheckedWalk
+from lib.communication.calls import Call
+from lib.communication.walk import Cursor, Walk
+from lib.game.setting import Game
+from lib.rules.collectives import COLLECTIVES
+from lib.trace.ops import TIMED, Op, Trace, group_of
 
 
 class TimedEvent(NamedTuple):
@@ -38,7 +39,7 @@ def measured(trace: Trace, seconds: Sequence[Sequence[float]]) -> tuple[tuple[Ti
 
 
 @dataclass(slots=True, eq=False)
-class RankClock(UncheckedCursor):
+class RankClock(Cursor):
     """One rank: the working time of each event, and the events so far, by index of the operation."""
 
     seconds: dict[int, float] = field(default_factory=dict)
@@ -53,12 +54,21 @@ class RankClock(UncheckedCursor):
         self.events[self.at] = TimedEvent(op.name, op.layer, start, self.clock)
 
 
-class MeasuredWalk(UncheckedWalk[RankClock]):
+class MeasuredWalk(Walk[RankClock]):
+    def __init__(self, clocks: Sequence[RankClock], trace: Trace) -> None:
+        super().__init__(Game.of(trace.size, trace.setting), clocks, buffered=True)  # as the engine's sends are
+
     def on_local(self, cursor: RankClock, op: Op) -> None:
         if op.name in TIMED:
             cursor.add(op, cursor.clock, cursor.took)
 
-    def ticks(self, calls: Sequence[Call], made: Sequence[Any]) -> Any:
+    def on_call(self, cursor: RankClock, op: Op) -> Call:
+        return self.call(cursor, op, group_of(op) if op.name in COLLECTIVES else None, (None,) * len(op.inputs))
+
+    def require_inputs(self, call: Call) -> None:
+        pass
+
+    def ticks(self, calls: Sequence[Call], outputs: Sequence[Any]) -> Any:
         return min(self.cursors[call.rank].seconds[call.at] for call in calls)
 
     def perform(self, calls: Sequence[Call]) -> list[tuple[Any, ...]]:

@@ -12,54 +12,44 @@ from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import cast_like, namespace, numbers
 from lib.game.costs import PRODUCTS
 from lib.trace.ops import Op
+from lib.values.kinds import ActivationGrad
 
-from .labels import Label, Tokens
+from .contents import Content
 from .layers import Head, Layer
 from .workload import Workload
 
 
-def width(hidden: int) -> int:
-    """Numbers per token in the input gradient that a split head makes."""
-    return 2 * hidden + 1
-
-
-def layer_of(workload: Workload, op: Op, labels: Sequence[Label]) -> Layer:
-    """The layer of an operation whose inputs have these labels; a loss belongs to the last layer."""
-    for label in labels:
-        if isinstance(label, Tokens) and label.vocabulary:
-            return CutHead(label.vocabulary, workload.shapes.rows(workload.size.layers - 1))
+def layer_of(workload: Workload, op: Op, contents: Sequence[Content]) -> Layer:
+    """The layer of an operation whose inputs have these contents; a loss belongs to the last layer."""
+    for content in contents:
+        if content.vocabulary:
+            return CutHead(content.vocabulary, workload.shapes.rows(workload.size.layers - 1))
     return workload.layers[-1 if op.layer is None else op.layer]
 
 
-def settled(workload: Workload, op: Op, label: Label, grad: Array) -> Array:
+def settled(workload: Workload, op: Op, content: Content, grad: Array) -> Array:
     """An input of an operation. The sum that a split head makes is turned into the gradient for the layers before
     it."""
     head = workload.size.layers - 1
-    weighted = isinstance(label, Tokens) and label.vocabulary is not None
-    if not weighted or op.name not in PRODUCTS or op.layer == head:
+    from_cut_head = isinstance(content.value, ActivationGrad) and content.value.vocabulary
+    if not from_cut_head or op.name not in PRODUCTS or op.layer == head:
         return grad
     hidden = grad.shape[-1] // 2
-    found: Array = grad[..., :hidden]
+    weighted: Array = grad[..., :hidden]
     if "int" in str(grad.dtype):
-        return found
-    return (found / _sums(grad) - grad[..., hidden : 2 * hidden]) * workload.shapes.rows(head)
-
-
-def _sums(grad: Array) -> Array:
-    """The sum of exp(z) for each token, or 1 where it is missing, as in a forced trace."""
-    sums: Array = grad[..., -1:]
-    return sums + cast_like(sums, sums == 0)
+        return weighted
+    return (weighted / grad[..., -1:] - grad[..., hidden : 2 * hidden]) * workload.shapes.rows(head)
 
 
 class CutHead(Head):
     """Some rows of a head's vocabulary."""
 
-    def __init__(self, held: Sequence[int], rows: int) -> None:
-        self.held, self.rows = list(held), rows
+    def __init__(self, vocabulary: Sequence[int], rows: int) -> None:
+        self.vocabulary, self.rows = list(vocabulary), rows
 
     def loss(self, out: Array, target: Array) -> Array:
         """The gradient, as far as these rows determine it."""
-        right = cast_like(out, numbers(self.rows, out)[self.held] == target)
+        right = cast_like(out, numbers(self.rows, out)[self.vocabulary] == target)
         if "int" in str(out.dtype):
             return out - right
         known: Array = namespace(out).exp(out) * (1 - 2 * right)
@@ -78,5 +68,5 @@ class CutHead(Head):
         assert weight is not None
         if "int" not in str(grad.dtype):
             xp, right = namespace(grad), cast_like(grad, grad < 0)
-            grad = (xp.abs(grad) / _sums(weight) - right) * self.rows
+            grad = (xp.abs(grad) / weight[..., -1:] - right) * self.rows
         return super().backward_weight(inp, grad)

@@ -64,13 +64,10 @@ class Shapes:
 
     def width(self, layer: int) -> int | None:
         """The width of a layer's input, or of the output if `layer` is past the last; None if it is hidden."""
-        if not self.kinds or not ((layer == 0 and self.kinds[0] == EMBEDDING) or self.is_logits(layer)):
-            return None
-        return 1 if layer == 0 else self.rows(layer - 1)
-
-    def is_logits(self, layer: int) -> bool:
-        """True if a layer's input is the output of a head."""
-        return layer == len(self.kinds) > 0 and self.kinds[-1] == HEAD
+        if self.kinds and layer == 0 and self.kinds[0] == EMBEDDING:
+            return 1
+        of_head = self.kinds and layer == len(self.kinds) and self.kinds[-1] == HEAD
+        return self.rows(layer - 1) if of_head else None
 
     def tokens(self, batch: int) -> int:
         return int(self.length * self.lengths[batch]) if self.lengths else self.length

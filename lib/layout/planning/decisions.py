@@ -71,7 +71,7 @@ class Decision:
         return f"{self.reason}, reached from {neighbors}" if neighbors else self.reason
 
 
-def compared(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> list[Candidate]:
+def compared(graph: Graph, name: str, reached: Sequence[Reached], full: bool = True) -> list[Candidate]:
     """The ways to distribute an operator, with what each costs on those edges; partial sums are all-reduced."""
     compares = compares_of(graph, name, reached)
     found = []
@@ -109,6 +109,7 @@ def _ways(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> li
 
 
 def compares_of(graph: Graph, name: str, reached: Sequence[Reached]) -> tuple[str, ...]:
+    """What the rule compares for an operator that is reached by these edges."""
     waited = reached[0].place is not None and len(graph.operators[name].inputs) > 1
     return FROM_ITS_INPUTS if waited else ALONG_AN_EDGE
 

@@ -79,7 +79,11 @@ def write(job: Job, split: Split) -> str:
 
 
 MOMENTS = ("exp-avg-dtype", "exp-avg-sq-dtype")
-"""Types of Adam's moments, with which the optimizer's states take 8 bytes instead of 12."""
+WIDTHS = {"bf16": 2, "fp16": 2, "fp8": 1}
+"""Types of Adam's moments, besides which the optimizer has a weight of 4 bytes, and the bytes of narrow ones."""
+
+SWITCHES = {"ep_overlap": "overlap-moe-expert-parallel-comm", "balanced": "moe-router-force-load-balancing"}
+"""Fields of a job that are flags without a value."""
 
 GRAPH_FLAGS = {
     "none": (),
@@ -93,8 +97,7 @@ def _experts(job: Job, split: Split) -> list[str]:
     backend = "deepep" if job.gpu.machine <= 8 else "hybridep"  # the backend for machines of 72 GPUs
     flex = ["--moe-token-dispatcher-type flex", f"--moe-flex-dispatcher-backend {backend}"]
     flags += flex if job.dispatch == "dedup" else ["--moe-token-dispatcher-type alltoall"]
-    flags += ["--overlap-moe-expert-parallel-comm"] if job.ep_overlap else []
-    return flags + (["--moe-router-force-load-balancing"] if job.balanced else [])
+    return flags + [f"--{flag}" for field, flag in SWITCHES.items() if getattr(job, field)]
 
 
 def _recomputation(job: Job, split: Split) -> list[str]:
@@ -138,15 +141,16 @@ def read(text: str) -> Config:
     split |= _read_recomputation(flags, split["pp"] * split.get("chunks", 1))
     if "optimizer-cpu-offload" in flags:
         split["offload"] = "states"
-        flags.assume("use-precision-aware-optimizer", "")
         flags.assume("optimizer-offload-fraction", "1", "1.0")
+    if {"optimizer-cpu-offload", *MOMENTS} & set(flags.entries):
+        flags.assume("use-precision-aware-optimizer", "")
     how = {
         "kernels": "megatron",
         "fp8": "fp8-format" in flags,
         "overlap": "overlap-grad-reduce" in flags,
         "flash": _has_flash(flags),
         "gradient": 2 if "grad-reduce-in-bf16" in flags or flags.get("main-grads-dtype") == "bf16" else 4,
-        "state": 8 if _has_narrow_moments(flags) else 12,
+        "state": 4 + sum(WIDTHS.get(flags.get(name), 4) for name in MOMENTS),
         "mtp": whole("--mtp-num-layers", flags.get("mtp-num-layers", 0), 0),
         "modules": _modules(flags),
         **_read_experts(flags),
@@ -172,7 +176,6 @@ ASSUMED = (
     ("moe-permute-fusion", ""),
     ("main-params-dtype", "fp32"),
     ("main-grads-dtype", "fp32"),
-    *((name, "fp32") for name in MOMENTS),
     ("cp-comm-type", "p2p"),
     ("optimizer", "adam"),
     ("transformer-impl", "transformer_engine"),
@@ -190,12 +193,8 @@ def _read_experts(flags: Entries) -> dict[str, Any]:
         flags.assume("moe-enable-deepep", "")
     named, scope = flags.get("cuda-graph-impl", "none"), flags.get("cuda-graph-scope", "")
     graphs = "none" if named == "none" else "full" if "full_iteration" in (named, scope) else "partial"
-    return {
-        "dispatch": "dedup" if sending == "flex" else "alltoall",
-        "graphs": graphs,
-        "ep_overlap": "overlap-moe-expert-parallel-comm" in flags,
-        "balanced": "moe-router-force-load-balancing" in flags,
-    }
+    switches = {field: flag in flags for field, flag in SWITCHES.items()}
+    return {"dispatch": "dedup" if sending == "flex" else "alltoall", "graphs": graphs, **switches}
 
 
 def _pipeline(flags: Entries, pp: int) -> dict[str, Any]:
@@ -245,12 +244,6 @@ def _zero(flags: Entries) -> int:
             f"--data-parallel-sharding-strategy {strategy[:40]} is not known; there are {', '.join(stages)}"
         )
     return stages[strategy]
-
-
-def _has_narrow_moments(flags: Entries) -> bool:
-    narrow = all(flags.entries.get(name) in ("bf16", "fp16") for name in MOMENTS)
-    flags.asked |= {*MOMENTS, "use-precision-aware-optimizer"} if narrow else set()
-    return narrow
 
 
 def _has_flash(flags: Entries) -> bool:

@@ -7,10 +7,8 @@ from typing import Any
 from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
 from lib.layout.program.graph import Out, Strategy
-from lib.layout.program.notation import graph_from_data, graph_to_data
-from puzzles.catalog.fields import NO_LIMIT, Fields
+from lib.layout.program.notation import graph_to_data
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.catalog.reading import texts_of
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks.outcomes import Row, RunRequest, Score
@@ -132,24 +130,3 @@ def _missed(found: GraphPlan, puzzle: LayoutPuzzle) -> list[str]:
         who = ", ".join(f"'{name}' takes {held[name]:,}" for name in largest)
         said.append(f"each device holds {found.memory:,} bytes, the cap is {puzzle.memory_cap:,}: {who}")
     return said
-
-
-def read_puzzle(slug: str, fields: Fields) -> LayoutPuzzle:
-    targets = fields.table("targets", {"bytes": NO_LIMIT, "memory": NO_LIMIT})
-    moved = targets.number("bytes", least=0)
-    data = {"uneven": False, **fields.table("graph").rest()}
-    graph = graph_from_data(data)
-    puzzle = LayoutPuzzle(
-        slug=slug,
-        build=lambda: graph_from_data({name: part for name, part in data.items() if name != "configured"}),
-        given=dict(graph.strategies),
-        annotations=fields.number("annotations"),
-        memory_cap=targets.number("memory"),
-        target=moved,
-        best=targets.number("best", moved, least=0),
-        may_change=fields.flag("may_change"),
-        is_proven=False,
-        **texts_of(fields),
-    )
-    targets.done()
-    return puzzle

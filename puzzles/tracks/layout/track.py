@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from puzzles.catalog.content import reader_of
 from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
@@ -80,7 +81,7 @@ class Layouts(Track["LayoutPuzzle"]):
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
     overview_columns = ("ops", "moved", "held")
 
-    read = later("layout.score", "read_puzzle")
+    read = staticmethod(reader_of("layout"))
 
     def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
         return {"bytes": puzzle.target, "memory": puzzle.memory_cap}

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from puzzles.catalog.content import reader_of
 from puzzles.catalog.plan import CHAPTER, PLAN_PUZZLES
-from puzzles.catalog.plan.page import CALLS, COUNTED, PREDICT, job_lines, published_text
 from puzzles.tracks.base import Track
 from puzzles.tracks.later import later
 from puzzles.tracks.outcomes import Measure
+from puzzles.tracks.plan.page import CALLS, COUNTED, PREDICT, job_lines, published_text
 from puzzles.tracks.shown import OptionError, Section
 from puzzles.tracks.workbench import TensorOptions
 

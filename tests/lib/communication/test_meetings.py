@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import MismatchError, RuleError, Value, Weight, WeightGrad
-from lib.communication.meetings import Meeting, Meetings, complete, require_same_call
+from lib.communication.calls import Call
+from lib.communication.lanes import Lanes
+from lib.communication.meetings import Meeting, Meetings, require_same_call, results
 from lib.game.setting import Game
+from lib.trace.ops import Op
 from tests.support.examples import examples
 
 GAME = Game(layers=2, batches=4, ranks=4)
@@ -20,24 +23,21 @@ LAYERS, BATCHES = 2, 4
 members = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
 
 
-class Call(NamedTuple):
-    rank: int
-    clock: int
-    line: int
-    name: str
-    group: tuple[int, ...] | None
-    values: tuple[Value, ...]
-    batches: frozenset[int] = frozenset()
-    layer: int = 0
-    args: tuple[int, ...] = ()
-
-
 def gradient(rank: int, layer: int = 0) -> WeightGrad:
     return WeightGrad(layer, LAYERS, {rank}, BATCHES)
 
 
-def reducing(rank: int, clock: int = 0, name: str = "allreduce", layer: int = 0) -> Call:
-    return Call(rank, clock, 10 + rank, name, None, (gradient(rank, layer),))
+def calling(rank: int, clock: int, name: str, value: Value, group: tuple[int, ...] | None = None) -> Call:
+    op = Op(name, clock, clock, value.layer, line=10 + rank)
+    call = Call(rank, 0, clock, None, op, group, (value,))
+    assert call.ready()
+    return call
+
+
+def reducing(
+    rank: int, clock: int = 0, name: str = "allreduce", layer: int = 0, group: tuple[int, ...] | None = None
+) -> Call:
+    return calling(rank, clock, name, gradient(rank, layer), group)
 
 
 @examples(100)
@@ -75,34 +75,50 @@ def test_a_call_that_is_over_takes_no_later_one_back() -> None:
     assert meeting.arrived()[0] is later
 
 
+class NotedLanes(Lanes):
+    """Notes the calls that are settled, in order."""
+
+    def __init__(self, game: Game, ranks: int) -> None:
+        super().__init__(game, ranks)
+        self.settled: list[Call] = []
+
+    def settle(self, call: Call) -> None:
+        self.settled.append(call)
+
+
 @examples(100)
 @given(st.lists(st.integers(0, 50), min_size=1, max_size=BATCHES))
 def test_a_collective_starts_when_its_last_rank_is_ready(clocks: list[int]) -> None:
-    _, start = complete([reducing(rank, clock) for rank, clock in enumerate(clocks)], GAME)
-    assert start == sorted(clocks)[-1]
+    lanes = NotedLanes(replace(GAME, ranks=len(clocks)), len(clocks))
+    calls = [reducing(rank, clock) for rank, clock in enumerate(clocks)]
+    for call in calls:
+        assert lanes.settled == []
+        lanes.issue(call)
+    assert lanes.settled == calls
+    assert {call.start for call in calls} == {sorted(clocks)[-1]}
 
 
 def test_each_rank_gets_the_shard_of_its_place() -> None:
     calls = [reducing(rank, name="scatterreduce") for rank in range(2)]
     whole = gradient(0) + gradient(1)
-    assert complete(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
+    assert results(calls, GAME) == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
 
 
 def test_every_rank_gathers_the_whole() -> None:
     weight = Weight(0, LAYERS, 0)
-    calls = [Call(rank, 0, 0, "allgather", None, (weight.shard(rank, 2),)) for rank in range(2)]
+    calls = [calling(rank, 0, "allgather", weight.shard(rank, 2)) for rank in range(2)]
     whole = weight.shard(0, 2).combine(weight.shard(1, 2))
-    assert complete(calls, GAME)[0] == [(whole,), (whole,)]
+    assert results(calls, GAME) == [(whole,), (whole,)]
 
 
 def test_different_operations_in_one_meeting() -> None:
     with pytest.raises(MismatchError, match=r"rank 0 calls allreduce\(layer=0\) on line 10, but rank 2 calls allg"):
-        complete([reducing(0), reducing(1), reducing(2, name="allgather")], GAME)
+        results([reducing(0), reducing(1), reducing(2, name="allgather")], GAME)
 
 
 def test_different_layers_in_one_meeting() -> None:
     with pytest.raises(MismatchError, match=r"rank 0 calls .*layer=0.*, but rank 1 calls .*layer=1"):
-        complete([reducing(0), reducing(1, layer=1)], GAME)
+        results([reducing(0), reducing(1, layer=1)], GAME)
 
 
 def test_ranks_that_differ_before_all_have_come() -> None:
@@ -116,7 +132,7 @@ def test_nobody_there_to_disagree() -> None:
 
 def test_values_that_do_not_fit_together() -> None:
     with pytest.raises(RuleError, match="batch 0 is in both rank 0 and rank 1"):
-        complete([reducing(0), reducing(1)._replace(values=(gradient(0),))], GAME)
+        results([reducing(0), calling(1, 0, "allreduce", gradient(0))], GAME)
 
 
 def test_every_group_has_meetings_of_its_own() -> None:
@@ -132,12 +148,12 @@ def test_every_group_has_meetings_of_its_own() -> None:
 
 
 def test_a_mismatch_names_the_group() -> None:
-    calls = [reducing(rank)._replace(group=(0, 2)) for rank in (0, 2)]
+    group = (0, 2)
     with pytest.raises(MismatchError, match=r"rank 0 in the group of ranks 0, 2 calls .*, but rank 2 in the group"):
-        require_same_call([calls[0], calls[1]._replace(name="allgather")])
+        require_same_call([reducing(0, group=group), reducing(2, name="allgather", group=group)])
 
 
 def test_members_of_a_group_keep_the_shards_of_their_places() -> None:
-    calls = [reducing(rank)._replace(group=(1, 3), name="scatterreduce") for rank in (1, 3)]
+    calls = [reducing(rank, name="scatterreduce", group=(1, 3)) for rank in (1, 3)]
     whole = gradient(1) + gradient(3)
-    assert complete(calls, GAME)[0] == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
+    assert results(calls, GAME) == [(whole.shard(0, 2),), (whole.shard(1, 2),)]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import TraceError
-from lib.communication.lanes import Call
+from lib.communication.calls import Call
 from lib.communication.walk import Cursor, Walk
 from lib.game.setting import Game
 from lib.trace.ops import Op
@@ -53,12 +54,15 @@ class Diary(Walk[Cursor]):
     def on_call(self, cursor: Cursor, op: Op) -> Call:
         return self.call(cursor, op, None, ())
 
-    def on_collective(self, calls: Sequence[Call]) -> Sequence[str]:
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Any, ...]]:
         self.met_with.append([call.rank for call in calls])
-        return [f"for rank {call.rank}" for call in calls]
+        return [(f"for rank {call.rank}",) for call in calls]
 
-    def on_result(self, cursor: Cursor, op: Op, result: str) -> None:
-        assert (op, result) == (cursor.op, f"for rank {cursor.rank}")
+    def ticks(self, calls: Sequence[Call], outputs: Sequence[tuple[Any, ...]]) -> int:
+        return 0
+
+    def on_end(self, cursor: Cursor, call: Call) -> None:
+        assert (call.op, call.outputs) == (cursor.op, (f"for rank {cursor.rank}",))
         self.note(cursor)
 
     def on_send(self, cursor: Cursor, op: Op) -> None:

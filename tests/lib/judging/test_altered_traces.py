@@ -18,12 +18,13 @@ from hypothesis import strategies as st
 
 from lib import COSTS, Model, Op, Setting, Trace, referee, run
 from tests.lib.judging.test_changed_traces import renumbered
-from tests.lib.judging.test_numbers import Choices, gives_the_weights_of_one_device
+from tests.lib.judging.test_numbers import Choices
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
 from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.tensor_interpreter import outcome
 from tests.support.timing import retimed
 
 OVERLAP = Setting(COSTS["overlap"])
@@ -155,14 +156,6 @@ def altered(seed: int) -> Trace:
         ]
         if None not in ranks:
             return retimed(replace(trace, ranks=tuple(tuple(ops) for ops in ranks if ops is not None)))
-
-
-def outcome(trace: Trace) -> str:
-    """What comes of a trace on tensors: "right", "wrong", or why it cannot run."""
-    try:
-        return "right" if gives_the_weights_of_one_device(trace) else "wrong"
-    except (AssertionError, KeyError, IndexError) as why:
-        return type(why).__name__
 
 
 def kinds_seen(seeds: Iterable[int]) -> set[str]:

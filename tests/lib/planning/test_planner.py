@@ -105,9 +105,17 @@ def test_a_plan_equals_the_run_of_all_ranks(split: Split, batches: int, overlap:
     compare(job_of(split, batches, overlap=overlap), split)
 
 
-def test_a_plan_of_experts_equals_the_run_of_all_ranks() -> None:
-    split = Split(dp=4, ep=2, pp=2, tp=2, zero=2)
-    compare(job_of(split, 3, EXPERTS), split)
+@pytest.mark.parametrize(
+    ("split", "how"),
+    [
+        (Split(dp=4, ep=2, pp=2, tp=2, zero=2), {}),
+        (Split(dp=2, ep=8, pp=2, tp=4), {"dispatch": "dedup", "ep_overlap": True, "graphs": "partial"}),
+        (Split(dp=8, ep=4, zero=3, shards=4), {"balanced": True, "modules": ("moe", "layernorm")}),
+    ],
+    ids=str,
+)
+def test_a_plan_of_experts_equals_the_run_of_all_ranks(split: Split, how: dict[str, Any]) -> None:
+    compare(job_of(split, 3, EXPERTS, **how), split)
 
 
 def chosen(seed: int) -> Iterator[tuple[Job, Split]]:

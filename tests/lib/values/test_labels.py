@@ -37,7 +37,7 @@ from lib import (
 from lib.judging.recompute import Recomputation
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
-from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, update
+from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, loss, update
 
 ORDERS = [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]
 
@@ -54,7 +54,7 @@ class Truth:
             self.inputs[0, batch] = data.inputs[batch]
             for layer, weight in enumerate(data.weights):
                 self.inputs[layer + 1, batch] = forward(self.inputs[layer, batch], weight)
-            grad = self.grads[size.layers - 1, batch] = self.inputs[size.layers, batch]
+            grad = self.grads[size.layers - 1, batch] = loss(self.inputs[size.layers, batch])
             for layer in reversed(range(size.layers)):
                 weight_grad, grad = backward(self.inputs[layer, batch], grad, data.weights[layer])
                 self.weight_grads[layer, batch], self.grads[layer - 1, batch] = weight_grad, grad
@@ -90,7 +90,7 @@ def labels_are_true(trace: Trace) -> int:
     recomputation = Recomputation(trace)
     with suppress(IncompleteError):
         recomputation.run()
-    truth, (values, _) = Truth(trace.size), execute(trace)
+    truth, values = Truth(trace.size), execute(trace)
     compared = 0
     for part, numbers in zip(recomputation.ranks, values):
         assert part.at == len(part.ops)

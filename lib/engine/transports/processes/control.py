@@ -9,7 +9,6 @@ deadlock. A blocking call could do none of this.
 from __future__ import annotations
 
 import pickle
-from collections import deque
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
@@ -32,9 +31,13 @@ class PeerFailedError(BaseException):
     code may catch every Exception."""
 
 
+class SourceEndedError(BaseException):
+    """The device whose message a loop waits for has ended, so the loop ends too. A BaseException, as above."""
+
+
 class ControlChannel:
-    """This process's end of a communicator for control messages: "ended" and "stream" report to all devices, "ask" and
-    "answer" look for a deadlock."""
+    """This process's end of a communicator for control messages: "ended" reports to all devices, "ask" and "answer"
+    look for a deadlock."""
 
     def __init__(self, patience: float, carrier: Carrier) -> None:
         self.carrier = carrier
@@ -47,7 +50,6 @@ class ControlChannel:
         """Number of the run's current call; all devices make the same calls."""
         self.ended: dict[int, dict[int, tuple[str, Any]]] = {}
         """By call number and device: the state in which the device ended the call, and its result."""
-        self._reports: dict[int, deque[tuple[int, Any]]] = {}
         self.has_ended = False
         """This device has ended the current call."""
         self.gave_up = False
@@ -85,9 +87,6 @@ class ControlChannel:
             if kind == "ended":
                 call_number, outcome = content
                 self.ended.setdefault(call_number, {})[source] = outcome
-            elif kind == "stream":
-                call_number, report = content
-                self.reports_of(call_number).append((source, report))
             elif kind == "ask" and what is not None:
                 self._send(source, ("answer", content[0], self._state_text(what), self.progress))
             elif kind == "answer" and content[0] == self._question:
@@ -98,16 +97,6 @@ class ControlChannel:
         if not self.has_ended and any(outcome[0] == "failed" for outcome in now.values()):
             raise PeerFailedError
 
-    def reports_of(self, call_number: int) -> deque[tuple[int, Any]]:
-        """Unread reports of devices about their streams in the call with this number: (from, what)."""
-        return self._reports.setdefault(call_number, deque())
-
-    def report(self, content: Any) -> None:
-        """Reports something about this device's stream to all devices, this one included."""
-        for other in self.others:
-            self._send(other, ("stream", self.call_number, content))
-        self.reports_of(self.call_number).append((self.device, content))
-
     def outcome_of(self, device: int) -> tuple[str, Any]:
         """How a device has ended the current call; ("", None) if it has not."""
         return self.ended.get(self.call_number, {}).get(device, ("", None))
@@ -115,19 +104,18 @@ class ControlChannel:
     def finish_call(self, outcome: tuple[str, Any]) -> list[tuple[str, Any]]:
         """Reports to all how this device has ended the call, and waits for the others. Returns the outcomes by
         device."""
-        self.announce_end(outcome)
-        self.wait(self.all_have_ended, "ended")
-        return self.take_outcomes()
-
-    def announce_end(self, outcome: tuple[str, Any]) -> None:
-        """Reports to all how this device has ended the call."""
         self.has_ended = True
         self._failed_at = 0.0
         for other in self.others:
             self._send(other, ("ended", self.call_number, outcome))
         self.ended.setdefault(self.call_number, {})[self.device] = outcome
+        self.wait(self._all_have_ended, "ended")
+        now = self.ended.pop(self.call_number)
+        self.call_number += 1
+        self.has_ended = False
+        return [now.get(device, ("lost", None)) for device in range(self.world.size)]
 
-    def all_have_ended(self) -> bool:
+    def _all_have_ended(self) -> bool:
         """True if all have ended the call, or one has failed and the others have had enough time to end."""
         self.poll_control("ended")
         now = self.ended[self.call_number]
@@ -135,14 +123,6 @@ class ControlChannel:
             self._failed_at = self._failed_at or perf_counter()
             self.gave_up = perf_counter() - self._failed_at > GRACE_SECONDS
         return len(now) > len(self.others) or self.gave_up
-
-    def take_outcomes(self) -> list[tuple[str, Any]]:
-        """The outcomes of the call by device; afterwards the next call can begin."""
-        now = self.ended.pop(self.call_number)
-        self._reports.pop(self.call_number, None)
-        self.call_number += 1
-        self.has_ended = False
-        return [now.get(device, ("lost", None)) for device in range(self.world.size)]
 
     def _check_deadlock(self, since: float) -> float:
         """Asks all others if nothing has moved since `since` for too long. Returns the time to count from."""

@@ -64,22 +64,16 @@ class MessageChannel:
         """By source, the next message if its header has arrived: the note, the array, and for a large array the request
         to receive it."""
 
-    def send(self, to: int, arr: Array, note: Any, until_received: bool = False) -> None:
-        """Sends a note with an array in C order that nobody changes afterwards. With `until_received`, the message
-        counts in `unreceived` until it is received."""
+    def send(self, to: int, arr: Array, note: Any) -> None:
+        """Sends a note with an array in C order that nobody changes afterwards."""
         content = arr.tobytes() if arr.nbytes <= self.carrier.max_small else None
         row = dumps((note, tuple(arr.shape), dtype_code(arr.dtype), content))
-        start = self.comm.Issend if until_received or content is None else self.comm.Isend
+        start = self.comm.Issend if content is None else self.comm.Isend
         header = start(row, to, self.tag)
         self._headers.add(header)
         if content is None:
             self._bodies.add(self.carrier.send_body(arr, to, self.tag + 1, header))
         self.sent[to] += 1
-
-    def unreceived(self) -> int:
-        """Messages sent with `until_received` that have not been received, and other headers that have not been
-        sent."""
-        return self._headers.count()
 
     def has_arrived(self, source: int) -> bool:
         """True if the next message from `source` has arrived. Begins to receive an array whose header has arrived."""
@@ -108,7 +102,7 @@ class MessageChannel:
 
     def finish(self) -> None:
         """Waits until everything has been sent; every message must have been received."""
-        poll(lambda: not self.unreceived() and not self._bodies.count())
+        poll(lambda: not self._headers.count() and not self._bodies.count())
 
     def free(self) -> None:
         """Abandons what a failed run has sent or begun to receive; after `finish`, nothing is left."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import partial
 from pickle import dumps
 from threading import get_ident
 from typing import Any
@@ -24,7 +23,7 @@ from lib.engine.transports.base import ENDED, ENDING, CallableInt, Put, require_
 from lib.errors import PuzzleError
 
 from .carrier import Carrier
-from .control import ControlChannel, PeerFailedError
+from .control import ControlChannel, PeerFailedError, SourceEndedError
 from .messages import MessageChannel, Sending
 
 
@@ -86,8 +85,8 @@ class ProcessPort:
         self.is_agreed = False
         """All calls of the run were checked beforehand, so that devices need not agree on each."""
         self.apply_put: Callable[[Put], None]
-        self.stream: Any = None
-        """The device's inference loop, while a stream is open."""
+        self.ends_with_its_source: Callable[[], bool] = lambda: False
+        """True if this device's call ends when it waits for a message from a device whose call has ended."""
 
     def collective(self, call: CollectiveCall, arr: Array) -> Any:
         if self.thread != get_ident():
@@ -151,15 +150,15 @@ class ProcessPort:
         if self.thread != get_ident():
             self._require_running()
         clock = self.meter.clock if self.meter is not None else 0
-        self.messages.send(to, self.library.copy(arr), clock, until_received=self.stream is not None)
+        self.messages.send(to, self.library.copy(arr), clock)
 
     def receive(self, source: int) -> Array:
         if self.thread != get_ident():
             self._require_running()
         messages, meter = self.messages, self.meter
         try:
-            if self.stream is not None:
-                self.stream.wait_to_receive(source, partial(messages.has_arrived, source), f"receive({source})")
+            if self.ends_with_its_source():
+                self._wait_unless_ended(source)
             clock, arr = messages.receive(source, self.control.wait)
         except ENDING as why:
             self._end(why)
@@ -167,6 +166,22 @@ class ProcessPort:
         if meter is not None and clock > meter.clock:
             meter.clock = clock
         return arr
+
+    def _wait_unless_ended(self, source: int) -> None:
+        """Waits until the next message from a device has arrived, or that device has ended its call and sent no more.
+
+        Raises:
+            SourceEndedError: that device has sent no more.
+        """
+        messages = self.messages
+
+        def has_ended() -> bool:
+            state, report = self.control.outcome_of(source)
+            return state == "returned" and report[2][self.device] == messages.received[source]
+
+        self.control.wait(lambda: messages.has_arrived(source) or has_ended(), f"receive({source})")
+        if not messages.has_arrived(source):
+            raise SourceEndedError
 
     def _end(self, why: PuzzleError) -> None:
         """Keeps the error that ends the run. This device communicates no more, even if the class catches the error."""
@@ -181,8 +196,6 @@ class ProcessPort:
     def yield_turn(self) -> None:
         self._require_running()
         self.control.poll_control(None)
-        if self.stream is not None:
-            self.stream.yield_turn()
 
     def close(self) -> list[tuple[int, int, int]]:
         """Ends the connection; returns the messages that were not received: (from, to, how many)."""

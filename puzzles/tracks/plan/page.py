@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lib.planning import Job
-
-    from .puzzle import PlanPuzzle
+    from puzzles.catalog.plan.puzzle import PlanPuzzle
 
 CALLS = (
     (
