@@ -76,6 +76,11 @@ class Game:
     def stars(self) -> int:
         return int(self.script("return document.querySelector('.verdict').dataset.stars"))
 
+    @property
+    def verdicts(self) -> int:
+        """How many there were so far."""
+        return int(self.script("return Number(document.querySelector('main').dataset.verdicts ?? 0)"))
+
     def until_status(self, *wanted: str) -> None:
         self.until(lambda: self.status in wanted and not self.is_running)
 
@@ -104,10 +109,9 @@ class Game:
 
     def judge(self, text: str, *status: str) -> None:
         """Types another code, which runs in the same Python, and waits for the verdict on it."""
-        verdicts = "return Number(document.querySelector('main').dataset.verdicts ?? 0)"
-        before = self.script(verdicts)
+        before = self.verdicts
         self.type(text)
-        self.until(lambda: self.script(verdicts) > before)
+        self.until(lambda: self.verdicts > before)
         self.until_status(*(status or ("passed", "over_target", "failed")))
 
     def menu_item(self, name: str) -> None:
