@@ -13,6 +13,7 @@ import pytest
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
+from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
@@ -27,7 +28,8 @@ from puzzles.sandbox.worker.repeat.functions import (
 )
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.repeat import with_other_values
+from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.repeat import DRAWS, with_other_values
 from puzzles.tracks.engine.row import asked
 from tests.support import hostile_hiding as hiding
 
@@ -188,6 +190,28 @@ def test_routes_stay_the_same(slug: str) -> None:
             if isinstance(one, dict) and "targets" in one:
                 assert one["targets"].tolist() == two["targets"].tolist()
                 assert one["logits"].tolist() != two["logits"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("wrong_draws", "stars", "asked_for"), [(0, 3, 1), (1, 3, 2), (DRAWS - 1, 3, DRAWS), (DRAWS, 1, DRAWS)]
+)
+def test_values_on_which_a_right_class_rounds_too_much_are_drawn_again(
+    monkeypatch: pytest.MonkeyPatch, wrong_draws: int, stars: int, asked_for: int
+) -> None:
+    """The shown trial is repeated on other values until its results are right, DRAWS times at most."""
+    checked: list[object] = []
+
+    def rounding(trial: Trial, performed: Performed) -> None:
+        checked.append(trial)
+        if len(checked) <= wrong_draws:
+            raise ValueError("a sum is rounded too much")
+        require_right(trial, performed)
+
+    monkeypatch.setattr("puzzles.tracks.engine.repeat.require_right", rounding)
+    result = verdict(DATA_PARALLEL)
+    trials = len(trials_of(PUZZLE))
+    assert result.stars == stars
+    assert len(checked) == asked_for + trials - 1
 
 
 def test_a_verdict_keeps_the_secret_that_it_follows_from() -> None:
