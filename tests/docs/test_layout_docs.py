@@ -12,7 +12,6 @@ PAGE = (ROOT / "docs" / "layout.md").read_text(encoding="utf-8")
 
 
 def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("scipy", reason="needs the extra: pip install -e '.[exact]'")
     names: dict[str, object] = {}
     for code in re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL):
         exec(compile(code, "layout.md", "exec"), names)

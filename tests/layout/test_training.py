@@ -331,3 +331,8 @@ def test_negative_and_boolean_caps_are_refused():
     for caps in ({"memory_cap": -1}, {"memory_cap": True}, {"tensor_caps": {"x": -4}}, {"tensor_caps": {"x": False}}):
         with pytest.raises(LayoutError, match="whole number of bytes"):
             plan(feed_forward(), **caps)  # type: ignore[arg-type]
+
+
+def test_an_option_that_does_not_exist_is_refused_with_the_nearest():
+    with pytest.raises(LayoutError, match="'memory_cap'"):
+        plan(feed_forward(), memorycap=40_000)  # type: ignore[call-arg]

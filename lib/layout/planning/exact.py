@@ -9,11 +9,13 @@ The effort of a search is counted in the solver's own steps, not in seconds: the
 machine and under every load.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from lib.extras import install_command
 from lib.layout.errors import LayoutError, OutOfEffortError
@@ -49,6 +51,15 @@ class Caps:
     peak: int | None = None
     tensors: Mapping[str, int] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, graph: Graph, options: PlanOptions) -> Caps:
+        memory, peak = options.get("memory_cap"), options.get("peak")
+        if memory is not None:
+            memory = require_cap(memory, "a memory cap is a whole number of bytes per device, such as 40_000")
+        if peak is not None:
+            peak = require_cap(peak, PEAK_WANTED)
+        return cls(memory, peak, _checked(graph, options.get("tensor_caps")))
+
     def allow(self, plan: GraphPlan) -> bool:
         """Whether a plan holds no more."""
         sizes = (
@@ -64,73 +75,72 @@ class Caps:
         )
 
 
-def plan(
-    graph: Graph,
-    memory_cap: int | None = None,
-    tensor_caps: Mapping[str, int] | None = None,
-    scatter: bool = True,
-    links: Links | None = None,
-    peak: int | None = None,
-    every_split: bool = False,
-    layouts: Mapping[str, Any] | None = None,
-    flops: int | None = None,
-    effort: int | None = None,
-) -> GraphPlan:
+class PlanOptions(TypedDict, total=False):
+    """What a plan has to keep to, and what it minimizes. Of all plans without options, one moves the fewest bytes."""
+
+    layouts: Mapping[str, Any] | None
+    """Layouts of inputs, weights and results that are fixed, as `Graph.pin` does: {"x": P("data", None)}."""
+    memory_cap: int | None
+    """Bytes that each device may store and keep, as `GraphPlan.memory` counts them."""
+    peak: int | None
+    """Bytes that each device may hold at any time, as `GraphPlan.peak` counts them."""
+    tensor_caps: Mapping[str, int] | None
+    """Bytes of single tensors on each device, by name."""
+    scatter: bool
+    """If False, partial sums are always all-reduced."""
+    every_split: bool
+    """Operators may also split parts of axes and leave devices unused (`Graph.on_prime_axes`); the plan is then one of
+    that graph. If that search does not end, the plan on the graph's own axes is found too, and the cheaper is taken."""
+    flops: int | None
+    """Operations of a device in the time in which it sends a byte, or with links in a unit of time: computing then
+    costs time too. Without it computing is free; but under a `memory_cap` alone it is 1,000, since a plan would
+    otherwise compute a product several times to save memory."""
+    links: Links | None
+    """The plan takes the least time instead. Each move is then the quickest that is found: sums go over fast axes
+    first, and detours may be quicker."""
+    effort: int | None
+    """Steps of HiGHS. A large graph's identical layers are laid out alike, and other plans compared only if this is
+    given; `GraphPlan.tied` says so."""
+
+
+def plan(graph: Graph, **options: Unpack[PlanOptions]) -> GraphPlan:
     """The plan that moves the fewest bytes: redistribution on all edges plus the operators' own collectives.
 
-    `layouts` fixes the layouts of inputs, weights and results, as `Graph.pin` does: {"x": P("data", None)}. Configured
-    operators keep their strategies. Every other operator may have any of its `candidates`, every source any
-    even layout or one that a consumer needs. Each device may hold `memory_cap` bytes (as `GraphPlan.memory` counts
-    them) and `tensor_caps[name]` bytes of a single tensor. Without `scatter`, partial sums are always all-reduced.
+    Configured operators keep their strategies. Every other operator may have any of its `candidates`, which use all
+    devices, or as many as their sizes allow; every source may have any even layout or one that a consumer needs.
     Operators that take a tensor in the same layout share one move of it.
 
-    Operators have strategies that use all devices, or as many as their sizes allow. With `every_split` they may split
-    parts of axes and leave devices unused as well (`Graph.on_prime_axes`); the plan is then one of that graph. If that
-    search does not end, the plan on the graph's own axes is found too, and the cheaper one is returned.
-
-    With `peak`, no device holds more than that many bytes at any time, as `GraphPlan.peak` counts them.
-
-    Computing costs time with `flops`, the operations of a device in the time in which it sends a byte: the plan then
-    has the least sum of bytes and of what all devices could send while they compute. Without it computing is free.
-    Under a `memory_cap` alone it is 1,000: otherwise a plan would compute a product several times to save memory.
-
-    An integer program finds the plan, in so many steps of HiGHS (`effort`). If it is not done by then,
-    `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could be saved. If a graph is large, it lays out
-    identical layers alike, and compares other plans only if an `effort` is given; `GraphPlan.tied` says so. What
-    `complete` finds from the layouts that are given is the first plan, so that none is worse.
-
-    With `links`, the plan takes the least time instead, and `flops` are the operations of a device in a unit of time.
-    Each move is then the quickest that is found: sums go over fast axes first, and detours may be quicker.
+    If the search is not done in its effort, `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could be saved.
+    What `complete` finds from the layouts that are given is the first plan, so that none is worse.
 
     Raises:
         LayoutError: a cap names no tensor or cannot be met (the message has the smallest possible value, and for a peak
             the operator), or highspy is not installed.
     """
     require_graph(graph)
-    if layouts is not None:
+    for name in options.keys() - PlanOptions.__annotations__.keys():
+        raise LayoutError(f"plan has no option '{name}'; {nearest_name(name, PlanOptions.__annotations__)}")
+    if (layouts := options.get("layouts")) is not None:
         graph = graph.pinned(layouts)
-    if every_split:
+    links, flops = options.get("links"), options.get("flops")
+    if options.get("every_split"):
         if links is not None:
             raise LayoutError("links belong to the axes of a mesh, which every_split divides; leave out one of the two")
-        return _with_every_split(graph, memory_cap, tensor_caps, scatter, peak=peak, flops=flops, effort=effort)
-    if memory_cap is not None:
-        memory_cap = require_cap(memory_cap, "a memory cap is a whole number of bytes per device, such as 40_000")
-    if peak is not None:
-        peak = require_cap(peak, PEAK_WANTED)
-    caps = Caps(memory_cap, peak, _checked(graph, tensor_caps))
+        return _with_every_split(graph, {**options, "layouts": None, "every_split": False})
+    caps = Caps.of(graph, options)
     if links is not None:
         require_links(links, graph.mesh)
     if flops is not None and require_cap(flops, FLOPS_WANTED) == 0:
         raise LayoutError(f"{FLOPS_WANTED}; got 0")
-    if flops is None and memory_cap is not None and links is None:
+    if flops is None and caps.memory is not None and links is None:
         flops = USUAL_FLOPS
-    if effort is not None:
+    if (effort := options.get("effort")) is not None:
         effort = require_cap(effort, EFFORT_WANTED)
     objective = Objective.of_graph(graph, links, flops)
     first = _propagated(graph, caps, objective)
     if first is not None and not objective.of_plan(first):
         return first
-    choices = Choices(graph, caps.tensors, scatter, links)
+    choices = Choices(graph, caps.tensors, options.get("scatter", True), links)
     if not is_solver_here():
         raise LayoutError(f"a plan needs highspy, which solves integer programs: {install_command('exact')}")
     return _cheapest(choices, objective, caps, first, effort)
@@ -169,18 +179,18 @@ def _propagated(graph: Graph, caps: Caps, objective: Objective) -> GraphPlan | N
     return replace(plan, links=objective.links, rate=objective.flops)
 
 
-def _with_every_split(graph: Graph, *caps: Any, **how: Any) -> GraphPlan:
+def _with_every_split(graph: Graph, options: PlanOptions) -> GraphPlan:
     """The plan on an axis for each prime factor; if that is not proven, the one on the graph's own axes if cheaper."""
     split: GraphPlan | None = None
     try:
-        split = plan(graph.on_prime_axes(), *caps, **how)
+        split = plan(graph.on_prime_axes(), **options)
         if split.at_least is None:
             return split
         bound = split.at_least
     except OutOfEffortError as late:
         bound = late.bound
     try:
-        own = plan(graph, *caps, **how)
+        own = plan(graph, **options)
     except LayoutError:
         if split is None:
             raise

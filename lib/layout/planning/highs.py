@@ -34,7 +34,7 @@ class LinearSolution(NamedTuple):
 
 
 def is_solver_here() -> bool:
-    """True if scipy is installed."""
+    """True if highspy is installed."""
     return find_spec("highspy") is not None
 
 
