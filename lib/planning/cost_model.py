@@ -204,10 +204,13 @@ def setting_of(job: Job, split: Split) -> Setting:
 
 
 def setting_of_replica(job: Job, split: Split) -> Setting:
-    """The setting of a run of one replica, whose collectives take as long as among all replicas."""
+    """The setting of a run of one replica, whose collectives and copies take as long as among all replicas."""
     priced, setting = prices(job, split), setting_of(job, split)
     ticks = {"allreduce": priced.reduce, "scatterreduce": priced.reduce, "allgather": priced.gather}
-    costs = replace(setting.costs, calls=MappingProxyType({**setting.costs.calls, **ticks}))
+    ticks |= {"offload": priced.copy, "fetch": priced.copy}  # of a state, which is whole here
+    beta = {name: each for name, each in setting.costs.beta.items() if name not in ("offload", "fetch")}
+    calls = {**setting.costs.calls, **ticks}
+    costs = replace(setting.costs, calls=MappingProxyType(calls), beta=MappingProxyType(beta))
     return replace(setting, costs=costs, mesh=(("dp", 1), ("pp", split.pp)))
 
 
