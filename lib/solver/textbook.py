@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
+from itertools import accumulate
 from math import inf
 from types import MappingProxyType
 
@@ -47,6 +48,24 @@ def _pattern(slots: Callable[[int], list[Slots]], in_turn: float, unit: bool, pr
     return settled(slots(problem.ranks), problem.microbatches, costs, in_turn)
 
 
+def _fewer_in_flight(problem: Problem) -> Rows | None:
+    """1F1B with as few warm-up forwards as the caps ask for; None if they ask for no fewer than 1F1B has. A rank has no
+    more of them than the rank before it, whose backwards it would wait for."""
+    p, m_b, _, caps = problem.ranks, *problem.sizes
+    most = list(accumulate((cap // held for cap, held in zip(caps, m_b, strict=True)), min))
+    if all(limit >= p - rank for rank, limit in enumerate(most)):
+        return None
+    rows: Rows = []
+    for rank, limit in enumerate(most):
+        warmup = max(1, min(limit, p - rank))
+        row = [Cell(rank, "F", batch) for batch in range(min(warmup, problem.microbatches))]
+        for batch in range(problem.microbatches):
+            row += [Cell(rank, op, batch) for op in ("B" if problem.whole else "IW")]
+            row += [Cell(rank, "F", batch + warmup)] * (batch + warmup < problem.microbatches)
+        rows.append(row)
+    return rows
+
+
 @lru_cache(maxsize=64)
 def orders(placement: str, whole: bool) -> Mapping[str, Order]:
     """The orders with a placement, by name."""
@@ -59,6 +78,8 @@ def orders(placement: str, whole: bool) -> Mapping[str, Order]:
         case _:
             books = [schedules.zb_v, schedules.dualpipev]
     found: dict[str, Order] = {book.__name__: partial(_sized, book) for book in books}
+    if placement == "contiguous":
+        found["one_f_one_b with fewer in flight"] = _fewer_in_flight
     if placement == "V" and not whole:
         found |= {book.__name__: partial(_sized, book) for book in (schedules.v_min, schedules.v_half)}
         for in_turn in IN_TURN:

@@ -284,7 +284,7 @@ PLANS = [
         "llama_8b_16",
         "dominates by the name of an axis",
         (('"replicas"', '"dp"'),),
-        ("dominates is one of recomputation, tp, cp, ep, replicas, bubble; got 'dp'",),
+        ("dominates is one of recomputation, tp, cp, ep, replicas, host, bubble; got 'dp'",),
     ),
     Mistake("llama_8b_16", "no GPU memory predicted", (("gib=65", "gib=-1"),), ("gib",)),
     Mistake(

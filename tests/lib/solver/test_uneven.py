@@ -89,6 +89,10 @@ def test_it_is_never_worse_than_what_was_published(seed: int) -> None:
     require_never_worse(uneven(seed, 5), 0.05)
 
 
+def test_ranks_that_hold_less_than_1f1b_needs_have_fewer_microbatches_in_flight() -> None:
+    require_never_worse(uneven(108, 10), 0.2)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 110))
 def test_it_is_never_worse_than_what_was_published_in_more_cases(seed: int) -> None:
