@@ -122,9 +122,8 @@ def _code(plan: GraphPlan, mesh: DeviceMatrix) -> str:
     number = {name: f"t{i}" for i, name in enumerate(plan.graph.shapes)}
     results = plan.graph.results or tuple(name for name in plan.operators if not plan.graph.consumers(name))
     taken = [plan.redistribution(edge).named_steps for edge in plan.edges if not edge.moved_for]
-    steps = [
-        step for sequence in (*taken, *(op.reduction for op in plan.operators.values())) for step in _named(sequence)
-    ]
+    taken += [op.reduction for op in plan.operators.values()]
+    steps = [step for sequence in taken for step in _named(sequence)]
     moved = sum(step.total for step in steps) * plan.graph.itemsize
     instead = f", where the plan's exchanges take {plan.bytes:,}" if moved != plan.bytes else ""
     title = f"{moved:,} bytes move{instead}."

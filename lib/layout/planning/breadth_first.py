@@ -130,9 +130,8 @@ def _optimizer(
     configured = [x for x in configured if graph.step.replaces.get(x) != weight]
     if stores or not configured:
         return beside_weight(graph.operators[name], home)
-    return beside_weight(
-        graph.operators[name], _as_configured(graph, settled, name if name in configured else configured[0], home)
-    )
+    first = name if name in configured else configured[0]
+    return beside_weight(graph.operators[name], _as_configured(graph, settled, first, home))
 
 
 def _as_configured(

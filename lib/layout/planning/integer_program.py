@@ -124,10 +124,8 @@ class IntegerProgram:
             readers = self.readers.setdefault((name, self.graph.phase(op.name)), [])
             reader = ReaderMoves(op.name, place, wanted, {}, {})
             earlier = [other for other in readers if other.moves]
-            ends = (
-                id(self.lives[name]),
-                *((self.ways[taker.operator][0][0], taker.place) for taker in (*earlier, reader)),
-            )
+            takers = (*earlier, reader)
+            ends = (id(self.lives[name]), *((self.ways[taker.operator][0][0], taker.place) for taker in takers))
             if ends[-1] in ends[1:-1]:
                 pass  # an operator of a later step of a loop takes the same copy
             elif ends in self._made:

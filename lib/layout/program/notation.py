@@ -95,11 +95,8 @@ def graph_from_data(data: Mapping[str, Any]) -> Graph:
         graph.operator(kind, name, *inputs, **rest)
     for name, first in _mapping(data.get("repeats", {}), "repeats").items():
         earlier, later = graph.operator_named(first), graph.operator_named(name)
-        if (
-            (earlier.kind, earlier.input_shapes) != (later.kind, later.input_shapes)
-            or first in graph.repeats
-            or first == name
-        ):
+        is_alike = (earlier.kind, earlier.input_shapes) == (later.kind, later.input_shapes)
+        if not is_alike or first in graph.repeats or first == name:
             raise LayoutError(f"'{name}' cannot repeat '{first}': it repeats an earlier one of its kind and shapes")
         graph.repeats[name] = first
     if "training" in data:

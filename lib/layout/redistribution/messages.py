@@ -71,17 +71,14 @@ class TensorTransfer:
     @property
     def sent(self) -> Ints:
         """Elements sent, by device."""
-        return sum(
-            (messages.count(messages.sender) for messages in self.rounds), np.zeros(self.source.devices, dtype=np.int64)
-        )
+        counts = (messages.count(messages.sender) for messages in self.rounds)
+        return sum(counts, np.zeros(self.source.devices, dtype=np.int64))
 
     @property
     def received(self) -> Ints:
         """Elements received, by device."""
-        return sum(
-            (messages.count(messages.receiver) for messages in self.rounds),
-            np.zeros(self.source.devices, dtype=np.int64),
-        )
+        counts = (messages.count(messages.receiver) for messages in self.rounds)
+        return sum(counts, np.zeros(self.source.devices, dtype=np.int64))
 
     @cached_property
     def origins(self) -> tuple[Ints, Ints]:
