@@ -67,11 +67,11 @@ def _assembled(device: ShardedEngine, step: Step, group: Sequence[int], arrived:
 
 def _messages(device: ShardedEngine, step: Step, piece: Array) -> Array:
     exchange, me = step.exchange, int(device.device_id)
-    held = piece.reshape(exchange.source.local_shape)
-    made = exchange.kept(me, held)
-    _send(device, exchange, exchange.moves, piece.dtype, lambda share: exchange.take(share, me, held))
-    _receive(device, exchange, exchange.moves, lambda share, elements: exchange.put(share, me, made, elements))
-    return made.reshape(step.target.local_shape)
+    old = piece.reshape(exchange.source.local_shape)
+    new = exchange.kept(me, old)
+    _send(device, exchange, exchange.moves, piece.dtype, lambda share: exchange.take(share, me, old))
+    _receive(device, exchange, exchange.moves, lambda share, elements: exchange.put(share, me, new, elements))
+    return new.reshape(step.target.local_shape)
 
 
 def _sum_messages(device: ShardedEngine, step: Step, piece: Array) -> Array:

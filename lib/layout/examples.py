@@ -87,12 +87,12 @@ def vocabulary_loss(mesh: DeviceMatrix, tokens: int = 64, width: int = 32, words
 
 def add_attention(graph: Graph, prefix: str, x: str, batch: int, length: int, heads: int, width: int) -> str:
     """Projections, scores, softmax, mixture, output projection, residual. Returns the residual's name."""
-    each = width // heads
+    head_width = width // heads
     turned = {}
     for role in "qkv":
         graph.parameter(f"{prefix}w{role}", (width, width))
         projected = graph.matmul(f"{prefix}{role}", x, f"{prefix}w{role}")
-        cut = graph.reshape(f"{prefix}{role}_heads", projected, (batch, length, heads, each))
+        cut = graph.reshape(f"{prefix}{role}_heads", projected, (batch, length, heads, head_width))
         turned[role] = graph.transpose(f"{prefix}{role}_turned", cut, (0, 2, 1, 3))
     scores = graph.matmul(f"{prefix}scores", turned["q"], turned["k"], transpose_b=True)
     mixed = graph.matmul(f"{prefix}mixed", graph.softmax(f"{prefix}softmax", scores), turned["v"])

@@ -65,8 +65,8 @@ def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, o
     for step in steps:
         step.prepare()
     with launch(MovingDevice, target.devices, steps, on=on) as run:
-        held = run.forward([pieces[device] for device in range(target.devices)])
-        return Executed({"tensor": target}, {"tensor": dict(enumerate(held))}, run.meters)
+        moved = run.forward([pieces[device] for device in range(target.devices)])
+        return Executed({"tensor": target}, {"tensor": dict(enumerate(moved))}, run.meters)
 
 
 __all__ = ["Executed", "execute_steps"]

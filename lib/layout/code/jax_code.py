@@ -122,7 +122,8 @@ def _code(plan: GraphPlan, mesh: DeviceMatrix) -> str:
     number = {name: f"t{i}" for i, name in enumerate(plan.graph.shapes)}
     results = plan.graph.results or tuple(name for name in plan.operators if not plan.graph.consumers(name))
     taken = [plan.redistribution(edge).named_steps for edge in plan.edges if not edge.moved_for]
-    steps = [step for one in (*taken, *(op.reduction for op in plan.operators.values())) for step in _named(one)]
+    taken += [op.reduction for op in plan.operators.values()]
+    steps = [step for sequence in taken for step in _named(sequence)]
     moved = sum(step.total for step in steps) * plan.graph.itemsize
     instead = f", where the plan's exchanges take {plan.bytes:,}" if moved != plan.bytes else ""
     title = f"{moved:,} bytes move{instead}."
@@ -171,15 +172,15 @@ def _body(plan: GraphPlan, number: dict[str, str], mesh: DeviceMatrix) -> Iterat
             if fetch.copy in copies:
                 taken.append(copies[fetch.copy])
                 continue
-            mine = number[tensor] if fetch.source is None else copies[fetch.source]
+            variable = number[tensor] if fetch.source is None else copies[fetch.source]
             for i, line in enumerate(_moves(fetch.steps, mesh)):
                 if i == 0:
-                    yield f"{number[name]}_{place} = {mine}  # {tensor} for {name}"
-                    mine = f"{number[name]}_{place}"
-                yield line.format(mine)
+                    yield f"{number[name]}_{place} = {variable}  # {tensor} for {name}"
+                    variable = f"{number[name]}_{place}"
+                yield line.format(variable)
             if fetch.copy is not None:
-                copies[fetch.copy] = mine
-            taken.append(mine)
+                copies[fetch.copy] = variable
+            taken.append(variable)
         yield f"{number[name]} = {_expression(op, taken, mesh)}  # {name}"
         for line in _moves(op.reduction, mesh):
             yield line.format(number[name])
@@ -209,15 +210,15 @@ def _first_row(table: TensorLayout, mesh: DeviceMatrix) -> str:
 
 
 def _named(steps: Sequence[Step]) -> list[Step]:
-    found: list[Step] = []
+    named: list[Step] = []
     for step in steps:
         if step.name == "reduce-scatter" and step.source.largest:  # which JAX has for sums only
             full = replace(step.source, partial=step.target.partial)
-            found += [Step("all-reduce", step.source, full), Step("slice", full, step.target)]
+            named += [Step("all-reduce", step.source, full), Step("slice", full, step.target)]
             continue
         is_named = step.name not in ("exchange", "sum exchange")
-        found += [step] if is_named else redistribute(step.source, step.target, named_only=True).steps
-    return found
+        named += [step] if is_named else redistribute(step.source, step.target, named_only=True).steps
+    return named
 
 
 def _moves(steps: Sequence[Step], mesh: DeviceMatrix) -> Iterator[str]:
@@ -234,22 +235,22 @@ def _collective(step: Step, mesh: DeviceMatrix) -> str:
     if step.name == "permute":
         return _permute(step, mesh)
     changed = [dim for dim in range(len(before)) if before[dim] != after[dim]]
-    made = "{0}"
+    expression = "{0}"
     if step.name == "all-to-all":
         lost, gained = sorted(changed, key=lambda dim: len(after[dim]) - len(before[dim]))
         axes = _names(before[lost][len(after[lost]) :], mesh)
-        return f"lax.all_to_all({made}, {axes}, split_axis={gained}, concat_axis={lost}, tiled=True)"
+        return f"lax.all_to_all({expression}, {axes}, split_axis={gained}, concat_axis={lost}, tiled=True)"
     for dim in changed:
         more, fewer = (after[dim], before[dim]) if len(after[dim]) > len(before[dim]) else (before[dim], after[dim])
         axes = _names(more[len(fewer) :], mesh)
         if step.name == "slice":
             size = step.target.local_shape[dim]
-            made = f"lax.dynamic_slice_in_dim({made}, lax.axis_index({axes}) * {size}, {size}, axis={dim})"
+            expression = f"lax.dynamic_slice_in_dim({expression}, lax.axis_index({axes}) * {size}, {size}, axis={dim})"
         elif step.name == "all-gather":
-            made = f"lax.all_gather({made}, {axes}, axis={dim}, tiled=True)"
+            expression = f"lax.all_gather({expression}, {axes}, axis={dim}, tiled=True)"
         else:
-            made = f"lax.psum_scatter({made}, {axes}, scatter_dimension={dim}, tiled=True)"
-    return made
+            expression = f"lax.psum_scatter({expression}, {axes}, scatter_dimension={dim}, tiled=True)"
+    return expression
 
 
 def _permute(step: Step, mesh: DeviceMatrix) -> str:

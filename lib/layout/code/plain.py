@@ -72,9 +72,9 @@ def plan_json(plan: GraphPlan) -> str:
 
 
 def _layout(layout: TensorLayout) -> dict[str, Any]:
-    found: dict[str, Any] = {"split": [[layout.matrix.names[a] for a in axes] for axes in layout.tensor_map]}
-    found["piece"] = list(layout.local_shape)
-    return found | ({"partial": [layout.matrix.names[a] for a in layout.partial]} if layout.partial else {})
+    description: dict[str, Any] = {"split": [[layout.matrix.names[a] for a in axes] for axes in layout.tensor_map]}
+    description["piece"] = list(layout.local_shape)
+    return description | ({"partial": [layout.matrix.names[a] for a in layout.partial]} if layout.partial else {})
 
 
 def _steps(steps: Any, plan: GraphPlan) -> list[dict[str, Any]]:

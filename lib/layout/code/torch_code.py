@@ -63,5 +63,5 @@ def _style(plan: GraphPlan, name: str, axis: int) -> tuple[str, str] | None:
         return None
     style = "ColwiseParallel" if split[1] != turned else "RowwiseParallel"
     given = _placement(plan.layout(op.operator.inputs[0]), axis)
-    made = _placement(op.output, axis)
-    return op.operator.inputs[1], f"{style}(input_layouts={given}, output_layouts={made})"
+    produced = _placement(op.output, axis)
+    return op.operator.inputs[1], f"{style}(input_layouts={given}, output_layouts={produced})"

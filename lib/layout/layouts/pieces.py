@@ -38,9 +38,9 @@ def padded(array: Array, shape: tuple[int, ...]) -> Array:
     """An array with padding after its elements, up to a shape."""
     if array.shape == shape:
         return array
-    made = blank(shape, array.dtype)
-    made[tuple(map(slice, array.shape))] = array
-    return made
+    result = blank(shape, array.dtype)
+    result[tuple(map(slice, array.shape))] = array
+    return result
 
 
 def trimmed(piece: Array, layout: TensorLayout, device: int) -> Array:

@@ -42,4 +42,4 @@ def _own(graph: Graph, name: str) -> Hashable:
 
 def _numbered(seen: dict[str, Hashable]) -> dict[str, int]:
     numbers: dict[Hashable, int] = {}
-    return {name: numbers.setdefault(each, len(numbers)) for name, each in seen.items()}
+    return {name: numbers.setdefault(key, len(numbers)) for name, key in seen.items()}

@@ -126,11 +126,12 @@ def _optimizer(
     assert graph.step is not None
     weight = graph.step.weights[name]
     stores = graph.step.replaces.get(name) == weight
-    mine = [x for x, owner in graph.step.weights.items() if owner == weight and x in graph.strategies]
-    mine = [x for x in mine if graph.step.replaces.get(x) != weight]
-    if stores or not mine:
+    configured = [x for x, owner in graph.step.weights.items() if owner == weight and x in graph.strategies]
+    configured = [x for x in configured if graph.step.replaces.get(x) != weight]
+    if stores or not configured:
         return beside_weight(graph.operators[name], home)
-    return beside_weight(graph.operators[name], _as_configured(graph, settled, name if name in mine else mine[0], home))
+    first = name if name in configured else configured[0]
+    return beside_weight(graph.operators[name], _as_configured(graph, settled, first, home))
 
 
 def _as_configured(
@@ -152,19 +153,19 @@ def _as_configured(
 
 def storage_layouts(graph: Graph, operators: dict[str, DistributedOperator]) -> dict[str, TensorLayout]:
     """Every source as it is pinned, or in the layout that its first consumer needs; an unused one on every device."""
-    found = {}
+    layouts = {}
     for name in graph.sources:
         takers = graph.consumers(name)
         if name in graph.pins:
-            found[name] = graph.pins[name]
+            layouts[name] = graph.pins[name]
             continue
         if takers and takers[0][0].name not in operators:
             continue  # the state of an optimizer that is not settled yet
         if takers:
             operator, place = takers[0]
-            found[name] = operators[operator.name].inputs[place]
+            layouts[name] = operators[operator.name].inputs[place]
         else:
             shape = graph.shapes[name]
             first = next(iter(operators.values())).local.matrix
-            found[name] = TensorLayout(shape, first, ((),) * len(shape))
-    return found
+            layouts[name] = TensorLayout(shape, first, ((),) * len(shape))
+    return layouts

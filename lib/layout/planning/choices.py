@@ -56,8 +56,8 @@ class Choices:
                 self.operators[name] = [_quickest(way, links, graph.itemsize) for way in ways]
 
     def _choices(self, name: str) -> list[DistributedOperator]:
-        found = candidates(self.graph, self.graph.operators[name], self.scatter)
-        return self.partial.ways(name, found) if self.partial else found
+        ways = candidates(self.graph, self.graph.operators[name], self.scatter)
+        return self.partial.ways(name, ways) if self.partial else ways
 
     def way(self, name: str, chosen: DistributedOperator) -> DistributedOperator:
         """A choice of an operator, which may be one of the same operator in the first step of a loop."""
@@ -69,15 +69,15 @@ class Choices:
     def _storage_layouts(self, name: str) -> list[TensorLayout]:
         if name in self.graph.pins:
             return [self.graph.pins[name]]
-        found = dict.fromkeys(
+        layouts = dict.fromkeys(
             choice.inputs[place] for op, place in self.consumers[name] for choice in self.operators.get(op.name, ())
         )
         gradient = self.step.gradients.get(name)
         if gradient is not None:
-            found.update(dict.fromkeys(choice.output for choice in self.operators[gradient]))
+            layouts.update(dict.fromkeys(choice.output for choice in self.operators[gradient]))
         if self.graph.sources[name] != "state":
-            found.update(dict.fromkeys(source_layouts(self.graph.shapes[name], self.graph)))
-        return list(found)
+            layouts.update(dict.fromkeys(source_layouts(self.graph.shapes[name], self.graph)))
+        return list(layouts)
 
     def _layouts(self, name: str) -> list[TensorLayout]:
         return (

@@ -79,8 +79,8 @@ def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = No
         spread, plan = forward
     layouts = spread.layouts()
     if peak is not None and plan.peak > peak:
-        largest = sorted(plan.peak_moment.held.items(), key=lambda one: -one[1])[:3]
-        names = ", ".join(f"{name} {held:,}" for name, held in largest)
+        largest = sorted(plan.peak_moment.held.items(), key=lambda entry: -entry[1])[:3]
+        names = ", ".join(f"{name} {size:,}" for name, size in largest)
         raise LayoutError(
             f"the completed plan holds {plan.peak:,} bytes on a device when {plan.peak_moment}, more than {peak:,}: "
             f"{names}; split one of these with an annotation, or let plan(graph, peak={peak}) choose"
@@ -166,7 +166,7 @@ class _Spread:
         for tensor, letters in _tensors(operator, output_first):
             for letter, axes in zip(letters, layouts[tensor].tensor_map):
                 parts = self._parts(axes)
-                taken = {axis for mine in split.values() for axis in mine}
+                taken = {axis for used in split.values() for axis in used}
                 if not axes or letter in split:
                     continue
                 if not taken & set(axes) and operator.splits(letter, parts):
@@ -200,8 +200,8 @@ class _Spread:
                     continue
                 ((axes, claimant),) = claims.items()
                 for tensor, letters in _tensors(op)[-1:] if forward else _tensors(op):
-                    for dim, one in enumerate(letters):
-                        if one == letter and self.known[tensor][dim] is None:
+                    for dim, dim_letter in enumerate(letters):
+                        if dim_letter == letter and self.known[tensor][dim] is None:
                             if not op.splits(letter, self._parts(axes)):
                                 self.misfits.add((tensor, dim, axes))
                             offers.setdefault((tensor, dim), {})[axes] = f"'{claimant}' through {op.name}"
@@ -210,9 +210,9 @@ class _Spread:
     def _claims(self, op: Operator, letter: str) -> dict[Axes, str]:
         claims: dict[Axes, str] = {}
         for tensor, letters in _tensors(op):
-            for dim, one in enumerate(letters):
+            for dim, dim_letter in enumerate(letters):
                 axes = self.known[tensor][dim]
-                if one == letter and axes:
+                if dim_letter == letter and axes:
                     claims.setdefault(axes, tensor)
         return claims
 
@@ -237,7 +237,7 @@ class _Spread:
             for dim, axes in wish.items():
                 changed = True
                 others = {**dict(enumerate(self.known[tensor])), **wish}
-                rivals = [d for d, mine in others.items() if d != dim and mine and set(mine) & set(axes)]
+                rivals = [d for d, claimed in others.items() if d != dim and claimed and set(claimed) & set(axes)]
                 who = next(iter(offers[tensor, dim].values()))
                 if rivals:
                     shared = f"dimension {rivals[0]} wants {self._names(others[rivals[0]] or ())} as well"
@@ -282,9 +282,9 @@ def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLa
     matrices = {layout.matrix: name for name, layout in split.items()}
     shape = common_shape(matrices)
     if shape is None:
-        (one, a), (two, b), *_ = matrices.items()
+        (matrix_a, a), (matrix_b, b), *_ = matrices.items()
         raise LayoutError(
-            f"'{a}' is annotated on {one} and '{b}' on {two}, which have no common refinement; "
+            f"'{a}' is annotated on {matrix_a} and '{b}' on {matrix_b}, which have no common refinement; "
             "annotate on one device matrix"
         )
     named = next((matrix for matrix in matrices if len(matrices) == 1 or matrix.shape == shape), None)

@@ -107,19 +107,25 @@ def _on_common_parts(source: TensorLayout, target: TensorLayout) -> tuple[Parts,
     sizes = common_shape([source.matrix, target.matrix])
     while sizes is not None:
         matrix = DeviceMatrix(sizes, source.matrix.devices)
-        starts = [[_starts(axes, sizes) for axes in respelled(each, matrix).tensor_map] for each in (source, target)]
-        cuts = [sorted({*mine, *theirs}) for mine, theirs in zip(*starts)]
+        starts = [
+            [_starts(axes, sizes) for axes in respelled(layout, matrix).tensor_map] for layout in (source, target)
+        ]
+        cuts = [sorted({*source_starts, *target_starts}) for source_starts, target_starts in zip(*starts)]
         inside = [
             (axis, start, cut)
             for by_dim in starts
-            for begins, each in zip(by_dim, cuts)
+            for begins, dim_cuts in zip(by_dim, cuts)
             for start, axis in begins.items()
-            for cut in each
+            for cut in dim_cuts
             if axis is not None and start < cut < start * sizes[axis]
         ]
         if not inside:
             have, want = (
-                tuple(begins.get(cut) for begins, each in zip(by_dim, cuts) for cut in each[: max(1, len(each) - 1)])
+                tuple(
+                    begins.get(cut)
+                    for begins, dim_cuts in zip(by_dim, cuts)
+                    for cut in dim_cuts[: max(1, len(dim_cuts) - 1)]
+                )
                 for by_dim in starts
             )
             return have, want, sizes

@@ -74,7 +74,7 @@ class Decision:
 def compared(graph: Graph, name: str, reached: Sequence[Reached], full: bool = True) -> list[Candidate]:
     """The ways to distribute an operator, with what each costs on those edges; partial sums are all-reduced."""
     compares = compares_of(graph, name, reached)
-    found = []
+    costed = []
     for choice in _ways(graph, name, reached, full):
         ends = (
             (choice.output, edge.known) if edge.place is None else (edge.known, choice.inputs[edge.place])
@@ -83,8 +83,8 @@ def compared(graph: Graph, name: str, reached: Sequence[Reached], full: bool = T
         costs = [redistribution_cost(*pair, graph.itemsize) for pair in ends]
         edges = Cost(sum(cost.communication for cost in costs), sum(cost.computation for cost in costs))
         own = operator_cost(choice, graph.itemsize)
-        found.append(Candidate(choice, edges, own, _rank(choice, edges, own, compares)))
-    return found
+        costed.append(Candidate(choice, edges, own, _rank(choice, edges, own, compares)))
+    return costed
 
 
 def _ways(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> list[DistributedOperator]:
@@ -95,17 +95,17 @@ def _ways(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> li
     """
     operator = graph.operators[name]
     used = (1, graph.devices) if full else range(1, graph.devices + 1)
-    found = candidates(graph, operator, scatter=False, used=used)
+    ways = candidates(graph, operator, scatter=False, used=used)
     known, *others = (edge.known for edge in reached)
     keeps = operator.kind in UNARY or (operator.kind in BINARY and len(reached) == len(operator.inputs))
     if not keeps or graph.mesh is not None or name in graph.pins or any(layout != known for layout in others):
-        return found
+        return ways
     split = {letter: axes for letter, axes in zip(operator.output_letters, known.tensor_map) if axes}
     if known.shape != operator.output_shape or not operator.free.issuperset(split):
-        return found
+        return ways
     (same,) = arrange(operator, known.matrix, split)
-    is_new = same not in found and same.strategy in [way.strategy for way in found]
-    return [*found, same] if is_new else found
+    is_new = same not in ways and same.strategy in [way.strategy for way in ways]
+    return [*ways, same] if is_new else ways
 
 
 def compares_of(graph: Graph, name: str, reached: Sequence[Reached]) -> tuple[str, ...]:
@@ -132,12 +132,12 @@ def _rank(
 
 def decide(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> tuple[DistributedOperator, Decision]:
     """The cheapest candidate, the first of several, and what made it win."""
-    found = compared(graph, name, reached, full)
-    best = min(found, key=lambda each: each.rank)
+    costed = compared(graph, name, reached, full)
+    best = min(costed, key=lambda candidate: candidate.rank)
     compares = compares_of(graph, name, reached)
-    reason, equal = "the only candidate", len(found)
+    reason, equal = "the only candidate", len(costed)
     for i, what in enumerate(compares):
-        left = sum(each.rank[: i + 1] == best.rank[: i + 1] for each in found)
+        left = sum(candidate.rank[: i + 1] == best.rank[: i + 1] for candidate in costed)
         if left < equal:
             among = f" that are equal in {', '.join(compares[:i])}" if i else " candidates"
             reason, equal = f"{CRITERIA[what]} of {equal}{among}", left

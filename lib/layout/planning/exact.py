@@ -190,12 +190,12 @@ def _with_every_split(graph: Graph, options: PlanOptions) -> GraphPlan:
     except OutOfEffortError as late:
         bound = late.bound
     try:
-        own = plan(graph, **options)
+        unsplit = plan(graph, **options)
     except LayoutError:
         if split is None:
             raise
         return split
-    return _better(split, Solved(own, bound), Objective.of_graph(graph, None, own.rate))
+    return _better(split, Solved(unsplit, bound), Objective.of_graph(graph, None, unsplit.rate))
 
 
 def _better(best: GraphPlan | None, solved: Solved, objective: Objective) -> GraphPlan:

@@ -148,8 +148,8 @@ class _Answer(NamedTuple):
 
 def added(*sums: Terms, times: float = 1.0) -> Terms:
     """The sum of several sums, times a factor."""
-    found: Terms = {}
+    total: Terms = {}
     for terms in sums:
         for v, c in terms.items():
-            found[v] = found.get(v, 0.0) + c * times
-    return found
+            total[v] = total.get(v, 0.0) + c * times
+    return total

@@ -83,8 +83,8 @@ class IntegerProgram:
             self.program.row(added(self.held, times=1 / largest), 0, memory_cap / largest)
         self.peaks: PeakRows | None = None
         if peak is not None and self.is_complete:
-            mine = self.program, self.lives, self.ways, self.readers
-            self.peaks = PeakRows(self.graph, *mine, objective.links)
+            variables = self.program, self.lives, self.ways, self.readers
+            self.peaks = PeakRows(self.graph, *variables, objective.links)
             self.peaks.cap(peak)
 
     def _operator(self, name: str, ways: list[DistributedOperator]) -> None:
@@ -121,10 +121,11 @@ class IntegerProgram:
             for v, way in self.ways[op.name]:
                 layout = way.inputs[place]
                 wanted.setdefault(placement(layout), (layout, {}))[1][v] = 1.0
-            mine = self.readers.setdefault((name, self.graph.phase(op.name)), [])
+            readers = self.readers.setdefault((name, self.graph.phase(op.name)), [])
             reader = ReaderMoves(op.name, place, wanted, {}, {})
-            earlier = [each for each in mine if each.moves]
-            ends = (id(self.lives[name]), *((self.ways[one.operator][0][0], one.place) for one in (*earlier, reader)))
+            earlier = [other for other in readers if other.moves]
+            takers = (*earlier, reader)
+            ends = (id(self.lives[name]), *((self.ways[taker.operator][0][0], taker.place) for taker in takers))
             if ends[-1] in ends[1:-1]:
                 pass  # an operator of a later step of a loop takes the same copy
             elif ends in self._made:
@@ -133,7 +134,7 @@ class IntegerProgram:
                     self.program.costs[v] += move.cost
             else:
                 self._made[ends] = self._reader(reader, homes, earlier)
-            mine.append(reader)
+            readers.append(reader)
 
     def _reader(self, reader: ReaderMoves, homes: Layouts, earlier: Sequence[ReaderMoves]) -> ReaderMoves:
         """Adds the moves of a reader. It has one of them, and only from where the tensor is then."""
@@ -197,11 +198,11 @@ class IntegerProgram:
     def _add_made(self, reader: ReaderMoves) -> None:
         """Adds the copies of a reader from which later ones may take: where its flow arrives, and where it ends."""
         for key, (_, terms) in reader.wanted.items():
-            made = self.program.variable(is_whole=False)
+            copy = self.program.variable(is_whole=False)
             arriving = {v: -1.0 for v, move in reader.moves.items() if move.target == key}
-            reader.made[key] = {made: 1.0}
-            self.program.row({made: 1.0, **arriving}, -inf, 0)
-            self.program.row({made: 1.0, **added(terms, times=-1)}, -inf, 0)
+            reader.made[key] = {copy: 1.0}
+            self.program.row({copy: 1.0, **arriving}, -inf, 0)
+            self.program.row({copy: 1.0, **added(terms, times=-1)}, -inf, 0)
 
     def _followed(self, earlier: Sequence[ReaderMoves], leaving: Mapping[Hashable, Terms]) -> dict[Hashable, Terms]:
         """Adds the part of a flow that follows earlier readers' moves; by layout, what of it ends there."""
@@ -226,12 +227,12 @@ class IntegerProgram:
             if name in self.choices.storage_layouts or self.graph.keeps(name)
         ]
         sizes = [{layout: layout.elements * self.size for layout in layouts} for layouts in counted]
-        each = (
+        byte_terms = (
             added(terms, times=size[layout])
             for layouts, size in zip(counted, sizes)
             for layout, terms in layouts.items()
         )
-        return added(*each), sum(max(size.values()) for size in sizes)
+        return added(*byte_terms), sum(max(size.values()) for size in sizes)
 
     def solve(self, effort: int, known: float = inf) -> Solved:
         """The best plan that is found with that effort, if it costs less than `known`."""
@@ -278,15 +279,15 @@ class IntegerProgram:
         values, smallest = least.program.solve(costs, effort)
         if values is None:
             raise LayoutError(f"{what}; leave more operators open")
-        found = least._plan(values)
+        plan = least._plan(values)
         bound = ceil(smallest * (1 - TOLERANCE)) * least.peaks.unit
-        if bound >= found.peak:
-            raise LayoutError(f"{what}; the smallest possible peak is {found.peak:,}, when {found.peak_moment}")
-        least_found = f"the smallest peak that was found is {found.peak:,}, when {found.peak_moment}"
+        if bound >= plan.peak:
+            raise LayoutError(f"{what}; the smallest possible peak is {plan.peak:,}, when {plan.peak_moment}")
+        least_found = f"the smallest peak that was found is {plan.peak:,}, when {plan.peak_moment}"
         raise LayoutError(f"{what}; {least_found}; none is below {bound:,}")
 
     def _plan(self, values: Any) -> GraphPlan:
-        chosen = {name: max(mine, key=lambda one: values[one[0]])[1] for name, mine in self.ways.items()}
+        chosen = {name: max(ways, key=lambda option: values[option[0]])[1] for name, ways in self.ways.items()}
         stored = {
             name: max(layouts, key=lambda layout: values[next(iter(layouts[layout]))])
             for name, layouts in self.lives.items()
@@ -298,12 +299,12 @@ class IntegerProgram:
 
     def _sources(self, values: Any) -> dict[tuple[str, int], TensorLayout | None]:
         """Under a cap on the peak: of each input, the copy from which it moves, or None."""
-        found: dict[tuple[str, int], TensorLayout | None] = {}
-        for mine in self.readers.values() if self.peak is not None else ():
-            for reader in (each for each in mine if each.moves):
+        sources: dict[tuple[str, int], TensorLayout | None] = {}
+        for readers in self.readers.values() if self.peak is not None else ():
+            for reader in (reader for reader in readers if reader.moves):
                 move = reader.moves[max(reader.moves, key=lambda v: values[v])]
-                found[reader.operator, reader.place] = move.given if move.copy else None
-        return found
+                sources[reader.operator, reader.place] = move.given if move.copy else None
+        return sources
 
 
 def undivided(costs: Table) -> list[tuple[int, int, float]] | None:

@@ -53,7 +53,7 @@ class Objective:
         """What it costs to move from each given layout to each wanted one, or FORBIDDEN: given x wanted."""
         table = np.full((len(given), len(wanted)), FORBIDDEN)
         quick = [[self.links is None and not layout.partial for layout in ends] for ends in (given, wanted)]
-        rows, columns = ([layout for layout, yes in zip(*each) if yes] for each in zip((given, wanted), quick))
+        rows, columns = ([layout for layout, yes in zip(*side) if yes] for side in zip((given, wanted), quick))
         if rows and columns:
             table[np.ix_(*quick)] = least_table(rows, columns) * itemsize
         for i, a in enumerate(given):

@@ -60,16 +60,16 @@ class PartialSums:
 
     def ways(self, name: str, ways: Iterable[DistributedOperator]) -> list[DistributedOperator]:
         """These ways, and those that take partial sums or leave them."""
-        operator, found = self.graph.operators[name], list(ways)
+        operator, all_ways = self.graph.operators[name], list(ways)
         groups = self._groups(operator, self.flowing)
-        bases = {(way.inputs, way.local): way for way in found}
+        bases = {(way.inputs, way.local): way for way in all_ways}
         for way in bases.values():
             if name in self.flowing and way.local.partial:
-                found += self._kept(way)
+                all_ways += self._kept(way)
             for group in groups:
                 for axes in _subsets(_unused(way)):
-                    found += self._taken(way, group, axes)
-        return found
+                    all_ways += self._taken(way, group, axes)
+        return all_ways
 
     def _taken(self, way: DistributedOperator, group: Sequence[int], axes: Axes) -> list[DistributedOperator]:
         inputs = tuple(_partial(x, axes) if place in group else x for place, x in enumerate(way.inputs))
@@ -78,18 +78,18 @@ class PartialSums:
         name = way.operator.name
         pin, out = self.graph.pins.get(name), self.graph.outs.get(name)
         every = [DistributedOperator(way.operator, inputs, local, steps) for steps in reductions(local, local.partial)]
-        complete = [each for each in every if out in (None, each.output.splits)]
+        complete = [reduced for reduced in every if out in (None, reduced.output.splits)]
         if pin is not None:
             complete = [left_in(base, pin, reduced=False)]
         return complete + (self._kept(base) if name in self.flowing else [])
 
     def _kept(self, way: DistributedOperator) -> list[DistributedOperator]:
         """The same with all summands left, or some of them added up."""
-        found = [DistributedOperator(way.operator, way.inputs, way.local, ())]
+        ways = [DistributedOperator(way.operator, way.inputs, way.local, ())]
         for axes in _subsets(way.local.partial)[:-1]:
             for steps in reductions(way.local, axes):
-                found.append(DistributedOperator(way.operator, way.inputs, way.local, steps))
-        return found
+                ways.append(DistributedOperator(way.operator, way.inputs, way.local, steps))
+        return ways
 
 
 def _subsets(axes: Axes) -> list[Axes]:

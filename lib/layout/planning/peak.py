@@ -42,11 +42,11 @@ def ends(graph: Graph) -> dict[str, tuple[str, ...]]:
     for new, source in replaces.items():
         last[source] = max(new, last.get(source, new), key=number.__getitem__)
     stay = {*graph.sources, *replaces, *graph.results}.difference(replaces.values())
-    found: dict[str, tuple[str, ...]] = dict.fromkeys(graph.operators, ())
+    freed: dict[str, tuple[str, ...]] = dict.fromkeys(graph.operators, ())
     for tensor, reader in last.items():
         if tensor not in stay:
-            found[reader] += (tensor,)
-    return found
+            freed[reader] += (tensor,)
+    return freed
 
 
 def most_elements(steps: Sequence[Step], freed: bool = False) -> Ints:
@@ -145,7 +145,7 @@ class MemoryTimeline:
         self, name: str, op: DistributedOperator, fetches: tuple[OperandFetch, ...], freed: tuple[str, ...]
     ) -> None:
         size = self._size
-        mine: dict[str, int] = {}
+        copies: dict[str, int] = {}
         over: set[int] = set()
         taken = {fetch.copy for fetch in fetches}
         for place, (tensor, fetch) in enumerate(zip(op.operator.inputs, fetches)):
@@ -153,7 +153,7 @@ class MemoryTimeline:
                 over.add(fetch.copy)
             if fetch.copy in self._copies or not fetch.steps:
                 continue
-            self._note(name, f"moves '{tensor}'", mine, most_elements(fetch.steps) * size, "the move")
+            self._note(name, f"moves '{tensor}'", copies, most_elements(fetch.steps) * size, "the move")
             if fetch.source is not None and fetch.source_ends:
                 if fetch.source in taken:
                     over.add(fetch.source)
@@ -161,28 +161,30 @@ class MemoryTimeline:
                     del self._copies[fetch.source]
             label, moved = f"{tensor} for {name}, input {place}", op.inputs[place].elements * size
             if fetch.copy is None:
-                mine[label] = moved
+                copies[label] = moved
             else:
                 self._copies[fetch.copy] = label, moved
-        made = {name: op.local.elements * size}
-        self._note(name, "computes", mine | made)
+        output = {name: op.local.elements * size}
+        self._note(name, "computes", copies | output)
         for tensor in freed:
             del self._held[tensor]
         for copy in over:
             self._copies.pop(copy, None)
         if op.reduction:
             self._note(
-                name, "reduces its output", made, most_elements(op.reduction, freed=True) * size, "the reduction"
+                name, "reduces its output", output, most_elements(op.reduction, freed=True) * size, "the reduction"
             )
         self._held[name] = op.output.elements * size
 
-    def _note(self, name: str, doing: str, mine: Mapping[str, int], extra: Ints | None = None, what: str = "") -> None:
-        base = sum(self._held.values()) + sum(held for _, held in self._copies.values()) + sum(mine.values())
+    def _note(
+        self, name: str, doing: str, temporary: Mapping[str, int], extra: Ints | None = None, what: str = ""
+    ) -> None:
+        base = sum(self._held.values()) + sum(size for _, size in self._copies.values()) + sum(temporary.values())
         total = base + (extra if extra is not None else np.zeros_like(self.peaks))
         device = int(total.argmax())
         held: dict[str, int] = {}
         if self._remember_all or total[device] > self.peaks.max():
-            held = {**self._held, **dict(self._copies.values()), **mine}
+            held = {**self._held, **dict(self._copies.values()), **temporary}
             if extra is not None and extra[device]:
                 held[what] = int(extra[device])
         self.peaks = np.maximum(self.peaks, total)

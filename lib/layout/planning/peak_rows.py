@@ -78,8 +78,8 @@ class PeakRows:
             self._computes(name)
         for name in self.graph.shapes:
             self._lives(name)
-        for (name, _), mine in readers.items():
-            self._copies(name, mine)
+        for (name, _), tensor_readers in readers.items():
+            self._copies(name, tensor_readers)
         numbers = {int(c) for terms in (*self.held, *self.sizes.values()) for c in terms.values()}
         per_unit = gcd(*numbers)
         self.unit = per_unit * graph.itemsize
@@ -141,17 +141,21 @@ class PeakRows:
         for reader in readers:
             takes = reader.wanted[key][1] if key in reader.wanted else {}
             move, computes = self.moments[reader.operator, reader.place], self.moments[reader.operator, "computes"]
-            moved = {v: 1.0 for v, one in reader.moves.items() if one.copy and one.source == key != one.target}
+            moved = {
+                v: 1.0
+                for v, transfer in reader.moves.items()
+                if transfer.copy and transfer.source == key != transfer.target
+            }
             if takes:
                 taken.append((move + 1, takes))
                 used.append((computes + 1, takes))
             if moved:
                 used.append((move + 1, moved))
         times = sorted({start for start, _ in taken} | {stop for stop, _ in used})
-        found = []
+        spans = []
         for start, stop in pairwise(times):
-            before = [terms for at, terms in taken if at <= start]
-            after = [terms for at, terms in used if at >= stop]
+            before = [terms for moment, terms in taken if moment <= start]
+            after = [terms for moment, terms in used if moment >= stop]
             if not before or not after:
                 continue
             there = self.program.variable(is_whole=False)
@@ -160,8 +164,8 @@ class PeakRows:
                     both = added(first) if first is last else added(first, last)
                     terms = added({there: 1.0}, here, added(both, times=-1))
                     self.program.row(terms, 0.0 if first is last else -1.0)
-            found.append((start, stop, {there: 1.0}))
-        return found
+            spans.append((start, stop, {there: 1.0}))
+        return spans
 
 
 @lru_cache(maxsize=262144)

@@ -74,21 +74,21 @@ class PlacedGraph:
         A tensor moves from where it lives, or from a copy that an earlier operator of the same phase took, if that is
         cheaper.
         """
-        found = []
+        edges = []
         copies: dict[tuple[str, int], dict[Placement, tuple[str, TensorLayout]]] = {}
         for name, op in self.graph.operators.items():
             for place, (tensor, wanted) in enumerate(zip(op.inputs, self.operators[name].inputs)):
-                home, mine = self.layout(tensor), copies.setdefault((tensor, self.graph.phase(name)), {})
+                home, taken = self.layout(tensor), copies.setdefault((tensor, self.graph.phase(name)), {})
                 given, before, source = home, "", ""
-                if placement(wanted) in mine and not same_placement(home, wanted):
-                    before = mine[placement(wanted)][0]
+                if placement(wanted) in taken and not same_placement(home, wanted):
+                    before = taken[placement(wanted)][0]
                 else:
-                    given, source = self._source(name, place, home, wanted, mine)
+                    given, source = self._source(name, place, home, wanted, taken)
                 moved = 0 if before else self._bytes(given, wanted)
-                found.append(Edge(tensor, name, place, given, wanted, moved, before, source))
+                edges.append(Edge(tensor, name, place, given, wanted, moved, before, source))
                 if not same_placement(home, wanted):
-                    mine.setdefault(placement(wanted), (name, wanted))
-        return tuple(found)
+                    taken.setdefault(placement(wanted), (name, wanted))
+        return tuple(edges)
 
     def _source(
         self,
@@ -122,16 +122,16 @@ class PlacedGraph:
     def padding(self) -> dict[tuple[str, tuple[int, ...]], int]:
         """Bytes of padding on all devices, by tensor and padded shape, of each that some pieces have: as it is stored,
         or as an operator takes it or computes it."""
-        found: dict[tuple[str, tuple[int, ...]], int] = {}
+        padding: dict[tuple[str, tuple[int, ...]], int] = {}
         placed = [*((edge.tensor, edge.target) for edge in self.edges), *self.storage_layouts.items()]
         placed += [(name, layout) for name, op in self.operators.items() for layout in (op.local, op.output)]
         for name, layout in placed:
             if layout.uneven:
                 copies = layout.devices // prod(layout.splits)
                 extra = copies * (prod(layout.padded_shape) - prod(layout.shape)) * self.graph.itemsize
-                at = name, layout.padded_shape
-                found[at] = max(found.get(at, 0), extra)
-        return found
+                key = name, layout.padded_shape
+                padding[key] = max(padding.get(key, 0), extra)
+        return padding
 
     def collective_bytes(self, name: str) -> int:
         """Bytes that an operator's own collectives move, over all devices."""
@@ -215,10 +215,10 @@ class PlacedGraph:
     @cached_property
     def moves(self) -> dict[str, list[Redistribution]]:
         """By operator: the redistribution of each of its inputs."""
-        found: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
+        moves: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
         for edge in self.edges:
-            found[edge.operator].append(self._move(edge.source, edge.target))
-        return found
+            moves[edge.operator].append(self._move(edge.source, edge.target))
+        return moves
 
     def _move(self, given: TensorLayout, wanted: TensorLayout) -> Redistribution:
         return move_between(given, wanted, self.links, self.graph.itemsize)
@@ -252,7 +252,7 @@ class PlacedGraph:
         _ = self.freed
         for layout in (*self.storage_layouts.values(), *(x for op in self.operators.values() for x in op.inputs)):
             parts(layout)
-        taken = (fetch.steps for each in self.fetches.values() for fetch in each)
+        taken = (fetch.steps for fetches in self.fetches.values() for fetch in fetches)
         for step in chain(*taken, *(op.reduction for op in self.operators.values())):
             step.prepare()
 
@@ -270,7 +270,7 @@ class PlacedGraph:
             if edge.copied_from:
                 taken[key(edge, edge.source)].append(edge)
         number = {copy: i for i, (copy, edges) in enumerate(taken.items()) if len(edges) > 1}
-        found: dict[str, list[OperandFetch]] = {name: [] for name in self.operators}
+        fetches: dict[str, list[OperandFetch]] = {name: [] for name in self.operators}
         for edge in self.edges:
             copy, steps = key(edge, edge.target), self.redistribution(edge).named_steps
             shared = number.get(copy) if steps else None
@@ -278,8 +278,8 @@ class PlacedGraph:
             if edge.copied_from:
                 source = key(edge, edge.source)
                 fetch = fetch._replace(source=number[source], source_ends=edge is taken[source][-1])
-            found[edge.operator].append(fetch)
-        return {name: tuple(each) for name, each in found.items()}
+            fetches[edge.operator].append(fetch)
+        return {name: tuple(operands) for name, operands in fetches.items()}
 
 
 @lru_cache(maxsize=65536)

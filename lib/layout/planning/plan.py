@@ -35,7 +35,7 @@ class GraphPlan(PlacedGraph):
                 if fetch.copy is not None:
                     copies[fetch.copy] = moved
                 inputs.append(moved)
-            pieces = {d: op.compute(d, [each[d] for each in inputs]) for d in range(self.graph.devices)}
+            pieces = {d: op.compute(d, [operand[d] for operand in inputs]) for d in range(self.graph.devices)}
             for step in op.reduction:
                 pieces = step.run(pieces)
             tensors[name] = pieces
@@ -63,18 +63,18 @@ class GraphPlan(PlacedGraph):
     def paying(self) -> list[tuple[int, str]]:
         """Edges and operators that cost bytes, most expensive first: 'relu -> matmul2 pays 12,288 bytes
         (all-to-all)'."""
-        found = []
+        payments = []
         for edge in self.edges:
             if edge.bytes:
                 names = ", ".join(self.redistribution(edge).names)
-                found.append((edge.bytes, f"{edge} pays {edge.bytes:,} bytes ({names})"))
+                payments.append((edge.bytes, f"{edge} pays {edge.bytes:,} bytes ({names})"))
         for name, op in self.operators.items():
             if op.moved:
                 names = ", ".join(step.name for step in op.reduction)
-                found.append(
+                payments.append(
                     (self.collective_bytes(name), f"{name} pays {self.collective_bytes(name):,} bytes ({names})")
                 )
-        return sorted(found, key=lambda pair: -pair[0])
+        return sorted(payments, key=lambda pair: -pair[0])
 
     def explain(self) -> str:
         """The plan operator by operator, as text: strategies, local shapes, collectives, bytes."""

@@ -59,10 +59,10 @@ def execute(plan: PlacedGraph, values: Mapping[str, Array], on: str | None = Non
     plan.prepare()
     with launch(PlannedDevice, plan.graph.devices, plan, on=on) as run:
         run.load_checkpoint({name: array for name, array in whole.items() if name not in given})
-        held = run.forward(inputs)
+        tensors = run.forward(inputs)
         meters = run.meters
     layouts = {name: plan.layout(name) for name in plan.graph.shapes}
-    return Executed(layouts, {name: {d: held[d][name] for d in devices} for name in layouts}, meters)
+    return Executed(layouts, {name: {d: tensors[d][name] for d in devices} for name in layouts}, meters)
 
 
 def run_operator(

@@ -70,16 +70,18 @@ class ProgramBuilder:
 
     def matmul(self, name: str, a: str, b: str, transpose_a: bool = False, transpose_b: bool = False) -> str:
         """a @ b: the same leading dimensions on both, or a matrix b for all of a's."""
-        one, two = self._shape(a), self._shape(b)
-        if len(one) < 2 or len(two) < 2 or len(two) not in (2, len(one)):
-            raise LayoutError(f"{name}: a matmul takes a (..., m, k) and a (k, n) or (..., k, n); got {one} and {two}")
-        m, k = one[-2:][::-1] if transpose_a else one[-2:]
-        k2, n = two[-2:][::-1] if transpose_b else two[-2:]
-        lead, lead2 = one[:-2], two[:-2]
+        shape_a, shape_b = self._shape(a), self._shape(b)
+        if len(shape_a) < 2 or len(shape_b) < 2 or len(shape_b) not in (2, len(shape_a)):
+            raise LayoutError(
+                f"{name}: a matmul takes a (..., m, k) and a (k, n) or (..., k, n); got {shape_a} and {shape_b}"
+            )
+        m, k = shape_a[-2:][::-1] if transpose_a else shape_a[-2:]
+        k2, n = shape_b[-2:][::-1] if transpose_b else shape_b[-2:]
+        lead, lead2 = shape_a[:-2], shape_b[:-2]
         if k != k2 or (lead2 and lead != lead2):
             misfit = f"{k} columns meet {k2} rows" if k != k2 else f"the leading dimensions {lead} and {lead2} differ"
             flags = " transposed" if transpose_a or transpose_b else ""
-            raise LayoutError(f"{name}: the shapes {one} and {two}{flags} do not fit: {misfit}")
+            raise LayoutError(f"{name}: the shapes {shape_a} and {shape_b}{flags} do not fit: {misfit}")
         letters = tuple(LEADING_LETTERS[i] for i in range(len(lead)))
         left = letters + (("k", "m") if transpose_a else ("m", "k"))
         right = (letters if lead2 else ()) + (("n", "k") if transpose_b else ("k", "n"))
@@ -164,19 +166,19 @@ class ProgramBuilder:
         return name
 
     def _broadcast(self, name: str, kind: str, a: str, *others: str, settings: Mapping[str, Any] | None = None) -> str:
-        one = self._shape(a)
-        letters = in_order(len(one))
+        shape = self._shape(a)
+        letters = in_order(len(shape))
         rows = [letters]
         for other in others:
-            two = self._shape(other)
-            aligned = one[len(one) - len(two) :]
-            if len(two) > len(one) or any(m not in (1, n) for n, m in zip(aligned, two)):
+            other_shape = self._shape(other)
+            aligned = shape[len(shape) - len(other_shape) :]
+            if len(other_shape) > len(shape) or any(m not in (1, n) for n, m in zip(aligned, other_shape)):
                 raise LayoutError(
-                    f"{name}: the shapes {one} and {two} do not fit: the second is broadcast to the first"
+                    f"{name}: the shapes {shape} and {other_shape} do not fit: the second is broadcast to the first"
                 )
-            last = letters[len(one) - len(two) :]
-            rows.append(tuple("1" if m != n else x for x, n, m in zip(last, aligned, two)))
-        return self.add_labelled(name, kind, (a, *others), one, tuple(rows), letters, settings=settings)
+            last = letters[len(shape) - len(other_shape) :]
+            rows.append(tuple("1" if m != n else x for x, n, m in zip(last, aligned, other_shape)))
+        return self.add_labelled(name, kind, (a, *others), shape, tuple(rows), letters, settings=settings)
 
     def state(self, name: str, shape: Sequence[int]) -> str:
         """A tensor of the optimizer that lasts from step to step."""
@@ -201,7 +203,7 @@ class ProgramBuilder:
     ) -> str:
         """An operator of any kind, with a letter for each dimension of its inputs and its output."""
         self._new(name)
-        every = {letter for one in (*letters, output) for letter in one} - {"1"}
+        every = {letter for labels in (*letters, output) for letter in labels} - {"1"}
         shapes = tuple(self._shape(x) for x in inputs)
         free = frozenset(every if free is None else free)
         self.operators[name] = Operator(

@@ -33,28 +33,28 @@ def candidates(
         if configured is not None:
             bases = [distribute(operator, configured, graph.devices)]
         else:
-            each = strategies(operator, graph.devices, uneven, used)
-            bases = [distribute(operator, strategy, graph.devices) for strategy in each]
-        found = [way for base in bases for way in _ways(base, scatter, out, uneven)]
+            possible = strategies(operator, graph.devices, uneven, used)
+            bases = [distribute(operator, strategy, graph.devices) for strategy in possible]
+        ways = [way for base in bases for way in _ways(base, scatter, out, uneven)]
     else:
-        found = _on_axes(graph.mesh, operator, scatter or out is not None, uneven)
+        ways = _on_axes(graph.mesh, operator, scatter or out is not None, uneven)
         if configured is not None:
-            mine = [each for each in found if each.strategy == configured and out in (None, each.output.splits)]
+            matching = [way for way in ways if way.strategy == configured and out in (None, way.output.splits)]
             # A strategy that is uneven may be there all the same, and one that no assignment of the mesh produces gets
             # its own matrix.
-            mine = mine or [
-                each
-                for each in _on_axes(graph.mesh, operator, scatter or out is not None, True)
-                if each.strategy == configured and (each.output.splits == out or (out is None and not _pads_sums(each)))
+            matching = matching or [
+                way
+                for way in _on_axes(graph.mesh, operator, scatter or out is not None, True)
+                if way.strategy == configured and (way.output.splits == out or (out is None and not _pads_sums(way)))
             ]
-            found = mine or _ways(distribute(operator, configured, graph.devices), scatter, out, uneven)
+            ways = matching or _ways(distribute(operator, configured, graph.devices), scatter, out, uneven)
             if out is not None:
-                found = sorted(found, key=lambda each: each.moved)[:1]
+                ways = sorted(ways, key=lambda way: way.moved)[:1]
     pin = graph.pins.get(operator.name)
     if pin is not None:
-        ways = [left_in(way, pin, reduced=out is not None) for way in found]
-        found = list({(way.inputs, way.reduction): way for way in ways}.values())
-    return found
+        pinned = [left_in(way, pin, reduced=out is not None) for way in ways]
+        ways = list({(way.inputs, way.reduction): way for way in pinned}.values())
+    return ways
 
 
 def strategies(
@@ -64,7 +64,7 @@ def strategies(
     divisors = [n for n in range(1, devices + 1) if devices % n == 0]
     letters = operator.input_letters_once  # a strategy is a split of the inputs
     choices = [[n for n in divisors if operator.divides(letter, n, uneven)] for letter in letters]
-    chosen = [dict(zip(letters, one)) for one in product(*choices) if devices % prod(one) == 0]
+    chosen = [dict(zip(letters, counts)) for counts in product(*choices) if devices % prod(counts) == 0]
     used = used or (max(prod(parts.values()) for parts in chosen),)
     return [
         tuple(tuple(parts.get(letter, 1) for letter in letters) for letters in operator.input_letters)
@@ -89,12 +89,12 @@ def _with_moments(weight: TensorLayout, names: tuple[str, ...], shape: tuple[int
 
 def beside_weights(graph: Graph, name: str, layouts: Iterable[TensorLayout]) -> list[DistributedOperator]:
     """The ways to distribute an operator of the optimizer, one for each layout of its weight."""
-    found = [beside_weight(graph.operators[name], layout) for layout in layouts]
+    ways = [beside_weight(graph.operators[name], layout) for layout in layouts]
     strategy = graph.strategies.get(name)
-    mine = [way for way in found if strategy in (None, way.strategy)]
-    if not mine:
+    matching = [way for way in ways if strategy in (None, way.strategy)]
+    if not matching:
         raise LayoutError(f"{name}: no layout of the weight has the strategy {strategy_text(strategy or ())}")
-    return mine
+    return matching
 
 
 def source_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
@@ -105,12 +105,12 @@ def source_layouts(shape: tuple[int, ...], graph: Graph) -> list[TensorLayout]:
         return list(_mesh_layouts(shape, graph.mesh, graph.mesh.names, uneven))
     divisors = [n for n in range(1, graph.devices + 1) if graph.devices % n == 0]
     choices = [[n for n in divisors if fills(size, n, uneven)] for size in shape]
-    found = []
+    layouts = []
     for splits in product(*choices):
         if graph.devices % prod(splits) == 0:
             matrix = DeviceMatrix((*splits, graph.devices // prod(splits)))
-            found.append(TensorLayout(shape, matrix, tuple((dim,) for dim in range(len(shape)))))
-    return found
+            layouts.append(TensorLayout(shape, matrix, tuple((dim,) for dim in range(len(shape)))))
+    return layouts
 
 
 def _ways(base: DistributedOperator, scatter: bool, out: Out | None, uneven: bool) -> list[DistributedOperator]:
@@ -133,8 +133,8 @@ def _pads_sums(way: DistributedOperator) -> bool:
 def _on_axes(mesh: DeviceMatrix, operator: Operator, scatter: bool, uneven: bool) -> list[DistributedOperator]:
     form = replace(operator, name="", inputs=("",) * len(operator.inputs))
     return [
-        DistributedOperator(operator, each.inputs, each.local, each.reduction)
-        for each in _forms(form, mesh, mesh.names, scatter, uneven)
+        DistributedOperator(operator, way.inputs, way.local, way.reduction)
+        for way in _forms(form, mesh, mesh.names, scatter, uneven)
     ]
 
 
@@ -162,22 +162,22 @@ def _mesh_layouts(
     shape: tuple[int, ...], mesh: DeviceMatrix, names: tuple[str, ...], uneven: bool
 ) -> tuple[TensorLayout, ...]:
     dims = tuple(map(str, range(len(shape))))
-    found = []
+    layouts = []
     for split in _assignments(dims, mesh):
         tensor_map = tuple(split.get(dim, ()) for dim in dims)
         if all(fills(size, prod(mesh.shape[a] for a in axes), uneven) for size, axes in zip(shape, tensor_map)):
-            found.append(TensorLayout(shape, mesh, tensor_map))
-    return tuple(found)
+            layouts.append(TensorLayout(shape, mesh, tensor_map))
+    return tuple(layouts)
 
 
 @lru_cache(maxsize=256)
 def _assignments(letters: tuple[str, ...], mesh: DeviceMatrix) -> tuple[dict[str, Axes], ...]:
     """Each axis is assigned to a letter or to none; axes on the same letter in every order."""
     axes = [axis for axis, size in enumerate(mesh.shape) if size > 1]
-    found: dict[tuple[tuple[str, Axes], ...], None] = {}
+    assignments: dict[tuple[tuple[str, Axes], ...], None] = {}
     for owners in product((*letters, ""), repeat=len(axes)):
         taken = {letter: tuple(a for a, o in zip(axes, owners) if o == letter) for letter in letters}
-        taken = {letter: mine for letter, mine in taken.items() if mine}
-        for orders in product(*(permutations(mine) for mine in taken.values())):
-            found[tuple(zip(taken, orders))] = None
-    return tuple(dict(one) for one in found)
+        taken = {letter: assigned for letter, assigned in taken.items() if assigned}
+        for orders in product(*(permutations(assigned) for assigned in taken.values())):
+            assignments[tuple(zip(taken, orders))] = None
+    return tuple(dict(assignment) for assignment in assignments)

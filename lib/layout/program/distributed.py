@@ -69,8 +69,8 @@ class DistributedOperator:
         table = {"gather": self.inputs[0], "scatter": self.local}.get(self.operator.kind)
         offset = table.box(device)[0].start if table else 0
         real = [trimmed(piece, layout, device) for piece, layout in zip(arrays, self.inputs)]
-        made = self.operator.compute(real, self.local.real_shape(device), offset)
-        return padded(made, self.local.local_shape)
+        output = self.operator.compute(real, self.local.real_shape(device), offset)
+        return padded(output, self.local.local_shape)
 
     def __str__(self) -> str:
         collective = "".join(f" -> {step.name}" for step in self.reduction)
@@ -132,14 +132,14 @@ def ways_to_reduce(base: DistributedOperator, uneven: bool = False) -> list[Dist
 def with_out(base: DistributedOperator, out: tuple[int, ...]) -> list[DistributedOperator]:
     """The ways to complete an operator's partial sums into these parts of its output, the cheapest first."""
     ways = ways_to_reduce(base)
-    found = [way for way in (*ways, *ways_to_reduce(base, uneven=True)) if way.output.splits == out]
-    if not found:
+    matching = [way for way in (*ways, *ways_to_reduce(base, uneven=True)) if way.output.splits == out]
+    if not matching:
         possible = ", ".join(map(str, sorted({way.output.splits for way in ways})))
         raise LayoutError(
             f"{base.operator.name}: the strategy {strategy_text(base.strategy)} cannot leave the output of shape "
             f"{base.operator.output_shape} in parts {out}; it can leave {possible}"
         )
-    return sorted(found, key=lambda way: (way.moved, len(way.reduction)))
+    return sorted(matching, key=lambda way: (way.moved, len(way.reduction)))
 
 
 def strategy_of(name: str, given: Any) -> tuple[tuple[int, ...], ...]:
@@ -195,4 +195,4 @@ def require_even(base: DistributedOperator) -> None:
 
 def strategy_text(strategy: tuple[tuple[int, ...], ...]) -> str:
     """As MindSpore prints it: ((2,4),(4))."""
-    return "(" + ",".join("(" + ",".join(map(str, one)) + ")" for one in strategy) + ")"
+    return "(" + ",".join("(" + ",".join(map(str, splits)) + ")" for splits in strategy) + ")"

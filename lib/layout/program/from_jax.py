@@ -82,8 +82,8 @@ def _follow(importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequ
             continue  # nobody reads it
         inputs = [read(var) for var in eqn.invars]
         inside = ".".join([*filter(None, [scope]), *SCOPE.findall(str(eqn.source_info.name_stack))])
-        made = _equation(importer, eqn, inputs, inside)
-        known.update(zip(eqn.outvars, made))
+        outputs = _equation(importer, eqn, inputs, inside)
+        known.update(zip(eqn.outvars, outputs))
     return [read(var) for var in jaxpr.outvars]
 
 
@@ -110,18 +110,18 @@ def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[
     is_known = all(isinstance(value, Known) for value in inputs)
     if is_known and not eqn.effects and name != "broadcast_in_dim":
         # evaluated by jax itself, whatever the primitive is: scales, masks, positions
-        found = eqn.primitive.bind(*(value.array for value in inputs if isinstance(value, Known)), **eqn.params)
-        return [Known(np.asarray(each)) for each in (found if eqn.primitive.multiple_results else [found])]
+        results = eqn.primitive.bind(*(value.array for value in inputs if isinstance(value, Known)), **eqn.params)
+        return [Known(np.asarray(result)) for result in (results if eqn.primitive.multiple_results else [results])]
     if name in SAME_ANYWHERE:
         return inputs
     handler = HANDLERS.get(name)
     if handler is None:
         raise LayoutError(f"{importer.where}: no operator stands for jax's '{name}'; {instead(name)}")
     try:
-        made = handler(importer, {key: _plain(value) for key, value in eqn.params.items()}, inputs)
+        output = handler(importer, {key: _plain(value) for key, value in eqn.params.items()}, inputs)
     except LayoutError as why:
         raise why.at(f"{importer.where}: jax's '{name}'") from None
-    return made if isinstance(made, list) else [made]
+    return output if isinstance(output, list) else [output]
 
 
 def _scan(importer: Importer, settings: Any, inputs: list[Value]) -> list[Value]:
@@ -130,19 +130,19 @@ def _scan(importer: Importer, settings: Any, inputs: list[Value]) -> list[Value]
     split = settings["num_consts"], settings["num_consts"] + settings["num_carry"]
     fixed, carry, rows = inputs[: split[0]], inputs[split[0] : split[1]], inputs[split[1] :]
     steps = range(settings["length"])
-    made: dict[int, list[Value]] = {}
+    outputs: dict[int, list[Value]] = {}
     first: list[str] | None = None
     for step in reversed(steps) if settings["reverse"] else steps:
         inside = ".".join(filter(None, [scope, f"step{step}"]))
         asked, before = len(importer.added), len(importer.graph.operators)
-        mine = [_row(importer, each, step) for each in rows]
-        found = _follow(importer, inner.jaxpr, _constants(importer, inner), [*fixed, *carry, *mine], inside)
+        slices = [_row(importer, row, step) for row in rows]
+        results = _follow(importer, inner.jaxpr, _constants(importer, inner), [*fixed, *carry, *slices], inside)
         importer.scope = scope
         first = first or importer.added[asked:]
         _tie(importer.graph, first, importer.added[asked:], before)
-        carry, made[step] = found[: len(carry)], found[len(carry) :]
+        carry, outputs[step] = results[: len(carry)], results[len(carry) :]
     stacks = []
-    for values in zip(*(made[step] for step in steps)):
+    for values in zip(*(outputs[step] for step in steps)):
         asked, before = len(importer.added), len(importer.graph.operators)
         stacks.append(HANDLERS["stack"](importer, {"axis": 0}, list(values)))
         thin = importer.added[asked:-1]
@@ -150,12 +150,12 @@ def _scan(importer: Importer, settings: Any, inputs: list[Value]) -> list[Value]
     return [*carry, *stacks]  # type: ignore[list-item]
 
 
-def _tie(graph: ImportedGraph, first: Sequence[str], mine: Sequence[str], before: int) -> None:
+def _tie(graph: ImportedGraph, first: Sequence[str], later: Sequence[str], before: int) -> None:
     """Operators of a step of a loop have the layouts of the first step's, if both steps are alike."""
     new = set(islice(graph.operators, before, None))
     ops = graph.operators
-    if [(ops[a].kind, ops[a].input_shapes) for a in first] == [(ops[b].kind, ops[b].input_shapes) for b in mine]:
-        graph.repeats.update({b: graph.repeats.get(a, a) for a, b in zip(first, mine) if a != b and b in new})
+    if [(ops[a].kind, ops[a].input_shapes) for a in first] == [(ops[b].kind, ops[b].input_shapes) for b in later]:
+        graph.repeats.update({b: graph.repeats.get(a, a) for a, b in zip(first, later) if a != b and b in new})
 
 
 def _row(importer: Importer, value: Value, number: int) -> Value:
@@ -168,13 +168,13 @@ def _row(importer: Importer, value: Value, number: int) -> Value:
 
 
 def _constants(importer: Importer, closed: Any) -> list[Value]:
-    found = list(getattr(closed, "consts", ()))
-    for array in found:
+    arrays = list(getattr(closed, "consts", ()))
+    for array in arrays:
         if not is_real(getattr(array, "dtype", None)):
             raise LayoutError(
                 f"{importer.where}: a constant has the type {array.dtype}, and {REAL}; {instead('', array.dtype)}"
             )
-    return [Known(np.asarray(array)) for array in found]
+    return [Known(np.asarray(array)) for array in arrays]
 
 
 def _plain(setting: Any) -> Any:
@@ -247,10 +247,10 @@ def _arguments(
 ) -> tuple[list[str], set[str]]:
     names: list[str] = []
     roles: set[str] = set()
-    own = list(_own_names(function, len(structs)))
-    if unknown := [name for name in parameters if name not in own]:
-        raise LayoutError(f"{_name(function)} has no argument '{unknown[0]}'; it has {', '.join(own)}")
-    for name, tree in zip(own, structs):
+    arguments = list(_own_names(function, len(structs)))
+    if unknown := [name for name in parameters if name not in arguments]:
+        raise LayoutError(f"{_name(function)} has no argument '{unknown[0]}'; it has {', '.join(arguments)}")
+    for name, tree in zip(arguments, structs):
         for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]:
             full = ".".join([name, *(str(getattr(key, "key", getattr(key, "idx", key))) for key in path)])
             names.append(full)

@@ -34,7 +34,7 @@ def _of_product(graph: Graph, op: Operator, slope: str, place: int, name: str) -
     known = {letter for row in rows for letter in row}
     given = [letter for letter in wanted if letter in known]
     spec = f"{','.join(map(''.join, rows))}->{''.join(given)}"
-    made = graph.einsum(
+    grad = graph.einsum(
         name if len(given) == len(wanted) else f"{name}.sum", slope, *(op.inputs[i] for i in others), spec=spec
     )
     for dim, letter in enumerate(wanted):
@@ -42,8 +42,8 @@ def _of_product(graph: Graph, op: Operator, slope: str, place: int, name: str) -
             given.insert(dim, letter)
             last = len(given) == len(wanted)
             size = op.input_shapes[place][dim]
-            made = graph.repeat(name if last else f"{name}.{letter}", made, dim, size)
-    return made
+            grad = graph.repeat(name if last else f"{name}.{letter}", grad, dim, size)
+    return grad
 
 
 def _reduced(graph: Graph, op: Operator, slope: str, place: int, name: str) -> str:

@@ -115,11 +115,11 @@ class Graph(RearrangingBuilder):
             base = with_out(base, out)[0]
         if self.uneven is False:
             require_even(base)
-        for each in self._in_every_step(name):
-            self.strategies[each] = chosen
-            self.outs.pop(each, None)
+        for repeat in self._in_every_step(name):
+            self.strategies[repeat] = chosen
+            self.outs.pop(repeat, None)
             if out is not None:
-                self.outs[each] = out
+                self.outs[repeat] = out
 
     def pin(self, name: str, layout: Any) -> None:
         """Fixes the layout of an input, a weight or an operator's output: P("data", None) on a mesh, or any layout.
@@ -159,15 +159,15 @@ class Graph(RearrangingBuilder):
     def copied(self, mesh: DeviceMatrix | None = None) -> Graph:
         """The same program, perhaps on another mesh of as many devices, without its results."""
         mesh = mesh or self.mesh
-        made = Graph(None if mesh else self.devices, mesh, self.itemsize, self.uneven)
+        graph = Graph(None if mesh else self.devices, mesh, self.itemsize, self.uneven)
         for name in ("shapes", "sources", "operators", "strategies", "outs", "pins", "repeats"):
-            getattr(made, name).update(getattr(self, name))
-        return made
+            getattr(graph, name).update(getattr(self, name))
+        return graph
 
     def _in_every_step(self, name: str) -> list[str]:
         """A tensor, and the same one of the other steps of its loop."""
         first = self.repeats.get(name, name)
-        return [first, *(each for each, of in self.repeats.items() if of == first)]
+        return [first, *(repeat for repeat, of in self.repeats.items() if of == first)]
 
     def operator_named(self, name: str) -> Operator:
         """The operator of this name.
@@ -186,11 +186,11 @@ class Graph(RearrangingBuilder):
     def bytes_by_role(self, elements: Mapping[str, int]) -> dict[str, int]:
         """Bytes of these tensors, given their elements, by the role that they have."""
         gradients = frozenset(self.step.gradients.values() if self.step else ())
-        found: dict[str, int] = {}
+        totals: dict[str, int] = {}
         for name, n in elements.items():
             role = ROLES.get(self.sources.get(name, ""), "gradients" if name in gradients else "activations")
-            found[role] = found.get(role, 0) + n * self.itemsize
-        return found
+            totals[role] = totals.get(role, 0) + n * self.itemsize
+        return totals
 
     def phase(self, operator: str) -> int:
         """0 in forward, 1 in backward, 2 in the optimizer. A moved copy of a tensor lasts for one phase."""

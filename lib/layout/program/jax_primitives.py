@@ -40,10 +40,10 @@ def binary(kind: str, **settings: Any) -> Handler:
 def combined(importer: Importer, kind: str, a: Value, b: Value, **settings: Any) -> Value:
     """An operator of two tensors, of which the unbroadcast tensor comes first."""
     shape = np.broadcast_shapes(a.shape, b.shape)
-    for one, two, swaps in ((a, b, False), (b, a, kind not in ("subtract", "divide"))):
-        is_identity = isinstance(two, Known) and two.scalar == IDENTITY.get(kind, np.nan)
-        if is_identity and one.shape == shape and (one is a or swaps):
-            return one
+    for value, other, swaps in ((a, b, False), (b, a, kind not in ("subtract", "divide"))):
+        is_identity = isinstance(other, Known) and other.scalar == IDENTITY.get(kind, np.nan)
+        if is_identity and value.shape == shape and (value is a or swaps):
+            return value
     if not importer.is_full(a, shape) and importer.is_full(b, shape):
         if kind == "subtract":
             return combined(importer, "add", importer.add("negative", importer.plain(b)), a)
@@ -54,13 +54,13 @@ def combined(importer: Importer, kind: str, a: Value, b: Value, **settings: Any)
         a, b = b, a
     if kind == "maximum" and isinstance(b, Known) and b.scalar == 0:
         return importer.add("relu", importer.in_full(a, shape))
-    if kind == "divide" and (found := mean_of(importer, a, b) or (importer.fused and softmax_of(importer, a, b))):
-        return found
+    if kind == "divide" and (recognized := mean_of(importer, a, b) or (importer.fused and softmax_of(importer, a, b))):
+        return recognized
     if kind == "multiply" and importer.is_full(a, shape) and importer.is_full(b, shape):
-        for one, two in ((a, b), (b, a)):
-            op = importer.operator(two)
-            if op is not None and op.kind == "logistic" and op.inputs == (importer.plain(one),):
-                return importer.add("silu", importer.plain(one))
+        for value, other in ((a, b), (b, a)):
+            op = importer.operator(other)
+            if op is not None and op.kind == "logistic" and op.inputs == (importer.plain(value),):
+                return importer.add("silu", importer.plain(value))
     return importer.add(kind, importer.in_full(a, shape), importer.operand(b, len(shape)), **settings)
 
 
@@ -94,15 +94,15 @@ def _power(importer: Importer, x: Value, exponent: float) -> Value:
     n = abs(int(exponent))
     if n != abs(exponent) or not 1 <= n <= 16:
         raise LayoutError(f"the exponent {exponent} is not a whole number from -16 to 16 or a half; use exp and log")
-    made: TensorView | None = None
+    power: TensorView | None = None
     square = name
     while n:  # by repeated squaring
         if n % 2:
-            made = TensorView.whole(square, x.shape) if made is None else importer.add("multiply", made.name, square)
+            power = TensorView.whole(square, x.shape) if power is None else importer.add("multiply", power.name, square)
         n //= 2
         square = importer.add("multiply", square, square).name if n else square
-    assert made is not None
-    return made if exponent > 0 else importer.add("reciprocal", made.name)
+    assert power is not None
+    return power if exponent > 0 else importer.add("reciprocal", power.name)
 
 
 def _pow(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
@@ -156,15 +156,15 @@ def _product(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
     """A matmul where it is one, otherwise an einsum; batch dimensions come first in the output."""
     (left, right), (left_batch, right_batch) = settings["dimension_numbers"]
     a, b = (importer.plain(value) for value in inputs)
-    one, two = (len(value.shape) for value in inputs)
+    rank_a, rank_b = (len(value.shape) for value in inputs)
     lead = tuple(range(len(left_batch)))
-    if len(left) == 1 and tuple(left_batch) == tuple(right_batch) == lead and one >= 2:
-        is_batched = two == one == len(lead) + 2
-        if (not lead and two == 2 and left[0] == one - 1) or is_batched:
-            flags = {"transpose_a": left[0] != one - 1, "transpose_b": right[0] != two - 2}
+    if len(left) == 1 and tuple(left_batch) == tuple(right_batch) == lead and rank_a >= 2:
+        is_batched = rank_b == rank_a == len(lead) + 2
+        if (not lead and rank_b == 2 and left[0] == rank_a - 1) or is_batched:
+            flags = {"transpose_a": left[0] != rank_a - 1, "transpose_b": right[0] != rank_b - 2}
             return importer.add("matmul", a, b, **flags)
     letters = iter("abcdefghijklmnopqrstuvwxyz")
-    rows: list[list[str]] = [[""] * one, [""] * two]
+    rows: list[list[str]] = [[""] * rank_a, [""] * rank_b]
     for i, j in (*zip(left_batch, right_batch), *zip(left, right)):
         rows[0][i] = rows[1][j] = next(letters)
     rows = [[letter or next(letters) for letter in row] for row in rows]
@@ -175,10 +175,10 @@ def _product(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 
 def reducing(kind: str) -> Handler:
     def handler(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
-        made = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
+        reduced = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
         for axis in sorted(settings["axes"], reverse=True):
-            made = importer.add(kind, made.name, axis=axis)
-        return made
+            reduced = importer.add(kind, reduced.name, axis=axis)
+        return reduced
 
     return handler
 
@@ -201,11 +201,11 @@ def _reshape(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 def _slice(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     if any(step != 1 for step in settings["strides"] or ()):
         raise LayoutError(f"the strides {settings['strides']} skip elements; reshape and take one of a new dimension")
-    made = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
+    part = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
     for axis, (start, stop) in enumerate(zip(settings["start_indices"], settings["limit_indices"])):
-        if (start, stop) != (0, made.shape[axis]):
-            made = importer.add("slice", made.name, axis=axis, start=int(start), stop=int(stop))
-    return made
+        if (start, stop) != (0, part.shape[axis]):
+            part = importer.add("slice", part.name, axis=axis, start=int(start), stop=int(stop))
+    return part
 
 
 def _split(importer: Importer, settings: Settings, inputs: list[Value]) -> list[Value]:
@@ -221,11 +221,11 @@ def _pad(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
         raise LayoutError("it pads with something other than 0; add that to the result instead")
     if any(between or before < 0 or after < 0 for before, after, between in rows):
         raise LayoutError(f"the padding {rows} is negative or between elements; use slices and concatenate")
-    made = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
+    padded = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
     for axis, (before, after, _) in enumerate(rows):
         if before or after:
-            made = importer.add("pad", made.name, axis=axis, before=int(before), after=int(after))
-    return made
+            padded = importer.add("pad", padded.name, axis=axis, before=int(before), after=int(after))
+    return padded
 
 
 def _stack(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:

@@ -39,8 +39,8 @@ class RowsByNumber:
             return self._product(self.rows, (self.table, table))
         size, *window = (self.shape[self.table.index(x)] for x in self._dim_first())
         flat = self._arranged(table, self.table, self._dim_first(), (size, prod(window)))
-        made = self.importer.add("gather", flat.name, self.importer.plain(self.numbers))
-        parts = self.importer.reshaped(made.name, (*self.numbers.shape, *window))
+        flat_rows = self.importer.add("gather", flat.name, self.importer.plain(self.numbers))
+        parts = self.importer.reshaped(flat_rows.name, (*self.numbers.shape, *window))
         return self._arranged(parts.name, self.at + self.left, self.rows)
 
     def added(self, rows: str) -> TensorView:
@@ -50,8 +50,8 @@ class RowsByNumber:
         size, *window = (self.shape[self.table.index(x)] for x in self._dim_first())
         shape = *self.numbers.shape, prod(window)
         flat = self._arranged(rows, self.rows, self.at + self.left, shape)
-        made = self.importer.add("scatter", flat.name, self.importer.plain(self.numbers), size=size)
-        parts = self.importer.reshaped(made.name, (size, *window))
+        summed = self.importer.add("scatter", flat.name, self.importer.plain(self.numbers), size=size)
+        parts = self.importer.reshaped(summed.name, (size, *window))
         return self._arranged(parts.name, self._dim_first(), self.table)
 
     def _dim_first(self) -> list[str]:
@@ -112,12 +112,12 @@ def sliced(importer: Importer, settings: dict[str, Any], inputs: list[Value]) ->
 
 def _part(importer: Importer, x: Value, starts: Sequence[int], sizes: Sequence[int]) -> TensorView:
     """A part of these sizes; as in JAX, one that would reach beyond the end starts earlier."""
-    made = TensorView.whole(importer.plain(x), x.shape)
+    part = TensorView.whole(importer.plain(x), x.shape)
     for axis, (start, size) in enumerate(zip(starts, sizes)):
-        if size != made.shape[axis]:
-            first = int(np.clip(start, 0, made.shape[axis] - size))
-            made = importer.add("slice", made.name, axis=axis, start=first, stop=first + int(size))
-    return made
+        if size != part.shape[axis]:
+            first = int(np.clip(start, 0, part.shape[axis] - size))
+            part = importer.add("slice", part.name, axis=axis, start=first, stop=first + int(size))
+    return part
 
 
 def largest(importer: Importer, settings: dict[str, Any], inputs: list[Value]) -> list[Value]:
@@ -128,8 +128,12 @@ def largest(importer: Importer, settings: dict[str, Any], inputs: list[Value]) -
     order = tuple({axis: rank - 1, rank - 1: axis}.get(i, i) for i in range(rank))  # its own inverse
     if axis != rank - 1:
         name = importer.add("transpose", name, order=order).name
-    found: list[Value] = [importer.add("largest", name, k=k, numbers=numbers) for numbers in (False, True)]
-    return found if axis == rank - 1 else [importer.add("transpose", importer.plain(one), order=order) for one in found]
+    results: list[Value] = [importer.add("largest", name, k=k, numbers=numbers) for numbers in (False, True)]
+    return (
+        results
+        if axis == rank - 1
+        else [importer.add("transpose", importer.plain(result), order=order) for result in results]
+    )
 
 
 def mean_of(importer: Importer, total: Value, count: Value) -> Value | None:
@@ -140,8 +144,8 @@ def mean_of(importer: Importer, total: Value, count: Value) -> Value | None:
     axis = dict(op.settings)["axis"]
     if count.scalar != op.input_shapes[0][axis]:
         return None
-    made = importer.add("reduce_mean", op.inputs[0], axis=axis)
-    return TensorView(made.name, total.shape, total.dims)
+    mean = importer.add("reduce_mean", op.inputs[0], axis=axis)
+    return TensorView(mean.name, total.shape, total.dims)
 
 
 def softmax_of(importer: Importer, raised: Value, total: Value) -> Value | None:

@@ -115,9 +115,9 @@ class Importer:
             return view.name
         base = self.graph.shapes[view.name]
         name = view.name
-        mine = [dim for dim, n in zip(view.dims, view.shape) if dim is not None and base[dim] == n]
-        if len(mine) < len(base):
-            name = self.add("reshape", name, shape=tuple(base[dim] for dim in mine)).name
+        kept = [dim for dim, n in zip(view.dims, view.shape) if dim is not None and base[dim] == n]
+        if len(kept) < len(base):
+            name = self.add("reshape", name, shape=tuple(base[dim] for dim in kept)).name
         here = 0
         for dim, size in zip(view.dims, view.shape):
             is_new = dim is None or base[dim] != size

@@ -94,8 +94,9 @@ def graph_from_data(data: Mapping[str, Any]) -> Graph:
             raise LayoutError(f"{name}: its inputs are a list of names; got {inputs!r:.60}")
         graph.operator(kind, name, *inputs, **rest)
     for name, first in _mapping(data.get("repeats", {}), "repeats").items():
-        one, two = graph.operator_named(first), graph.operator_named(name)
-        if (one.kind, one.input_shapes) != (two.kind, two.input_shapes) or first in graph.repeats or first == name:
+        earlier, later = graph.operator_named(first), graph.operator_named(name)
+        is_alike = (earlier.kind, earlier.input_shapes) == (later.kind, later.input_shapes)
+        if not is_alike or first in graph.repeats or first == name:
             raise LayoutError(f"'{name}' cannot repeat '{first}': it repeats an earlier one of its kind and shapes")
         graph.repeats[name] = first
     if "training" in data:
@@ -130,10 +131,10 @@ def _mesh(data: Mapping[str, Any]) -> DeviceMatrix | None:
 
 def _head(row: Mapping[str, Any], kinds: Sequence[str], what: str) -> tuple[str, str, dict[str, Any]]:
     """The kind of a row and its name, which is the value of that key, and the other fields."""
-    found = [kind for kind in kinds if kind in row]
-    if len(found) != 1:
+    present = [kind for kind in kinds if kind in row]
+    if len(present) != 1:
         raise LayoutError(f"{what} begins with one of {', '.join(kinds)}, and its name; got {dict(row)!r:.80}")
-    return found[0], row[found[0]], {name: value for name, value in row.items() if name != found[0]}
+    return present[0], row[present[0]], {name: value for name, value in row.items() if name != present[0]}
 
 
 def _rows(data: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:

@@ -31,13 +31,13 @@ _erf = np.vectorize(erf, otypes=[np.float64])
 
 
 def _normal(x: Array) -> Array:
-    made: Array = 0.5 * (1 + _erf(x / np.sqrt(2.0)))
-    return made
+    cdf: Array = 0.5 * (1 + _erf(x / np.sqrt(2.0)))
+    return cdf
 
 
 def _sigmoid(x: Array) -> Array:
-    made: Array = 1 / (1 + np.exp(-x))
-    return made
+    sigmoid: Array = 1 / (1 + np.exp(-x))
+    return sigmoid
 
 
 UNARY: Mapping[str, Callable[[Array], Array]] = {
@@ -101,22 +101,22 @@ def compute(kind: str, task: Task) -> Array:
     """The piece that an operator of this kind computes, with the dtype of its first input."""
     first = task.arrays[0]
     if kind in UNARY:
-        made = UNARY[kind](first)
+        piece = UNARY[kind](first)
     elif kind in BINARY:
-        made = BINARY[kind](first, task.arrays[1])
+        piece = BINARY[kind](first, task.arrays[1])
     elif kind.endswith("_grad") and kind.removesuffix("_grad") in SLOPE:
-        made = first * SLOPE[kind.removesuffix("_grad")][1](task.arrays[1])
+        piece = first * SLOPE[kind.removesuffix("_grad")][1](task.arrays[1])
     else:
-        made = KINDS[kind](task)
-    if first.dtype.kind == "f" and made.dtype.kind == "f":
-        made = made.astype(first.dtype, copy=False)
-    return np.asarray(made)  # numpy returns a scalar instead of a 0-d array
+        piece = KINDS[kind](task)
+    if first.dtype.kind == "f" and piece.dtype.kind == "f":
+        piece = piece.astype(first.dtype, copy=False)
+    return np.asarray(piece)  # numpy returns a scalar instead of a 0-d array
 
 
 def _matmul(task: Task) -> Array:
     a, b = task.arrays
-    made: Array = _turned(a, task.settings["transpose_a"]) @ _turned(b, task.settings["transpose_b"])
-    return made
+    product: Array = _turned(a, task.settings["transpose_a"]) @ _turned(b, task.settings["transpose_b"])
+    return product
 
 
 def _turned(matrix: Array, turn: bool) -> Array:
@@ -126,27 +126,27 @@ def _turned(matrix: Array, turn: bool) -> Array:
 def _softmax(task: Task) -> Array:
     (x,), axis = task.arrays, task.settings["axis"]
     raised = np.exp(x - x.max(axis=axis, keepdims=True))
-    made: Array = raised / raised.sum(axis=axis, keepdims=True)
-    return made
+    softmax: Array = raised / raised.sum(axis=axis, keepdims=True)
+    return softmax
 
 
 def _softmax_grad(task: Task) -> Array:
     (slope, y), axis = task.arrays, task.settings["axis"]
-    made: Array = y * (slope - (slope * y).sum(axis=axis, keepdims=True))
-    return made
+    grad: Array = y * (slope - (slope * y).sum(axis=axis, keepdims=True))
+    return grad
 
 
 def _mean(task: Task) -> Array:
     axis = task.settings["axis"]
     # divide by the full length, so that the summands of a split axis add up to the mean
-    made: Array = task.arrays[0].sum(axis=axis) / task.whole[0][axis]
-    return made
+    mean: Array = task.arrays[0].sum(axis=axis) / task.whole[0][axis]
+    return mean
 
 
 def _max(task: Task) -> Array:
     x, axis = task.arrays[0], task.settings["axis"]
-    made: Array = x.max(axis=axis) if x.shape[axis] else x.max(axis=axis, initial=-np.inf)  # a part that is padding
-    return made
+    largest: Array = x.max(axis=axis) if x.shape[axis] else x.max(axis=axis, initial=-np.inf)  # a part that is padding
+    return largest
 
 
 def _compare(task: Task) -> Array:
@@ -192,8 +192,8 @@ def _route(task: Task) -> Array:
     at_expert = np.eye(gates.shape[-1], dtype=np.int64)[chosen]
     place = (np.cumsum(at_expert, axis=-2) * at_expert).sum(axis=-1) - 1
     at_place = np.arange(capacity) == place[..., None]
-    made: Array = (values * at_expert)[..., None] * at_place[..., None, :]
-    return made
+    routed: Array = (values * at_expert)[..., None] * at_place[..., None, :]
+    return routed
 
 
 def _gather(task: Task) -> Array:
@@ -227,10 +227,10 @@ def _update(task: Task) -> Array:
     """The new weight: by its gradient (SGD), or by its optimizer state."""
     weight, by = task.arrays
     if by.ndim == weight.ndim:
-        made: Array = weight - RATE * by
+        updated: Array = weight - RATE * by
     else:
-        made = weight - RATE * (by[0] / (np.sqrt(by[1]) + EPSILON) if len(by) > 1 else by[0])
-    return made
+        updated = weight - RATE * (by[0] / (np.sqrt(by[1]) + EPSILON) if len(by) > 1 else by[0])
+    return updated
 
 
 KINDS: Mapping[str, Callable[[Task], Array]] = {

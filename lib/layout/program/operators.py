@@ -77,10 +77,10 @@ class Operator:
 
     def sizes(self, letter: str) -> tuple[int, ...]:
         """The sizes of the dimensions of a letter: one, or more where a reshape merges dimensions."""
-        found: dict[int, None] = {}
+        sizes: dict[int, None] = {}
         for shape, letters in zip((*self.input_shapes, self.output_shape), (*self.input_letters, self.output_letters)):
-            found.update({size: None for size, one in zip(shape, letters) if one == letter})
-        return tuple(found)
+            sizes.update({size: None for size, other in zip(shape, letters) if other == letter})
+        return tuple(sizes)
 
     def divides(self, letter: str, parts: int, uneven: bool = False) -> bool:
         """True if the letter may be split into that many equal parts; if `uneven`, also into parts with padding of

@@ -37,11 +37,13 @@ class RearrangingBuilder(ProgramBuilder):
 
     def gather(self, name: str, table: str, rows: str) -> str:
         """Rows of a table of shape (v, e), such as an embedding; the row numbers may have any shape."""
-        one, two = self._shape(table), self._shape(rows)
-        if len(one) != 2:
-            raise LayoutError(f"{name}: a gather takes a two-dimensional table; got {one}")
-        letters = in_order(len(two))
-        return self.add_labelled(name, "gather", (table, rows), (*two, one[1]), (("v", "e"), letters), (*letters, "e"))
+        table_shape, rows_shape = self._shape(table), self._shape(rows)
+        if len(table_shape) != 2:
+            raise LayoutError(f"{name}: a gather takes a two-dimensional table; got {table_shape}")
+        letters = in_order(len(rows_shape))
+        return self.add_labelled(
+            name, "gather", (table, rows), (*rows_shape, table_shape[1]), (("v", "e"), letters), (*letters, "e")
+        )
 
     def repeat(self, name: str, x: str, axis: int, size: int, scale: float = 1.0) -> str:
         """x times `scale`, with a new dimension of `size` equal parts at `axis`; the new dimension may be split."""
@@ -122,12 +124,16 @@ class RearrangingBuilder(ProgramBuilder):
 
     def scatter(self, name: str, x: str, rows: str, size: int) -> str:
         """A table of `size` rows: sums of the vectors of x (..., e), by row number (...). Reverses `gather`."""
-        one, two = self._shape(x), self._shape(rows)
-        if one[:-1] != two or not one:
-            raise LayoutError(f"{name}: a scatter takes vectors (..., e) and row numbers (...); got {one} and {two}")
-        letters = in_order(len(two))
+        x_shape, rows_shape = self._shape(x), self._shape(rows)
+        if x_shape[:-1] != rows_shape or not x_shape:
+            raise LayoutError(
+                f"{name}: a scatter takes vectors (..., e) and row numbers (...); got {x_shape} and {rows_shape}"
+            )
+        letters = in_order(len(rows_shape))
         size = require_int(size, f"{name}: the size of a table is a whole number of rows")
-        return self.add_labelled(name, "scatter", (x, rows), (size, one[-1]), ((*letters, "e"), letters), ("v", "e"))
+        return self.add_labelled(
+            name, "scatter", (x, rows), (size, x_shape[-1]), ((*letters, "e"), letters), ("v", "e")
+        )
 
     def _resized(self, name: str, kind: str, x: str, dim: int, size: int, settings: Mapping[str, Any]) -> str:
         shape = self._shape(x)

@@ -100,8 +100,8 @@ class Tensor(np.lib.mixins.NDArrayOperatorsMixin):
         if name == "einsum" and not kwargs and isinstance(args[0], str):
             return self.recorder.add(name, *map(self._mine, args[1:]), spec=args[0])
         if name in ("transpose", "reshape", "sum"):
-            made: Tensor = getattr(self._mine(args[0]), name)(*args[1:], **kwargs)
-            return made
+            result: Tensor = getattr(self._mine(args[0]), name)(*args[1:], **kwargs)
+            return result
         raise self._unknown(name)
 
     def __repr__(self) -> str:
@@ -155,9 +155,11 @@ def mesh_split(tensor: T, device_mesh: DeviceMatrix, dims_mapping: Sequence[Mapp
     """
     if not isinstance(tensor, Tensor):
         return tensor
-    own = tensor.recorder.graph.mesh
-    if device_mesh != own:
-        raise LayoutError(f"'{tensor.name}' is annotated on a mesh {device_mesh}; the program is planned for {own}")
+    planned_mesh = tensor.recorder.graph.mesh
+    if device_mesh != planned_mesh:
+        raise LayoutError(
+            f"'{tensor.name}' is annotated on a mesh {device_mesh}; the program is planned for {planned_mesh}"
+        )
     try:
         layout = layout_of(tensor.shape, device_mesh, dims_mapping)
     except LayoutError as why:

@@ -74,8 +74,8 @@ def _backward(step: Graph, result: str) -> dict[str, str]:
                 continue
             missing[name] -= 1
             place_name = f".{place}" if op.inputs.count(name) > 1 else ""
-            own = f"{name}.grad.{op.name}{place_name}" if name in shared else f"{name}.grad"
-            share = add_gradient(step, op, slopes[op.name], place, own)
+            share_name = f"{name}.grad.{op.name}{place_name}" if name in shared else f"{name}.grad"
+            share = add_gradient(step, op, slopes[op.name], place, share_name)
             if name in slopes:
                 total = f"{name}.grad.sum{missing[name]}" if missing[name] else f"{name}.grad"
                 share = step.add(total, slopes[name], share)

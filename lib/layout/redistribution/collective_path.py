@@ -88,9 +88,9 @@ def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> Col
     if ceiling is None and whole is not None and whole.steps is not None:
         ceiling = whole.cost
     fine = _search(start, goal, ceiling)
-    for found in (fine, whole):
-        if found is not None and found.steps is not None:
-            return CollectivePath(_steps(found.steps), not fine.gave_up)
+    for path in (fine, whole):
+        if path is not None and path.steps is not None:
+            return CollectivePath(_steps(path.steps), not fine.gave_up)
     return CollectivePath(() if at_bound else _gather_and_slice(start, goal), not fine.gave_up)
 
 
@@ -99,7 +99,11 @@ def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> Che
 
     # A goal that is a partial sum is of the same summands, so nothing may be added up on the way.
     def near(here: TensorLayout) -> list[Neighbour]:
-        return [each for each in neighbours(here, goal) if each[1].partial == goal.partial or not goal.partial]
+        return [
+            neighbour
+            for neighbour in neighbours(here, goal)
+            if neighbour[1].partial == goal.partial or not goal.partial
+        ]
 
     return shortest_path(start, goal, near, lambda layouts: _left(layouts, goal), ceiling)
 
@@ -147,26 +151,28 @@ def shortest_path(
 def _left(layouts: Sequence[TensorLayout], goal: TensorLayout) -> list[int]:
     """The bound from each of these layouts to the goal, without padding, which steps in between may cut off."""
     if goal.partial:
-        return [least_elements(lifted(each), lifted(goal), real=True) for each in layouts]
+        return [least_elements(lifted(layout), lifted(goal), real=True) for layout in layouts]
     if goal.uneven or any(layout.partial or layout.uneven for layout in layouts):
-        return [(least_sum_elements if each.partial else least_elements)(each, goal, real=True) for each in layouts]
+        return [
+            (least_sum_elements if layout.partial else least_elements)(layout, goal, real=True) for layout in layouts
+        ]
     if not layouts:
         return []
     # What two pieces have in common does not depend on the direction, so one row of the table has all of it.
-    held = np.array([layout.elements for layout in layouts])
-    left: list[int] = (least_table([goal], layouts)[0] + goal.devices * (goal.elements - held)).astype(int).tolist()
+    sizes = np.array([layout.elements for layout in layouts])
+    left: list[int] = (least_table([goal], layouts)[0] + goal.devices * (goal.elements - sizes)).astype(int).tolist()
     return left
 
 
 def _back(
     goal: TensorLayout, start: TensorLayout, arrivals: dict[TensorLayout, tuple[str, TensorLayout]]
 ) -> tuple[tuple[str, TensorLayout, TensorLayout], ...]:
-    found = []
+    steps = []
     while goal != start:
         name, before = arrivals[goal]
-        found.append((name, before, goal))
+        steps.append((name, before, goal))
         goal = before
-    return tuple(found)
+    return tuple(steps)
 
 
 def _steps(backwards: tuple[tuple[str, TensorLayout, TensorLayout], ...]) -> tuple[Step, ...]:
@@ -195,10 +201,10 @@ def neighbours(here: TensorLayout, goal: TensorLayout) -> Iterator[Neighbour]:
 @lru_cache(maxsize=65536)
 def _by_collectives(here: TensorLayout) -> list[Neighbour]:
     """Every step except a permute; these do not depend on the goal."""
-    found: list[Neighbour] = []
+    steps: list[Neighbour] = []
     for dim in range(len(here.shape)):
-        found += [*_slices(here, dim), *_all_gathers(here, dim), *_all_to_alls(here, dim)]
-    return [*found, *_reduce_scatters(here), *_all_reduces(here)]
+        steps += [*_slices(here, dim), *_all_gathers(here, dim), *_all_to_alls(here, dim)]
+    return [*steps, *_reduce_scatters(here), *_all_reduces(here)]
 
 
 def _slices(here: TensorLayout, dim: int) -> Iterator[Neighbour]:
@@ -284,7 +290,7 @@ def _rearranged(here: TensorLayout) -> list[Neighbour]:
 @lru_cache(maxsize=256)
 def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[int, ...], list[tuple[Axes, ...]]] | None:
     """All tensor maps without partial sums, by their splits; None if there are more than MANY."""
-    found: defaultdict[tuple[int, ...], list[tuple[Axes, ...]]] = defaultdict(list)
+    by_splits: defaultdict[tuple[int, ...], list[tuple[Axes, ...]]] = defaultdict(list)
     total = 0
     for n in range(len(matrix.shape) + 1):
         for order in permutations(range(len(matrix.shape)), n):
@@ -292,13 +298,13 @@ def _arrangements(matrix: DeviceMatrix, shape: tuple[int, ...]) -> dict[tuple[in
                 cuts = [0, *(border - i for i, border in enumerate(borders)), n]
                 tensor_map = tuple(order[a:b] for a, b in pairwise(cuts)) if shape else ()
                 splits = tuple(prod(matrix.shape[axis] for axis in axes) for axes in tensor_map)
-                found[splits].append(tensor_map)
+                by_splits[splits].append(tensor_map)
                 total += 1
                 if total > MAX_ARRANGEMENTS:
                     return None
             if not shape:
                 break
-    return found
+    return by_splits
 
 
 def _gather_and_slice(start: TensorLayout, goal: TensorLayout) -> tuple[Step, ...]:

@@ -59,11 +59,11 @@ class Exchange(TensorTransfer):
     def kept(self, device: int, piece: Array) -> Array:
         """A device's new piece, with only what it already holds filled in so far."""
         result = new_piece(self.target, piece.dtype)
-        mine, yours = self.origins[0][device], self.origins[1][device]
-        start = np.maximum(mine, yours)
-        stop = np.minimum(mine + self.source.local_shape, yours + self.target.local_shape)
+        old, new = self.origins[0][device], self.origins[1][device]
+        start = np.maximum(old, new)
+        stop = np.minimum(old + self.source.local_shape, new + self.target.local_shape)
         if (start < stop).all():
-            result[within(start, stop, yours)] = piece[within(start, stop, mine)]
+            result[within(start, stop, new)] = piece[within(start, stop, old)]
         return result
 
 
@@ -77,10 +77,10 @@ def exchange(source: TensorLayout, target: TensorLayout) -> Exchange:
     if source.partial or target.partial:
         raise LayoutError("an exchange moves complete values; reduce the partial sums first")
     from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits)
-    mine, yours = piece_number(source), piece_number(target)
-    receivers = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
-    owners = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)
-    cell, column = np.nonzero(mine[receivers] != from_part[:, None])
+    source_piece, target_piece = piece_number(source), piece_number(target)
+    receivers = np.argsort(target_piece, kind="stable").reshape(prod(target.splits), -1)[to_part]
+    owners = np.argsort(source_piece, kind="stable").reshape(prod(source.splits), -1)
+    cell, column = np.nonzero(source_piece[receivers] != from_part[:, None])
     receiver, piece = receivers[cell, column], from_part[cell]
     volume = (stops - starts).prod(axis=1)
     if owners.shape[1] == 1:  # without copies, there is nothing to balance
@@ -123,13 +123,13 @@ def bound(source: TensorLayout, target: TensorLayout, real: bool = False) -> Int
     Padding counts as an exchange moves it; with `real`, it does not count at all.
     """
     require_same(source, target)
-    mine, yours, end = sides(source.shape, source.splits, target.splits, real)
-    start = np.maximum(parts(source) * mine, parts(target) * yours)
-    stop = np.minimum((parts(source) + 1) * mine, (parts(target) + 1) * yours)
+    old, new, end = sides(source.shape, source.splits, target.splits, real)
+    start = np.maximum(parts(source) * old, parts(target) * new)
+    stop = np.minimum((parts(source) + 1) * old, (parts(target) + 1) * new)
     held: Ints = np.maximum(np.minimum(stop, end) - start, 0).prod(axis=1)
     if not target.uneven and not source.uneven:
         return target.elements - held
-    needed: Ints = np.maximum(np.minimum(yours, end - parts(target) * yours), 0).prod(axis=1)
+    needed: Ints = np.maximum(np.minimum(new, end - parts(target) * new), 0).prod(axis=1)
     return needed - held
 
 
@@ -174,13 +174,13 @@ def sides(
     These are the padded pieces, and an unsplit dimension ends where the other layout does. With `real`, all end where
     the tensor does.
     """
-    found = []
+    lengths = []
     for size, n, m in zip(shape, mine, yours):
         a, b = -(-size // n), -(-size // m)
         ends = [length * count for length, count in ((a, n), (b, m)) if count > 1 and not real]
         end = min(ends, default=size)
-        found.append((a if n > 1 else end, b if m > 1 else end, end))
-    columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
+        lengths.append((a if n > 1 else end, b if m > 1 else end, end))
+    columns = np.array(lengths, dtype=np.int64).reshape(-1, 3).T
     columns.setflags(write=False)
     return columns[0], columns[1], columns[2]
 
@@ -206,10 +206,10 @@ def _new_cells(
 ) -> tuple[Ints, Ints, Ints, Ints]:
     """The boxes in which source pieces and target pieces overlap: both piece numbers, starts and stops."""
     lengths = zip(mine, yours, *sides(shape, mine, yours, real))
-    meetings = [_meetings(*map(int, each)) for each in lengths]
-    counts = [len(each) for each in meetings]
+    meetings = [_meetings(*map(int, dimension)) for dimension in lengths]
+    counts = [len(overlaps) for overlaps in meetings]
     grid = np.indices(counts).reshape(len(counts), prod(counts))
-    chosen = [each[index] for each, index in zip(meetings, grid)]
+    chosen = [overlaps[index] for overlaps, index in zip(meetings, grid)]
     source = np.zeros(grid.shape[1], dtype=np.int64)
     target = np.zeros(grid.shape[1], dtype=np.int64)
     for box, n, m in zip(chosen, mine, yours):

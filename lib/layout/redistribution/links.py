@@ -91,8 +91,8 @@ def _quickest(links: Links, given: TensorLayout, wanted: TensorLayout, itemsize:
             if set(wanted.partial) <= set(there.partial):
                 yield name or "exchange", there, _time_of(links, name or "exchange", here, there, itemsize)
 
-    found = shortest_path(given, wanted, near, lambda layouts: [0] * len(layouts), limit - 1).steps
-    return direct if found is None else tuple(Step(*each) for each in reversed(found))
+    backwards = shortest_path(given, wanted, near, lambda layouts: [0] * len(layouts), limit - 1).steps
+    return direct if backwards is None else tuple(Step(*step) for step in reversed(backwards))
 
 
 @lru_cache(maxsize=64)
@@ -101,14 +101,14 @@ def _tables(links: Links) -> tuple[Ints, Ints]:
     differ = places[:, None, :] != places[None, :, :]
     first = differ.argmax(axis=2)
     apart = differ.any(axis=2)
-    latency, byte = (np.array(each, dtype=np.int64) for each in zip(*links.speeds))
+    latency, byte = (np.array(column, dtype=np.int64) for column in zip(*links.speeds))
     return latency[first] * apart, byte[first] * apart
 
 
 def _speed(given: object) -> tuple[int, int]:
     if not isinstance(given, tuple | list) or len(given) != 2:
         raise LayoutError(f"{WANTED}; got {given!r:.60}")
-    latency, byte = (require_int(each, WANTED) for each in given)
+    latency, byte = (require_int(number, WANTED) for number in given)
     if min(latency, byte) < 0:
         raise LayoutError(f"{WANTED}; got {given}")
     return latency, byte

@@ -41,11 +41,11 @@ class Messages:
         """For each device, by sender: the shares that it receives."""
         return self._by_partner(self.receiver, self.sender)
 
-    def _by_partner(self, mine: Ints, other: Ints) -> list[dict[int, list[int]]]:
-        found: list[dict[int, list[int]]] = [{} for _ in range(self.devices)]
-        for share, here, there in zip(self.share.tolist(), mine.tolist(), other.tolist()):
-            found[here].setdefault(there, []).append(share)
-        return found
+    def _by_partner(self, devices: Ints, partners: Ints) -> list[dict[int, list[int]]]:
+        shares: list[dict[int, list[int]]] = [{} for _ in range(self.devices)]
+        for share, here, there in zip(self.share.tolist(), devices.tolist(), partners.tolist()):
+            shares[here].setdefault(there, []).append(share)
+        return shares
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,17 +71,21 @@ class TensorTransfer:
     @property
     def sent(self) -> Ints:
         """Elements sent, by device."""
-        return sum((each.count(each.sender) for each in self.rounds), np.zeros(self.source.devices, dtype=np.int64))
+        counts = (messages.count(messages.sender) for messages in self.rounds)
+        return sum(counts, np.zeros(self.source.devices, dtype=np.int64))
 
     @property
     def received(self) -> Ints:
         """Elements received, by device."""
-        return sum((each.count(each.receiver) for each in self.rounds), np.zeros(self.source.devices, dtype=np.int64))
+        counts = (messages.count(messages.receiver) for messages in self.rounds)
+        return sum(counts, np.zeros(self.source.devices, dtype=np.int64))
 
     @cached_property
     def origins(self) -> tuple[Ints, Ints]:
         """The first element of each device's old and new piece in the tensor: devices x dimensions, twice."""
-        old, new = (parts(each) * np.array(each.local_shape, dtype=np.int64) for each in (self.source, self.target))
+        old, new = (
+            parts(layout) * np.array(layout.local_shape, dtype=np.int64) for layout in (self.source, self.target)
+        )
         return old, new
 
     def take(self, share: int, device: int, piece: Array) -> Array:
@@ -98,7 +102,7 @@ class TensorTransfer:
 
     def prepare(self) -> None:
         """Computes in advance what devices look up."""
-        _ = self.origins, [(each.sends, each.receives) for each in self.rounds]
+        _ = self.origins, [(messages.sends, messages.receives) for messages in self.rounds]
 
     def _box(self, share: int, origin: Ints) -> Box:
         return within(self.starts[self.cell[share]], self.stops[self.cell[share]], origin)

@@ -65,9 +65,9 @@ class Step:
         """
         box = []
         lengths = zip(*(side.tolist() for side in sides(self.source.shape, self.source.splits, self.target.splits)))
-        for (mine, yours, end), i, j in zip(lengths, self.source.part(holder), self.target.part(receiver)):
-            start, stop = max(i * mine, j * yours), min((i + 1) * mine, (j + 1) * yours, end)
-            origin = j * yours if of_receiver else i * mine
+        for (old, new, end), i, j in zip(lengths, self.source.part(holder), self.target.part(receiver)):
+            start, stop = max(i * old, j * new), min((i + 1) * old, (j + 1) * new, end)
+            origin = j * new if of_receiver else i * old
             box.append(slice(start - origin, stop - origin))
         return tuple(box)
 
@@ -110,7 +110,7 @@ class Step:
         """Elements that each device (row) sends to each other (column); for a reduction, as its bytes are counted."""
         table = np.zeros((self.source.devices, self.source.devices), dtype=np.int64)
         if self.name not in REDUCING:
-            return sum((each.table for each in self.messages.rounds), table)
+            return sum((messages.table for messages in self.messages.rounds), table)
         size = self.source.elements
         for group in groups(self.source, self.reduced):
             n = len(group)
@@ -173,18 +173,18 @@ def reductions(source: TensorLayout, axes: Axes, uneven: bool = False) -> list[t
 def _reduction(source: TensorLayout, scattered: list[Axes], reduced: Axes, uneven: bool) -> tuple[Step, ...] | None:
     """Reduce-scatters over the axes given for each dimension, then an all-reduce; None if a piece cannot be divided."""
     steps: list[Step] = []
-    at = source
-    for dim, mine in enumerate(scattered):
-        if not mine:
+    layout = source
+    for dim, axes in enumerate(scattered):
+        if not axes:
             continue
-        after = with_axes(at, {dim: at.tensor_map[dim] + mine}, _without(at.partial, mine))
-        if not (divides(at, after, dim) or (uneven and at.splits[dim] == 1)):
+        after = with_axes(layout, {dim: layout.tensor_map[dim] + axes}, _without(layout.partial, axes))
+        if not (divides(layout, after, dim) or (uneven and layout.splits[dim] == 1)):
             return None
-        steps.append(Step("reduce-scatter", at, after))
-        at = after
+        steps.append(Step("reduce-scatter", layout, after))
+        layout = after
     if reduced:
-        left = _without(at.partial, reduced)
-        steps.append(Step("all-reduce", at, replace(at, partial=left)))
+        left = _without(layout.partial, reduced)
+        steps.append(Step("all-reduce", layout, replace(layout, partial=left)))
     return tuple(steps)
 
 
@@ -205,10 +205,12 @@ def _without(axes: Axes, gone: Axes) -> Axes:
 
 def steps_with_padding(here: TensorLayout, goal: TensorLayout) -> Iterator[tuple[str, TensorLayout, int]]:
     """The name of each such step, the layout after it, and the elements that it moves in total."""
-    found = [
-        each for dim in range(len(here.shape)) for each in (*_to_whole(here, goal, dim), *_to_parts(here, goal, dim))
+    options = [
+        option
+        for dim in range(len(here.shape))
+        for option in (*_to_whole(here, goal, dim), *_to_parts(here, goal, dim))
     ]
-    for name, there in found:
+    for name, there in options:
         yield name, there, Step(name, here, there).total
 
 

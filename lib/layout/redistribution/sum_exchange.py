@@ -54,10 +54,10 @@ class SumExchange(TensorTransfer):
     @cached_property
     def owned(self) -> list[list[int]]:
         """The shares of each device."""
-        found: list[list[int]] = [[] for _ in range(self.source.devices)]
+        owned: list[list[int]] = [[] for _ in range(self.source.devices)]
         for share, owner in enumerate(self.owner.tolist()):
-            found[owner].append(share)
-        return found
+            owned[owner].append(share)
+        return owned
 
     @cached_property
     def keeps(self) -> list[bool]:
@@ -114,7 +114,7 @@ def _boxes(source: TensorLayout, target: TensorLayout, real: bool = False) -> tu
     """Every overlap of a source and a target piece: its holders, who wants it, which holders want it, its box."""
     require_same(source, target)
     from_part, to_part, starts, stops = cells(source.shape, source.splits, target.splits, real)
-    mine, yours = piece_number(source), piece_number(target)
-    holders = np.argsort(mine, kind="stable").reshape(prod(source.splits), -1)[from_part]
-    wanted = np.argsort(yours, kind="stable").reshape(prod(target.splits), -1)[to_part]
-    return holders, wanted, yours[holders] == to_part[:, None], starts, stops
+    source_piece, target_piece = piece_number(source), piece_number(target)
+    holders = np.argsort(source_piece, kind="stable").reshape(prod(source.splits), -1)[from_part]
+    wanted = np.argsort(target_piece, kind="stable").reshape(prod(target.splits), -1)[to_part]
+    return holders, wanted, target_piece[holders] == to_part[:, None], starts, stops
