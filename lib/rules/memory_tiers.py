@@ -31,16 +31,16 @@ def fetch(game: Game, parked: Value) -> Value:
 def move(game: Game, parked: Value, to: object) -> Parked:
     """A copy of a parked value on another tier."""
     tier(game.setting.costs, to)
-    held = require_kind(parked, Parked, "the value to move")
-    if held.tier == to:
-        raise RuleError(f"this is the {held} already; move it to another tier")
-    return Parked.made(copy_of(held.value), to)
+    source = require_kind(parked, Parked, "the value to move")
+    if source.tier == to:
+        raise RuleError(f"this is the {source} already; move it to another tier")
+    return Parked.made(copy_of(source.value), to)
 
 
-def parked_weights(game: Game, made: Iterable[Value], to: object) -> tuple[Parked, ...]:
+def parked_weights(game: Game, values: Iterable[Value], to: object) -> tuple[Parked, ...]:
     """A weight and its states, on a tier instead of the device."""
     tier(game.setting.costs, to)
-    return tuple(Parked.made(one, to) for one in made)
+    return tuple(Parked.made(value, to) for value in values)
 
 
 def tier(costs: Costs, name: object) -> Tier:
@@ -69,11 +69,11 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
         )
 
 
-def ticks(costs: Costs, operation: str, made: Sequence[Value], used: Sequence[Value]) -> int:
+def ticks(costs: Costs, operation: str, results: Sequence[Value], used: Sequence[Value]) -> int:
     """How long an operation on a tier takes. A move takes a fetch from one tier and an offload to the other."""
     if operation == "move":
-        return ticks(costs, "fetch", (), used) + ticks(costs, "offload", made, ())
-    parked = made[0] if operation == "offload" else used[0]
+        return ticks(costs, "fetch", (), used) + ticks(costs, "offload", results, ())
+    parked = results[0] if operation == "offload" else used[0]
     assert isinstance(parked, Parked)
     price = getattr(tier(costs, parked.tier), ON_TIER[operation])
     if price is None:
