@@ -41,7 +41,7 @@ class Kind(NamedTuple):
                 cost_checks.checked_int(size, f"{owner}: {field}", minimum=1, maximum=most)
         for operation, price in cost_checks.checked_mapping(given.ticks, f"{owner}: ticks").items():
             if operation not in OWN_PRICES or operation not in priced:
-                timed = ", ".join(one for one in OWN_PRICES if one in priced)
+                timed = ", ".join(choice for choice in OWN_PRICES if choice in priced)
                 raise RuleError(f"{owner} may have ticks of {timed}; got {operation}")
             cost_checks.checked_int(price, f"{owner}: ticks of {operation}")
         return given

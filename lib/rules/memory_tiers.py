@@ -51,8 +51,8 @@ def tier(costs: Costs, name: object) -> Tier:
     return costs.tiers[name]
 
 
-def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> None:
-    """Refuses to park more on a tier than fits next to what `held` has in `model.parked`."""
+def require_room(costs: Costs, stored: Iterable[Parked], new: Sequence[Value]) -> None:
+    """Refuses to park more on a tier than fits next to what `stored` has in `model.parked`."""
     parked = [value for value in new if isinstance(value, Parked)]
     if not parked:
         return
@@ -60,7 +60,7 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
     capacity = tier(costs, name).capacity
     if capacity is None:
         return
-    there = sum(value.size(costs) for value in held if value.tier == name)
+    there = sum(value.size(costs) for value in stored if value.tier == name)
     more = sum(value.size(costs) for value in parked)
     if there + more > capacity:
         raise RuleError(
