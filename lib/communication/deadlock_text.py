@@ -64,11 +64,11 @@ CLAUSE = re.compile(r"ranks? (?P<ranks>[\d, -]+) waits? (?P<where>in .* on line 
 
 def stuck_ranks(text: str) -> dict[int, str]:
     """Where each rank is stuck, read back from a deadlock's text: 'in receive() on line 12'."""
-    found = {}
+    stuck = {}
     for clause in text.split("; "):
         if (match := CLAUSE.search(clause)) is not None:
-            found.update(dict.fromkeys(numbers_in(match["ranks"]), match["where"]))
-    return found
+            stuck.update(dict.fromkeys(numbers_in(match["ranks"]), match["where"]))
+    return stuck
 
 
 def circle_in(text: str) -> list[tuple[int, int]]:

@@ -107,8 +107,10 @@ class MemoryTier:
         with unmetered():
             array = self.port.library.adopted(self._look_up(name, call))
         self._figures["read"] += array.nbytes
-        mine = array if self.port.meter is None else self.port.library.charged(array, self._meter)
-        return Fetch(mine, self._meter.transfer(self.kind, array.nbytes), self._meter, self._place(f"{call}({name!r})"))
+        charged = array if self.port.meter is None else self.port.library.charged(array, self._meter)
+        return Fetch(
+            charged, self._meter.transfer(self.kind, array.nbytes), self._meter, self._place(f"{call}({name!r})")
+        )
 
     def _look_up(self, name: str, call: str) -> Array:
         if name not in self._store:

@@ -154,7 +154,7 @@ class Costs:
             cost_checks.checked_int(getattr(self, name), f"Costs: {name}")
         for name, allowed in (("lanes", ("one", "group", "each")), ("time_unit", TIME_UNITS)):
             if getattr(self, name) not in allowed:
-                choices = " or ".join(f'"{one}"' for one in allowed)
+                choices = " or ".join(f'"{choice}"' for choice in allowed)
                 raise RuleError(f"Costs: {name} must be {choices}; got {getattr(self, name)!r}")
         for name in ("ticks", "calls", "alpha", "ticks_between", "alpha_between"):
             for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items():
@@ -177,11 +177,11 @@ class Costs:
             object.__setattr__(self, name, MappingProxyType(exact))
         object.__setattr__(self, "slow", checked_slow(self.slow))
         if PAIR in self.ticks:
-            one, other = (self.ticks.get(name, 0) for name in ("forward", "backward"))
-            if not max(one, other) <= self.ticks[PAIR] <= one + other:
+            forward, backward = (self.ticks.get(name, 0) for name in ("forward", "backward"))
+            if not max(forward, backward) <= self.ticks[PAIR] <= forward + backward:
                 raise RuleError(
-                    f"Costs: a pair takes from {max(one, other)} to {one + other} ticks here, as long as the longer of "
-                    f"its two or as both; got {self.ticks[PAIR]}"
+                    f"Costs: a pair takes from {max(forward, backward)} to {forward + backward} ticks here, as long as "
+                    f"the longer of its two or as both; got {self.ticks[PAIR]}"
                 )
         for name, kind in cost_checks.checked_mapping(self.kinds, "Costs: kinds").items():
             cost_checks.checked_text(name, "Costs: name of a kind")
@@ -196,10 +196,10 @@ class Costs:
         """
         if not (kinds or lengths or self.slow or self.unequal):
             return self
-        own = replace(self)
+        costs = replace(self)
         if kinds or lengths or self.slow:
-            object.__setattr__(own, "unequal", Unequal(own, kinds, lengths))
-        return own
+            object.__setattr__(costs, "unequal", Unequal(costs, kinds, lengths))
+        return costs
 
     @property
     def activation_grad(self) -> int:
@@ -264,13 +264,13 @@ class Costs:
         alpha, beta = self.alpha.get(operation, 0), self.beta.get(operation, 0)
         if crosses:
             alpha, beta = self.alpha_between.get(operation, alpha), self.beta_between.get(operation, beta)
-        found = self.calls.get(operation, 0) + alpha * hops + ceil(beta * sent)
-        if found > cost_checks.MAX_NUMBER:
+        ticks = self.calls.get(operation, 0) + alpha * hops + ceil(beta * sent)
+        if ticks > cost_checks.MAX_NUMBER:
             raise RuleError(
-                f"{operation} of {sent:,} elements takes {found:,} ticks in the costs {self.name!r}, and at most "
+                f"{operation} of {sent:,} elements takes {ticks:,} ticks in the costs {self.name!r}, and at most "
                 f"{cost_checks.MAX_NUMBER:,} are possible; lower its alpha or beta"
             )
-        return found
+        return ticks
 
     def crosses(self, ranks: Sequence[int]) -> bool:
         """True if ranks, which are ascending, or a sender and its receiver, are in several machines."""

@@ -83,12 +83,14 @@ class Goal:
 
     def rivals(self, family: str) -> tuple[Record, ...]:
         """Those of them that meet the target of traffic; for the third star none of them may be better."""
-        return tuple(one for one in self.records_to_beat(family) if self.meets_traffic(one.traffic or 0))
+        return tuple(record for record in self.records_to_beat(family) if self.meets_traffic(record.traffic or 0))
 
     @property
     def open_front(self) -> tuple[Record, ...]:
         """The records that no other beats, whatever their family: the best trades at this size."""
-        return tuple(one for one in self.records if not any(other.dominates(*one.figures) for other in self.records))
+        return tuple(
+            record for record in self.records if not any(other.dominates(*record.figures) for other in self.records)
+        )
 
     def words(self, record: Record) -> str:
         """The figures of a record in words."""

@@ -41,8 +41,8 @@ class Kind(NamedTuple):
                 cost_checks.checked_int(size, f"{owner}: {field}", minimum=1, maximum=most)
         for operation, price in cost_checks.checked_mapping(given.ticks, f"{owner}: ticks").items():
             if operation not in OWN_PRICES or operation not in priced:
-                own = ", ".join(one for one in OWN_PRICES if one in priced)
-                raise RuleError(f"{owner} may have ticks of {own}; got {operation}")
+                timed = ", ".join(choice for choice in OWN_PRICES if choice in priced)
+                raise RuleError(f"{owner} may have ticks of {timed}; got {operation}")
             cost_checks.checked_int(price, f"{owner}: ticks of {operation}")
         return given
 
@@ -92,18 +92,18 @@ class Unequal:
 
     def weight(self, layer: int) -> int:
         """Elements of a layer's weight."""
-        own = self.kind(layer).weight
-        return self._costs.weight if own is None else own
+        size = self.kind(layer).weight
+        return self._costs.weight if size is None else size
 
     def input(self, layer: int) -> int:
         """Elements of a layer's input for a full-length microbatch; of the layer after the last one, of the output."""
-        own = self.kinds[0].inp if layer == 0 and self.kinds else self.kind(layer - 1).out
-        return self._costs.activation if own is None else own
+        size = self.kinds[0].inp if layer == 0 and self.kinds else self.kind(layer - 1).out
+        return self._costs.activation if size is None else size
 
     def gradient(self, layer: int) -> int:
         """Elements of the gradient of a layer's output for a full-length microbatch."""
-        own = self.kind(layer).out
-        return self._costs.activation_grad if own is None else own
+        size = self.kind(layer).out
+        return self._costs.activation_grad if size is None else size
 
     def of_each(self, size: int, batches: Iterable[int]) -> list[int]:
         """Elements for each of some microbatches, of `size` for a full-length one."""
@@ -116,8 +116,8 @@ class Unequal:
     def price(self, operation: str, layer: int) -> Fraction:
         """Ticks of an operation on a full-length microbatch, or of an update, on a rank that is not slow."""
         kind = self.kind(layer)
-        own = kind.ticks.get(operation)
-        return self._costs.product(operation, kind.weight) if own is None else Fraction(own)
+        ticks = kind.ticks.get(operation)
+        return self._costs.product(operation, kind.weight) if ticks is None else Fraction(ticks)
 
     def ticks(self, operation: str, layer: int, batches: Iterable[int], rank: int, share: Fraction) -> int:
         """Ticks of an operation on some microbatches with a share of a layer's weight; without batches, of an update.
@@ -129,7 +129,7 @@ class Unequal:
 
 def _kinds(costs: Usual, names: Sequence[str]) -> tuple[Kind, ...]:
     """The kind of each layer, if each takes what the one before it makes."""
-    found: list[Kind] = []
+    kinds: list[Kind] = []
     before, makes = "", 0
     for layer, name in enumerate(names):
         if name != BLOCK and name not in costs.kinds:
@@ -146,8 +146,8 @@ def _kinds(costs: Usual, names: Sequence[str]) -> tuple[Kind, ...]:
                 f"{makes:,}"
             )
         makes, before = costs.activation if kind.out is None else kind.out, name
-        found.append(kind)
+        kinds.append(kind)
     for special, only, where in ((EMBEDDING, 0, "first"), (HEAD, len(names) - 1, "last")):
         for layer in (layer for layer, name in enumerate(names) if name == special and layer != only):
             raise RuleError(f"Setting: layer {layer} is of the kind {special!r}, which only the {where} layer can be")
-    return tuple(found)
+    return tuple(kinds)

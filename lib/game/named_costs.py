@@ -89,8 +89,8 @@ def _with(prices: Mapping[str, int], **changes: int) -> Mapping[str, int]:
 def _computing(scale: int = 1) -> Mapping[str, int]:
     """The classic prices without communication, in ticks of which a step has `scale` times as many. To receive a
     message is free: its sender has paid by its size."""
-    own = {name: scale * ticks for name, ticks in CLASSIC_TICKS.items() if name not in (*_COLLECTIVES, "pass_to")}
-    return _with(own, receive=0)
+    prices = {name: scale * ticks for name, ticks in CLASSIC_TICKS.items() if name not in (*_COLLECTIVES, "pass_to")}
+    return _with(prices, receive=0)
 
 
 _STAGES = _with({}, forward=10, backward=20, loss=0, update=0, pass_to=0, receive=0)

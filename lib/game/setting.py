@@ -160,10 +160,10 @@ def _kinds(given: Iterable[str]) -> tuple[str, ...]:
 def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
     if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
         raise RuleError(f"Setting: lengths has the length of each microbatch; got {given!r:.60}")
-    shares = tuple(fraction(one, "Setting: the length of a microbatch") for one in given)
-    for one in shares:
-        if not 0 < one <= 1:
-            raise RuleError(f"Setting: the length of a microbatch is more than 0 and at most 1; got {one}")
+    shares = tuple(fraction(length, "Setting: the length of a microbatch") for length in given)
+    for length in shares:
+        if not 0 < length <= 1:
+            raise RuleError(f"Setting: the length of a microbatch is more than 0 and at most 1; got {length}")
     return shares
 
 

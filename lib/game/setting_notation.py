@@ -50,7 +50,7 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
             given["mesh"] = tuple(_numbers(given["mesh"], "mesh", minimum=1).items())
         for name, read in (("kinds", checked_text), ("lengths", _fraction)):
             if name in given:
-                given[name] = tuple([read(one, name) for one in _list(given[name], name)])
+                given[name] = tuple([read(entry, name) for entry in _list(given[name], name)])
         if "mix" in given:
             given["mix"] = _fraction(given["mix"], "mix")
         return Setting(costs_from_json(data.get("costs")), **given)

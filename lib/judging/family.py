@@ -84,8 +84,8 @@ def family_of(ranks: Sequence[RankState]) -> str:
 
 def _has_stages(ranks: Sequence[RankState], names: Set[str]) -> bool:
     """True if ranks compute several sets of layers, any two of them equal or disjoint."""
-    own = [frozenset(op.layer for op in rank.all(names) if not _shares_head(rank, op)) for rank in ranks]
-    layers = {*own} - {frozenset()}
+    per_rank = [frozenset(op.layer for op in rank.all(names) if not _shares_head(rank, op)) for rank in ranks]
+    layers = {*per_rank} - {frozenset()}
     return len(layers) > 1 and sum(map(len, layers)) == len(frozenset().union(*layers))
 
 
@@ -130,5 +130,5 @@ def _each_batch_on_one_rank(ranks: Sequence[RankState]) -> bool:
 def _batches(rank: RankState) -> frozenset[tuple[int, int]]:
     """The (step, batch) pairs that a rank computes."""
     values, ops = rank.values, [rank.ops[i] for name in COMPUTING | {"loss"} for i in rank.named.get(name, ())]
-    found = {(values[op.inputs[0]].step, op.batches) for op in ops}  # type: ignore[attr-defined]  # an activation first
-    return frozenset((step, batch) for step, batches in found for batch in batches)
+    computed = {(values[op.inputs[0]].step, op.batches) for op in ops}  # type: ignore[attr-defined]  # an activation first
+    return frozenset((step, batch) for step, batches in computed for batch in batches)

@@ -55,8 +55,8 @@ def notes_on(
         why = _why_more(highest[0], most, profiles[highest[0].rank])
         notes.append(Note(f"{text}, because {why}", costs_a_star=True, about="steady"))
     if outside := unstored_text(peak):
-        at = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
-        notes.append(Note(f"the peak, on {at}, includes values that you hold in variables or in calls: {outside}"))
+        place = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
+        notes.append(Note(f"the peak, on {place}, includes values that you hold in variables or in calls: {outside}"))
     return tuple(notes)
 
 
@@ -115,8 +115,8 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
 def _labelled(state: RankState) -> list[Op]:
     """Collectives whose `layer` is not the layer of their value."""
     ops, named = state.ops, state.named
-    found = [i for name in COLLECTIVES & named.keys() for i in named[name] if len(ops[i].args) > 1]
-    return [op for op in map(ops.__getitem__, sorted(found)) if op.args[1] is not None]
+    indices = [i for name in COLLECTIVES & named.keys() for i in named[name] if len(ops[i].args) > 1]
+    return [op for op in map(ops.__getitem__, sorted(indices)) if op.args[1] is not None]
 
 
 def _other_label(labelled: Sequence[Op]) -> Note:

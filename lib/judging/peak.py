@@ -98,8 +98,8 @@ def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:
 
 def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
     """The first operation from `at` on that reads each value, by number."""
-    found: dict[int, int] = {}
+    reads: dict[int, int] = {}
     for i in range(at, len(ops)):
         for number in ops[i].inputs if ops[i].name != "store" else ():
-            found.setdefault(number, i)
-    return found
+            reads.setdefault(number, i)
+    return reads

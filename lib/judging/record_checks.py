@@ -69,7 +69,7 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
     if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label, root):
         raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")
     labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
-    if [type(one) for one in labels] != [int] * len(used) or not (used or label is None):
+    if [type(number) for number in labels] != [int] * len(used) or not (used or label is None):
         raise TraceError(f"a label is a whole number for each value; this record is {op}")
     if group is not None:
         mesh.require()

@@ -43,7 +43,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     profiles = [profile(state.liveness.lifetimes(), size) for state, size in zip(ranks, sizes)]
     events = [[state.ops[i] for i in state.events] for state in ranks]
     contents = peak_contents(ranks, profiles, trace.setting)
-    lasting = [steady_state_peak(each, size, prof) for each, size, prof in zip(ranks, sizes, profiles)]
+    lasting = [steady_state_peak(rank, size, prof) for rank, size, prof in zip(ranks, sizes, profiles)]
     spans = [_span(ops) for ops in events]
     makespan = max((end for _, _, end in spans), default=0)
     notes = notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else ()
@@ -179,12 +179,12 @@ def _copies(ranks: Sequence[RankState], layers: int) -> tuple[float, ...]:
 def _critical_path(ranks: Sequence[RankState], makespan: int, costs: Costs) -> tuple[OpIndex, ...]:
     """The critical path: from the first event that ends last, back through the events that determined each start."""
     last = ((state.rank, i) for state in ranks for i in state.events if state.ops[i].end == makespan)
-    at: OpIndex | None = next(last, None)
+    event: OpIndex | None = next(last, None)
     path = []
-    while at is not None:
-        path.append(at)
-        rank, i = at
-        at = ranks[rank].causes[i] if i in ranks[rank].causes else _computed_before(ranks[rank], i, costs)
+    while event is not None:
+        path.append(event)
+        rank, i = event
+        event = ranks[rank].causes[i] if i in ranks[rank].causes else _computed_before(ranks[rank], i, costs)
     return tuple(reversed(path))
 
 

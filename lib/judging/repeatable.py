@@ -52,20 +52,20 @@ def discarded_states(state: RankState, prof: Profile) -> list[int]:
 def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: int) -> list[int]:
     """Layers that were updated, but whose optimizer state is incomplete on all ranks together after all `steps`."""
     left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.stored_at_end]
-    held = _by_layer(OptState, left, steps)
+    states = _by_layer(OptState, left, steps)
     updated = {op.layer or 0 for state in ranks for op in state.all(UPDATES)}
-    return [layer for layer in sorted(updated) if not _contain(held.get(layer, []), {1: {0}})]
+    return [layer for layer in sorted(updated) if not _contain(states.get(layer, []), {1: {0}})]
 
 
 def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
     """Layers whose loaded weight a rank has used, but whose updated weight it does not hold after the last of
     `steps`."""
     left = [state.values[number] for number in prof.lifetimes.stored_at_end]
-    held = _by_layer(Weight, [*left, *state.final, *state.copies], steps)
+    kept = _by_layer(Weight, [*left, *state.final, *state.copies], steps)
     loaded = [state.values[op.outputs[0]] for op in state.all({"load_weights"})]
-    if not _fewer(held, _by_layer(Weight, loaded)):
+    if not _fewer(kept, _by_layer(Weight, loaded)):
         return []  # whoever holds all that was loaded holds all that was used
-    return _fewer(held, _by_layer(Weight, _used_as_loaded(state)))
+    return _fewer(kept, _by_layer(Weight, _used_as_loaded(state)))
 
 
 def _used_as_loaded(state: RankState) -> list[Value]:
@@ -82,20 +82,20 @@ def _used_as_loaded(state: RankState) -> list[Value]:
     return [state.values[number] for number in needed]
 
 
-def _fewer(held: Mapping[int, Sequence[Sharded]], began: Mapping[int, Sequence[Sharded]]) -> list[int]:
+def _fewer(kept: Mapping[int, Sequence[Sharded]], began: Mapping[int, Sequence[Sharded]]) -> list[int]:
     """Layers of which the rank holds less than it began with."""
-    return sorted(layer for layer, weights in began.items() if not _contain(held.get(layer, ()), _shards(weights)))
+    return sorted(layer for layer, weights in began.items() if not _contain(kept.get(layer, ()), _shards(weights)))
 
 
 def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int, list[S]]:
     """The values of one kind and step, including parked ones, by layer."""
-    found: dict[int, list[S]] = {}
+    by_layer: dict[int, list[S]] = {}
     for value in values:
         if type(value) is Parked:
             value = value.value
         if type(value) is kind and value.step == step:
-            found.setdefault(value.layer, []).append(value)
-    return found
+            by_layer.setdefault(value.layer, []).append(value)
+    return by_layer
 
 
 def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:
@@ -112,9 +112,9 @@ def _pairs(by_total: Mapping[int, set[int]]) -> set[tuple[int, int]]:
     return {(shard, total) for total, shards in by_total.items() for shard in shards}
 
 
-def _contain(held: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
-    """True if the values in `held` together cover all wanted shards."""
-    have = _shards(held)
+def _contain(values: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
+    """True if the values together cover all wanted shards."""
+    have = _shards(values)
     if all(shards <= have.get(total, set()) for total, shards in wanted.items()):
         return True
     return any(len(shards) == total for total, shards in have.items()) or _cover(_pairs(have), _pairs(wanted))

@@ -101,31 +101,32 @@ def _members(recomputation: Recomputation, rank: RankState, op: Op) -> Sequence[
 def traffic(recomputation: Recomputation) -> Traffic:
     """The traffic of a run."""
     ranks = [
-        [one for one in sent_by(recomputation, rank) if one.operation not in COPYING] for rank in recomputation.ranks
+        [transfer for transfer in sent_by(recomputation, rank) if transfer.operation not in COPYING]
+        for rank in recomputation.ranks
     ]
-    totals = [sum(one.elements for one in sent) for sent in ranks]
+    totals = [sum(transfer.elements for transfer in sent) for sent in ranks]
     return Traffic(
         busiest=max(totals, default=0),
         total=sum(totals),
-        between=max((sum(one.elements for one in sent if one.is_between) for sent in ranks), default=0),
+        between=max((sum(transfer.elements for transfer in sent if transfer.is_between) for sent in ranks), default=0),
         by_rank=tuple(map(_by_call, ranks)),
-        spans=tuple(tuple((one.start, one.end, one.elements) for one in sent) for sent in ranks),
+        spans=tuple(tuple((transfer.start, transfer.end, transfer.elements) for transfer in sent) for sent in ranks),
     )
 
 
 def _by_call(sent: Sequence[Sent]) -> tuple[Calls, ...]:
     """What a rank sends by operation and line, most elements first."""
     calls: dict[tuple[str, int], list[int]] = {}
-    for one in sent:
-        calls.setdefault((one.operation, one.line), []).append(one.elements)
+    for transfer in sent:
+        calls.setdefault((transfer.operation, transfer.line), []).append(transfer.elements)
     rows = [Calls(name, line, len(elements), sum(elements)) for (name, line), elements in calls.items()]
     return tuple(sorted(rows, key=lambda row: (-row.elements, row.line, row.operation)))
 
 
 def drift(ranks: Sequence[RankState]) -> int:
     """The most updates that a replica has made alone since it last equalled the others."""
-    made = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all(UPDATES))
-    weights = (weight.value if isinstance(weight, Parked) else weight for weight in made)
+    updated = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all(UPDATES))
+    weights = (weight.value if isinstance(weight, Parked) else weight for weight in updated)
     return max((_alone(weight) for weight in weights if isinstance(weight, Weight)), default=0)
 
 
@@ -154,10 +155,15 @@ def traffic_lines(sent: Traffic) -> Iterator[str]:
     who = "Each rank" if are_equal else f"Rank {sent.rank}, the busiest,"
     yield f"{who} sends {sent.busiest:,} elements, and all ranks {sent.total:,}:"
     shown, rest = sent.by_call[:MAX_ROWS], sent.by_call[MAX_ROWS:]
-    rows = [(one.elements, f"{one.operation}, {counted(one.number, 'call')}{_line(one.line)}") for one in shown]
+    rows = [
+        (calls.elements, f"{calls.operation}, {counted(calls.number, 'call')}{_line(calls.line)}") for calls in shown
+    ]
     if rest:
         rows.append(
-            (sum(one.elements for one in rest), f"{counted(sum(one.number for one in rest), 'call')} on other lines")
+            (
+                sum(calls.elements for calls in rest),
+                f"{counted(sum(calls.number for calls in rest), 'call')} on other lines",
+            )
         )
     width = max(len(f"{elements:,}") for elements, _ in rows)
     for elements, words in rows:

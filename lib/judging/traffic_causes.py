@@ -36,11 +36,11 @@ def traffic_causes(recomputation: Recomputation, rank: RankState) -> tuple[Cause
     lines: dict[tuple[str, int], list[Op]] = defaultdict(list)
     for op in rank.all({"allreduce", "allgather", "pass_to"}):
         lines[op.name, op.line].append(op)
-    found: list[Cause] = []
+    causes: list[Cause] = []
     explained = {"allreduce": _reduced, "allgather": _gathered, "pass_to": _passed}
     for (name, line), ops in lines.items():
-        found += explained[name](_Line(line, ops, recomputation, rank, readers))
-    return tuple(sorted(found, key=lambda cause: -cause.elements))
+        causes += explained[name](_Line(line, ops, recomputation, rank, readers))
+    return tuple(sorted(causes, key=lambda cause: -cause.elements))
 
 
 class _Line(NamedTuple):
@@ -99,17 +99,17 @@ def _gathered(line: _Line) -> Iterator[Cause]:
     weights = [op for op in line.ops if isinstance(line.rank.values[op.inputs[0]], Weight)]
     if not weights:
         return
-    held = _still_held(line.rank, weights)
-    if held:
-        where = next(iter(held.values()))
+    places = _still_held(line.rank, weights)
+    if places:
+        where = next(iter(places.values()))
         text = f"{line.name} gathers a weight that is still in `{where}`."
-        yield Cause(text, line.sent([op for op in weights if op.outputs in held]))
+        yield Cause(text, line.sent([op for op in weights if op.outputs in places]))
     uses: Counter[tuple[object, ...]] = Counter()
     for op in weights:
         value = line.rank.values[op.inputs[0]]
-        reader = next((one.name for number in op.outputs for one in line.readers[number]), "")
+        reader = next((op.name for number in op.outputs for op in line.readers[number]), "")
         uses[value.layer, value.step, reader] += 1  # type: ignore[attr-defined]  # weights have a step
-    if not held and (times := min(uses.values())) > 1:
+    if not places and (times := min(uses.values())) > 1:
         yield Cause(
             f"{line.name} gathers each weight {times} times; take more microbatches together, or keep the weight.",
             line.sent(weights),
@@ -120,7 +120,7 @@ def _still_held(rank: RankState, gathers: Sequence[Op]) -> dict[tuple[int, ...],
     """By the outputs of a gather: the index at which the rank already has the same full weight."""
     wanted = {op.outputs: op for op in gathers}
     kept: dict[tuple[object, object], Weight] = {}
-    held: dict[tuple[int, ...], str] = {}
+    places: dict[tuple[int, ...], str] = {}
     for op in rank.done:
         if op.name in ("store", "delete"):
             kept.pop(op.args, None)
@@ -128,11 +128,11 @@ def _still_held(rank: RankState, gathers: Sequence[Op]) -> dict[tuple[int, ...],
             if isinstance(value, Weight) and len(value.shards) == value.total:
                 kept[op.args] = value
         elif op.outputs in wanted:
-            mine = rank.values[op.inputs[0]]
+            gathered = rank.values[op.inputs[0]]
             for (where, key), weight in kept.items():
-                if (weight.layer, weight.step, weight.copy) == (mine.layer, mine.step, mine.copy):  # type: ignore[attr-defined]
-                    held.setdefault(op.outputs, f"{where}[{key!r}]")
-    return held
+                if (weight.layer, weight.step, weight.copy) == (gathered.layer, gathered.step, gathered.copy):  # type: ignore[attr-defined]
+                    places.setdefault(op.outputs, f"{where}[{key!r}]")
+    return places
 
 
 def _passed(line: _Line) -> Iterator[Cause]:
@@ -148,8 +148,8 @@ def _passed(line: _Line) -> Iterator[Cause]:
 def _is_a_copy(line: _Line) -> bool:
     """True if several ranks have the stages of this one, as in two directions, so that their gradients must meet."""
     of_ranks = [{op.layer for op in rank.all({"forward"})} for rank in line.recomputation.ranks]
-    mine = {op.layer for op in line.rank.all({"forward"})}
-    return of_ranks.count(mine) > 1 and len(mine) < len(set().union(*of_ranks))
+    layers = {op.layer for op in line.rank.all({"forward"})}
+    return of_ranks.count(layers) > 1 and len(layers) < len(set().union(*of_ranks))
 
 
 def _count(values: Sequence[Value]) -> str:

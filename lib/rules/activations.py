@@ -36,12 +36,12 @@ def sum_parts(values: Sequence[Value], who: Who) -> Batched:
 def scatter_sum(values: Sequence[Value], who: Who) -> list[Value]:
     """The sum of all parts, of which the i-th of n members keeps share i of n of the tokens."""
     total, n = sum_parts(values, who), len(values)
-    held, count = algebra.coarsest(total.shards, total.total)
-    if len(held) > 1:
+    shares, count = algebra.coarsest(total.shards, total.total)
+    if len(shares) > 1:
         raise RuleError(
             f"it splits one share of the tokens, and this is {tokens_text(total)}; scatter each share by itself"
         )
-    (share,) = held
+    (share,) = shares
     return [with_fields(total, shards=frozenset((share * n + i,)), total=count * n) for i in range(n)]
 
 
@@ -78,7 +78,7 @@ def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who)
             f"{batches_text(whole)} went to the experts, but the ranks ask for {asked} back; "
             "name each batch on one rank"
         )
-    return [with_fields(whole, batches=own) for own in wanted]
+    return [with_fields(whole, batches=batches) for batches in wanted]
 
 
 def _alike(values: Sequence[Value], names: Sequence[str], who: Who, verb: str) -> tuple[Batched, list[Batched]]:

@@ -61,13 +61,13 @@ def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[
     _require_same(game, inp, grad, queries)
     _require_all_keys(grad)
     same_model(game, inp, grad)
-    made: list[Value] = [ActivationGrad.made(**_fields(game, inp, layer - 1, queries, seen, max(queries) + 2))]
+    grads: list[Value] = [ActivationGrad.made(**_fields(game, inp, layer - 1, queries, seen, max(queries) + 2))]
     for block in blocks:
-        held = shares_of(game, require_kind(block, KeyValue, "each block of keys"))
-        start = min(held)
+        shares = shares_of(game, require_kind(block, KeyValue, "each block of keys"))
+        start = min(shares)
         sources = frozenset(q - start for q in queries if q >= start)
-        made.append(KeyValueGrad.made(**_fields(game, inp, layer, held, sources, game.shares - start)))
-    return tuple(made)
+        grads.append(KeyValueGrad.made(**_fields(game, inp, layer, shares, sources, game.shares - start)))
+    return tuple(grads)
 
 
 def keys_backward(
@@ -81,19 +81,19 @@ def keys_backward(
         refuse_kinds("keys_backward(..., weight, grad)", (weight, Weight), (through, ActivationGrad))
     _of_layer(game, layer, inp)
     require_usable(game, layer, weight, inp)
-    held = shares_of(game, inp)
+    shares = shares_of(game, inp)
     for value, there in ((grad, layer), (through, layer - 1)):
         if value.layer != there:
             raise RuleError(
                 f"this is the {value}; keys_backward({layer}, ...) needs what attend_backward({layer}) made"
             )
-        _require_same(game, inp, value, held)
+        _require_same(game, inp, value, shares)
         _together(value, "keys_backward")
     if len(grad.parts) < grad.of:
-        start, users = min(held), range(min(held), game.shares)
+        start, users = min(shares), range(min(shares), game.shares)
         missing = {q for q in users if q - start not in grad.parts}
         raise RuleError(
-            f"the keys of {set_text(held)} are used by the queries of {set_text(users)}; the queries of "
+            f"the keys of {set_text(shares)} are used by the queries of {set_text(users)}; the queries of "
             f"{set_text(missing)} are missing: backward goes from the last tokens to the first"
         )
     if len(through.parts) < through.of - 1:
@@ -105,8 +105,8 @@ def keys_backward(
     if through.of == 1:
         raise RuleError(f"this is the {through}; pass the gradient that attend_backward({layer}, ...) returned")
     same_model(game, inp, grad, weight, through)
-    numbers = in_shares(game, inp.batches, held)
-    made = WeightGrad.made(
+    numbers = in_shares(game, inp.batches, shares)
+    weight_grad = WeightGrad.made(
         layer=layer,
         layers=inp.layers,
         batches=numbers,
@@ -114,7 +114,7 @@ def keys_backward(
         step=inp.step,
         shares=game.shares,
     )
-    return made, ActivationGrad.made(**_fields(game, inp, layer - 1, held))
+    return weight_grad, ActivationGrad.made(**_fields(game, inp, layer - 1, shares))
 
 
 def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
@@ -123,11 +123,11 @@ def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
     costs, inp = game.setting.costs, used[0]
     costs.require_priced(operation)
     assert isinstance(inp, Batched)
-    held, total = shares_of(game, inp), game.shares
-    share = Fraction(len(held), total)
+    queries, total = shares_of(game, inp), game.shares
+    share = Fraction(len(queries), total)
     if operation.startswith("attend"):
-        there = frozenset().union(*[shares_of(game, one) for one in used if type(one) is KeyValue])
-        pairs = sum(2 * (k < q) + (k == q) for q in held for k in there)
+        attended = frozenset().union(*[shares_of(game, value) for value in used if type(value) is KeyValue])
+        pairs = sum(2 * (k < q) + (k == q) for q in queries for k in attended)
         share = Fraction(pairs, total**2) / (inp.heads[1] if inp.heads else 1)
     once = ceil(costs.ticks[operation.removesuffix("_backward")] * share)
     return once * len(inp.batches) * (1 + operation.endswith("_backward"))
@@ -155,15 +155,15 @@ def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
         assert isinstance(value, Batched)
         if value.heads != (i, n) or len(value.shards) < value.total or first.total % n:
             raise RuleError(f"{who(i)} contributes the {value}; its part is heads {i} of {n}, with all tokens")
-    each = first.total // n
-    made: list[Value] = []
+    per_member = first.total // n
+    slices: list[Value] = []
     for i in range(n):
-        held = frozenset(range(i * each, (i + 1) * each))
+        tokens = frozenset(range(i * per_member, (i + 1) * per_member))
         parts, of = first.parts, first.of
         if of > 1:  # a gradient through all keys: of these tokens through all that they see
-            parts, of = frozenset(range((i + 1) * each)), (i + 1) * each + 1
-        made.append(with_fields(first, shards=held, parts=parts, of=of, heads=None))
-    return made
+            parts, of = frozenset(range((i + 1) * per_member)), (i + 1) * per_member + 1
+        slices.append(with_fields(first, shards=tokens, parts=parts, of=of, heads=None))
+    return slices
 
 
 def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
@@ -180,7 +180,7 @@ def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
         raise RuleError(
             f"{who(0)} contributes the {first}; contribute the gradients of all keys, summed over all queries"
         )
-    return [with_fields(first, shards=own, parts=algebra.WHOLE, of=1) for own in parts]
+    return [with_fields(first, shards=queries, parts=algebra.WHOLE, of=1) for queries in parts]
 
 
 # --- What the values must be ---
@@ -190,15 +190,15 @@ def shares_of(game: Game, value: Batched) -> Shares:
     """The tokens of a value, as shares of the game."""
     if value.total == game.shares:
         return value.shards
-    each, left = divmod(game.shares, value.total)
+    ratio, left = divmod(game.shares, value.total)
     if left:
         raise RuleError(f"this is the {value}; in this game a microbatch is {game.shares} shares of tokens")
-    return frozenset(share * each + k for share in value.shards for k in range(each))
+    return frozenset(share * ratio + k for share in value.shards for k in range(ratio))
 
 
-def in_shares(game: Game, batches: Shares, held: Shares) -> Shares:
+def in_shares(game: Game, batches: Shares, shares: Shares) -> Shares:
     """Shares of some microbatches, numbered through all microbatches."""
-    return frozenset(batch * game.shares + share for batch in batches for share in held)
+    return frozenset(batch * game.shares + share for batch in batches for share in shares)
 
 
 def require_attention(game: Game, call: str) -> None:
@@ -257,12 +257,12 @@ def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[
                 f"and {batches_text(inp)}"
             )
         _require_same(game, inp, block)
-        held = shares_of(game, block)
-        if twice := held & there:
+        shares = shares_of(game, block)
+        if twice := shares & there:
             raise RuleError(f"the keys of {set_text(twice)} were passed twice; pass each block once")
-        if min(held) > max(queries):
-            raise RuleError(f"the tokens {set_text(queries)} attend to none of {set_text(held)}, which come later")
-        there |= held
+        if min(shares) > max(queries):
+            raise RuleError(f"the tokens {set_text(queries)} attend to none of {set_text(shares)}, which come later")
+        there |= shares
     same_model(game, inp, *blocks)
     return queries, frozenset(k for k in there if k <= max(queries))
 
@@ -276,13 +276,13 @@ def _require_into(game: Game, layer: int, inp: Activation, into: Activation, que
 
 
 def _fields(
-    game: Game, inp: Activation, layer: int, held: Shares, parts: Shares = algebra.WHOLE, of: int = 1
+    game: Game, inp: Activation, layer: int, shares: Shares, parts: Shares = algebra.WHOLE, of: int = 1
 ) -> dict[str, Any]:
     """The fields of a value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are
     the whole."""
     if len(parts) == of:
         parts, of = algebra.WHOLE, 1
-    shards, total = (held, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
+    shards, total = (shares, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
     return {
         "layer": layer,
         "layers": inp.layers,
@@ -306,7 +306,7 @@ def exchangeable(value: Value, name: str) -> None:
 def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
     first = values[0]
     assert isinstance(first, Batched)
-    alike = [one for one in ONE_LABEL if one != "heads"]
+    alike = [label for label in ONE_LABEL if label != "heads"]
     for i, value in enumerate(values):
         require_kind(value, type(first), f"what all ranks contribute to {name}")
         require_alike(first, value, (*alike, "batches", "total"), who, i, "exchange")

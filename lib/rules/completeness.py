@@ -10,14 +10,14 @@ from lib.values.kinds import Activation, Weight
 
 def complete(game: Game, final: Iterable[Weight]) -> None:
     """At the end each layer's updated weight exists whole, in shards of one count."""
-    held: dict[int, dict[int, set[int]]] = {}
+    shards_of: dict[int, dict[int, set[int]]] = {}
     final = list(final)
     for weight in final:
         if weight.copy != final[0].copy and game.task != "outer":
             raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
-        held.setdefault(weight.layer, {}).setdefault(weight.total, set()).update(weight.shards)
+        shards_of.setdefault(weight.layer, {}).setdefault(weight.total, set()).update(weight.shards)
     for layer in range(game.layers):
-        by_total = held.get(layer)
+        by_total = shards_of.get(layer)
         if by_total is None:
             raise IncompleteError(
                 f"no rank set a final weight for layer {layer}; update it and call set_final_weight({layer}, ...)"
@@ -32,7 +32,7 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
 
 def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
     """At the end of inference each batch has come out of the last layer."""
-    held = frozenset().union(*[output.batches for output in outputs])
-    if len(held) < game.batches:
-        missing = missing_text("batch", held, game.batches)
+    batches = frozenset().union(*[output.batches for output in outputs])
+    if len(batches) < game.batches:
+        missing = missing_text("batch", batches, game.batches)
         raise IncompleteError(f"no rank set an output for {missing}; go forward with it and call set_output(...)")

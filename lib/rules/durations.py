@@ -13,21 +13,21 @@ from . import attention, memory_tiers
 from .operations import PER_BATCH, batches_of
 
 
-def ticks(game: Game, operation: str, items: int, used: Sequence[Any], made: Sequence[Any], rank: int) -> int:
+def ticks(game: Game, operation: str, items: int, used: Sequence[Any], results: Sequence[Any], rank: int) -> int:
     """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time."""
     price = game.prices.get(operation)
     if price is not None:
         return price * items
     costs = game.setting.costs
     if operation in ON_TIER:
-        return memory_tiers.ticks(costs, operation, made, used)
+        return memory_tiers.ticks(costs, operation, results, used)
     if operation in ATTENDING:
         return attention.ticks(game, operation, used)
     sized = used if operation in PRODUCTS or operation == "loss" else ()
     shares = [(len(v.shards), v.total) for v in sized if type(v) is Weight or getattr(v, "vocabulary", False)]
-    held, total = shares[0] if shares else (1, 1)
+    shards, total = shares[0] if shares else (1, 1)
     if costs.unequal is not None:
-        batches = batches_of(made) if operation in PER_BATCH else ()
+        batches = batches_of(results) if operation in PER_BATCH else ()
         layer = min(used[0].layer, game.layers - 1)  # a loss is the last layer's
-        return costs.unequal.ticks(operation, layer, batches, rank, Fraction(held, total))
-    return costs.duration(operation, items, held, total)
+        return costs.unequal.ticks(operation, layer, batches, rank, Fraction(shards, total))
+    return costs.duration(operation, items, shards, total)

@@ -115,8 +115,8 @@ def backward(
     copy = None if weight.copy is grad.copy is inp.copy is None else replica_of(game, inp, weight, grad)
     if grad.version is not None or weight.step != inp.step:
         require_version_of(grad, weight)
-    own = _weight_grad(inp, weight, copy, grad.version)
-    return (own,) if embeds(game, layer) else (own, _input_grad(inp, parts, tokens, copy, grad.version))
+    weight_grad = _weight_grad(inp, weight, copy, grad.version)
+    return (weight_grad,) if embeds(game, layer) else (weight_grad, _input_grad(inp, parts, tokens, copy, grad.version))
 
 
 def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Value) -> ActivationGrad:

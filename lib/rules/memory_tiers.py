@@ -31,16 +31,16 @@ def fetch(game: Game, parked: Value) -> Value:
 def move(game: Game, parked: Value, to: object) -> Parked:
     """A copy of a parked value on another tier."""
     tier(game.setting.costs, to)
-    held = require_kind(parked, Parked, "the value to move")
-    if held.tier == to:
-        raise RuleError(f"this is the {held} already; move it to another tier")
-    return Parked.made(copy_of(held.value), to)
+    source = require_kind(parked, Parked, "the value to move")
+    if source.tier == to:
+        raise RuleError(f"this is the {source} already; move it to another tier")
+    return Parked.made(copy_of(source.value), to)
 
 
-def parked_weights(game: Game, made: Iterable[Value], to: object) -> tuple[Parked, ...]:
+def parked_weights(game: Game, values: Iterable[Value], to: object) -> tuple[Parked, ...]:
     """A weight and its states, on a tier instead of the device."""
     tier(game.setting.costs, to)
-    return tuple(Parked.made(one, to) for one in made)
+    return tuple(Parked.made(value, to) for value in values)
 
 
 def tier(costs: Costs, name: object) -> Tier:
@@ -51,8 +51,8 @@ def tier(costs: Costs, name: object) -> Tier:
     return costs.tiers[name]
 
 
-def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> None:
-    """Refuses to park more on a tier than fits next to what `held` has in `model.parked`."""
+def require_room(costs: Costs, stored: Iterable[Parked], new: Sequence[Value]) -> None:
+    """Refuses to park more on a tier than fits next to what `stored` has in `model.parked`."""
     parked = [value for value in new if isinstance(value, Parked)]
     if not parked:
         return
@@ -60,7 +60,7 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
     capacity = tier(costs, name).capacity
     if capacity is None:
         return
-    there = sum(value.size(costs) for value in held if value.tier == name)
+    there = sum(value.size(costs) for value in stored if value.tier == name)
     more = sum(value.size(costs) for value in parked)
     if there + more > capacity:
         raise RuleError(
@@ -69,11 +69,11 @@ def require_room(costs: Costs, held: Iterable[Parked], new: Sequence[Value]) -> 
         )
 
 
-def ticks(costs: Costs, operation: str, made: Sequence[Value], used: Sequence[Value]) -> int:
+def ticks(costs: Costs, operation: str, results: Sequence[Value], used: Sequence[Value]) -> int:
     """How long an operation on a tier takes. A move takes a fetch from one tier and an offload to the other."""
     if operation == "move":
-        return ticks(costs, "fetch", (), used) + ticks(costs, "offload", made, ())
-    parked = made[0] if operation == "offload" else used[0]
+        return ticks(costs, "fetch", (), used) + ticks(costs, "offload", results, ())
+    parked = results[0] if operation == "offload" else used[0]
     assert isinstance(parked, Parked)
     price = getattr(tier(costs, parked.tier), ON_TIER[operation])
     if price is None:

@@ -36,9 +36,9 @@ PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
 """Operations on batches: the batches of the first value that they make."""
 
 
-def batches_of(made: Sequence[Any]) -> frozenset[int]:
+def batches_of(results: Sequence[Any]) -> frozenset[int]:
     """The batches that such an operation is of. A weight gradient may count shares of their tokens in their place."""
-    first = made[0]
+    first = results[0]
     if type(first) is WeightGrad and first.shares > 1:
         return frozenset(number // first.shares for number in first.batches)
     batches: frozenset[int] = first.batches
@@ -61,8 +61,8 @@ def load_weights(
     label = layer, game.layers, 0, shards, total
     weight = Weight.made(*label)
     more = (outer.load_outer_state(game, weight),) if with_outer else ()
-    made = (weight, OptState.made(*label), *more)
-    return made if tier is None else memory_tiers.parked_weights(game, made, tier)
+    values = (weight, OptState.made(*label), *more)
+    return values if tier is None else memory_tiers.parked_weights(game, values, tier)
 
 
 def get_activation(game: Game, batches: object, step: object = 0, shares: object = None) -> Activation:
@@ -74,10 +74,10 @@ def get_activation(game: Game, batches: object, step: object = 0, shares: object
     if game.shares == 1 and shares is None:
         return Activation.made(*label)
     attention.require_attention(game, "shares=")
-    held = range(game.shares) if shares is None else algebra.numbers(shares, game.shares, "share")
-    if not held:
+    tokens = range(game.shares) if shares is None else algebra.numbers(shares, game.shares, "share")
+    if not tokens:
         raise RuleError("no shares were given; name at least one, such as shares=[0]")
-    return Activation.made(*label, *WHOLE, frozenset(held), game.shares)
+    return Activation.made(*label, *WHOLE, frozenset(tokens), game.shares)
 
 
 def fake_grad(game: Game, layer: int, batches: object, step: object = 0) -> WeightGrad:

@@ -44,10 +44,10 @@ def delta(game: Game, layer: int, before: Value, after: Value) -> Delta:
     copy = _require_copy(after, "after")
     _same_shards(before, after)
     if copy.averages != averages_of(before.copy):
-        mine, round_of = len(copy.averages), len(averages_of(before.copy))
+        copy_round, round_of = len(copy.averages), len(averages_of(before.copy))
         raise RuleError(
-            f"the copy is of round {mine} and the agreed weight of round {round_of}; merge the copy with each agreed "
-            "weight, and take its change from the agreed weight that it was merged with last"
+            f"the copy is of round {copy_round} and the agreed weight of round {round_of}; merge the copy with each "
+            "agreed weight, and take its change from the agreed weight that it was merged with last"
         )
     steps = after.step - before.step
     if steps > game.setting.outer:
@@ -55,8 +55,8 @@ def delta(game: Game, layer: int, before: Value, after: Value) -> Delta:
             f"this copy has made {steps} steps since the agreed weight, and a round has at most {game.setting.outer}; "
             "take the change earlier"
         )
-    own = tuple(sorted(copy.batches))
-    return Delta.made(layer, after.layers, after.step, after.shards, after.total, copy, (own,))
+    batches = tuple(sorted(copy.batches))
+    return Delta.made(layer, after.layers, after.step, after.shards, after.total, copy, (batches,))
 
 
 def outer_update(game: Game, layer: int, before: Value, change: Value, state: Value) -> tuple[Weight, OuterState]:
@@ -79,8 +79,8 @@ def outer_update(game: Game, layer: int, before: Value, change: Value, state: Va
     if state.copy != before.copy:
         raise RuleError(f"this is the {state}, and the {before}; pass the outer state that belongs to this weight")
     if len(mark.batches) < mark.of:
-        held = algebra.set_text(mark.batches)
-        raise RuleError(f"the copies of {held} of {mark.of} are in this delta; all-reduce it first")
+        summed = algebra.set_text(mark.batches)
+        raise RuleError(f"the copies of {summed} of {mark.of} are in this delta; all-reduce it first")
     agreed = Copy(change.step, frozenset(), mark.of, (*mark.averages, (mark.since, change.step, change.copies)))
     label = layer, before.layers, change.step, before.shards, before.total, agreed
     return Weight.made(*label), OuterState.made(*label)
@@ -92,13 +92,13 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
     if type(copy) is not Weight or type(agreed) is not Weight:
         refuse_kinds("merge(layer, copy, agreed)", (copy, Weight), (agreed, Weight))
     _same_layer("merge", layer, copy, agreed)
-    own, mark = _require_copy(copy, "copy"), agreed.copy
+    copy_mark, mark = _require_copy(copy, "copy"), agreed.copy
     _require_agreed(agreed, "agreed")
     _same_shards(copy, agreed)
-    if mark is None or mark.averages[:-1] != own.averages:
+    if mark is None or mark.averages[:-1] != copy_mark.averages:
         raise RuleError(
-            f"the copy is of round {len(own.averages)} and the agreed weight of round {len(averages_of(mark))}; merge "
-            "a copy with the agreed weight of the round after its own"
+            f"the copy is of round {len(copy_mark.averages)} and the agreed weight of round {len(averages_of(mark))}; "
+            "merge a copy with the agreed weight of the round after its own"
         )
     late = copy.step - agreed.step
     if late > game.setting.late:
@@ -107,7 +107,7 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
         )
     if late < 0:
         raise RuleError(f"the agreed weight is of step {agreed.step} and the copy of step {copy.step}; train it first")
-    return with_fields(copy, copy=mark._replace(batches=own.batches))
+    return with_fields(copy, copy=mark._replace(batches=copy_mark.batches))
 
 
 def set_final_copy(game: Game, layer: int, copy: Value) -> tuple[()]:
@@ -137,17 +137,17 @@ def require_final(game: Game, weight: Weight) -> None:
 
 def replica(*values: Weight | Activation | ActivationGrad) -> Copy | None:
     """The replica of values that compute together: that of the copies among them; None if all weights were agreed."""
-    found: Copy | None = None
+    common: Copy | None = None
     for value in values:
         mark = value.copy
         if mark is None or not mark.batches:
             continue
-        if found is not None and found.batches != mark.batches:
+        if common is not None and common.batches != mark.batches:
             raise RuleError(
                 f"the {values[-1]} and the {value} belong to different replicas; a replica uses its own copies"
             )
-        found = Copy(0, mark.batches, mark.of)
-    return found
+        common = Copy(0, mark.batches, mark.of)
+    return common
 
 
 def refuse_step(weight: Weight, step: int) -> None:
@@ -186,13 +186,17 @@ def complete_copies(game: Game, final: Iterable[Weight], copies: Iterable[Weight
         assert copy.copy is not None  # as its rule demands
         shares.setdefault((copy.layer, copy.copy.batches), set()).update((i, copy.total) for i in copy.shards)
     for layer in range(game.layers):
-        there = [own for (at, own), held in shares.items() if at == layer and len({n for _, n in held}) == 1]
-        whole = [own for own in there if len(shares[layer, own]) == next(iter(shares[layer, own]))[1]]
-        held = frozenset[int]().union(*whole)
-        if len(held) < game.batches:
+        there = [
+            batches
+            for (of_layer, batches), shards in shares.items()
+            if of_layer == layer and len({n for _, n in shards}) == 1
+        ]
+        whole = [batches for batches in there if len(shares[layer, batches]) == next(iter(shares[layer, batches]))[1]]
+        trained = frozenset[int]().union(*whole)
+        if len(trained) < game.batches:
             raise IncompleteError(
                 f"no rank set the final copy of layer {layer} that was trained with "
-                f"{algebra.missing_text('batch', held, game.batches)}; call set_final_copy({layer}, ...)"
+                f"{algebra.missing_text('batch', trained, game.batches)}; call set_final_copy({layer}, ...)"
             )
 
 
@@ -238,6 +242,6 @@ def _require_copy(weight: Weight, what: str) -> Copy:
     return weight.copy
 
 
-def _same_shards(one: Weight, other: Weight | Delta | OuterState) -> None:
-    if (one.shards, one.total) != (other.shards, other.total):
-        raise RuleError(f"the weight is {shards_text(one)}, and this is the {other}; pass the same shards")
+def _same_shards(weight: Weight, other: Weight | Delta | OuterState) -> None:
+    if (weight.shards, weight.total) != (other.shards, other.total):
+        raise RuleError(f"the weight is {shards_text(weight)}, and this is the {other}; pass the same shards")

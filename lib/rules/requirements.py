@@ -96,10 +96,10 @@ def require_together(game: Game, name: str, layer: int, inp: Activation, grad: A
             "pass two values of the same step"
         )
     if inp.layer and inp.version != grad.version:
-        mine, other = (inp.step if one.version is None else one.version for one in (inp, grad))
+        inp_version, grad_version = (inp.step if value.version is None else value.version for value in (inp, grad))
         raise RuleError(
-            f"the activation was made with version {mine} of the weights, but its gradient with version {other}; pass "
-            "two values of the same version"
+            f"the activation was made with version {inp_version} of the weights, but its gradient with version "
+            f"{grad_version}; pass two values of the same version"
         )
     if grad.of > 1:
         require_sum(grad)
@@ -222,7 +222,7 @@ def known_vocabulary(game: Game, inp: Activation, grad: ActivationGrad, total: V
             "as total="
         )
     total = require_kind(total, ActivationGrad, "total")
-    same = [(one.batches, one.step, one.version) for one in (grad, total)]
+    same = [(value.batches, value.step, value.version) for value in (grad, total)]
     if not total.vocabulary or total.layer != inp.layer - 1 or same[0] != same[1]:
         raise RuleError(
             f"total is the {total}; pass the sum of what backward_input({inp.layer}, ...) returned for "

@@ -65,8 +65,8 @@ def tier_update(
         if value.tier != to:
             raise RuleError(f"update on the {to} needs values that are parked there; this is the {value}")
         there.append(value.value)
-    made = update(game, layer, *there)
-    return Parked.made(made[0], to), Parked.made(made[1], to)
+    updated = update(game, layer, *there)
+    return Parked.made(updated[0], to), Parked.made(updated[1], to)
 
 
 def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
@@ -107,18 +107,18 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
         )
     if grad.copy != weight.copy:
         raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
-    own = weight.copy
-    if own is None or not own.batches:
-        own = Copy(weight.step, grad.batches, grad.total_batches, averages_of(own))
+    mark = weight.copy
+    if mark is None or not mark.batches:
+        mark = Copy(weight.step, grad.batches, grad.total_batches, averages_of(mark))
         theirs = None if opt_state.copy is None else opt_state.copy.batches
-        fits = theirs == own.batches and averages_of(opt_state.copy) == own.averages[:-1]
+        fits = theirs == mark.batches and averages_of(opt_state.copy) == mark.averages[:-1]
     else:
-        fits = opt_state.copy == own
-    if own.batches != grad.batches:
+        fits = opt_state.copy == mark
+    if mark.batches != grad.batches:
         raise RuleError(
-            f"this replica has trained with {named('batch', sorted(own.batches))} since step {own.since}, but the "
+            f"this replica has trained with {named('batch', sorted(mark.batches))} since step {mark.since}, but the "
             f"gradient covers {batches_text(grad)}; a replica uses the same batches until the weights are averaged"
         )
     if not fits:
         raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
-    return own
+    return mark

@@ -35,8 +35,8 @@ class AttentionCalls(RankOperations):
         """Returns the gradient of the queries through these keys, and a list with the gradient of each of the keys from
         these queries."""
         blocks = self._blocks("attend_backward", keys)
-        made: Any = self._compute("attend_backward", attention.attend_backward, layer, inp, *blocks, grad)
-        through, *of_keys = made
+        grads: Any = self._compute("attend_backward", attention.attend_backward, layer, inp, *blocks, grad)
+        through, *of_keys = grads
         return through, of_keys
 
     def keys_backward(
@@ -51,8 +51,8 @@ class AttentionCalls(RankOperations):
     ) -> tuple[Activation, KeyValue]:
         """`keys` and `attend` in one: returns the next layer's input for some tokens, and their keys and values. `past`
         has the keys and values of all earlier tokens."""
-        own = self.keys(layer, inp, weight)
-        return self.attend(layer, inp, [*past, own]), own
+        keys = self.keys(layer, inp, weight)
+        return self.attend(layer, inp, [*past, keys]), keys
 
     def block_backward(
         self,
@@ -66,9 +66,11 @@ class AttentionCalls(RankOperations):
         """`attend_backward` and `keys_backward` in one: returns the weight gradient of some tokens, the gradient for
         the previous layer, and the gradients of all `keys` but the last, which are the tokens' own. `grad_keys` has the
         gradients of these keys from all later tokens, as the call for those tokens returned them."""
-        through, made = self.attend_backward(layer, inp, keys, grad)
-        *of_past, own = [one + other for one, other in zip(grad_keys, made, strict=True)] if grad_keys else made
-        of_weight, before = self.keys_backward(layer, inp, own, weight, through)
+        through, block_grads = self.attend_backward(layer, inp, keys, grad)
+        *of_past, key_grad = (
+            [one + other for one, other in zip(grad_keys, block_grads, strict=True)] if grad_keys else block_grads
+        )
+        of_weight, before = self.keys_backward(layer, inp, key_grad, weight, through)
         return of_weight, before, of_past
 
     def heads(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:

@@ -72,8 +72,8 @@ class Computation(AttentionCalls):
         With a shard of a block, it takes this share of the time, and the second gradient is a part of a sum. For an
         embedding the second gradient is None, because token numbers have no gradient.
         """
-        made: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
-        return made if len(made) == 2 else (*made, None)
+        grads: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
+        return grads if len(grads) == 2 else (*grads, None)
 
     def forward_backward(
         self, ahead: tuple[int, Activation, Weight], behind: tuple[int, Activation, ActivationGrad, Weight]
@@ -85,8 +85,8 @@ class Computation(AttentionCalls):
         """
         (layer, inp, weight), (back, *rest) = _sides(self._recorder, ahead, behind)
         batch = min(rest[1].batches) if isinstance(rest[1], ActivationGrad) else 0
-        made: Any = self._compute("pair", layers.pair, layer, inp, weight, *rest, args=(back, batch))
-        return made[0], (made[1], made[2])
+        results: Any = self._compute("pair", layers.pair, layer, inp, weight, *rest, args=(back, batch))
+        return results[0], (results[1], results[2])
 
     def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
         """Returns the half of backward that the previous layer waits for: the gradient to pass to
@@ -109,7 +109,7 @@ class Computation(AttentionCalls):
         For a block it needs the weight too; for a head that is cut by vocabulary, as `total`, the sum of all input
         gradients.
         """
-        used = (inp, grad, *(one for one in (weight, total) if one is not None))
+        used = (inp, grad, *(value for value in (weight, total) if value is not None))
         return self._compute("backward_weight", layers.backward_weight, layer, *used)
 
     def norm(self, layer: int, grad: WeightGrad) -> Scalar:
@@ -233,10 +233,10 @@ class TierOperations(Computation):
             self._ready()
             self.run.costs.require_priced(name)
             layer = None if layer is None else algebra.number(layer, self._game.layers, "layer")
-            parts = [part for one in given for part in self._one(name, one)]
+            parts = [part for entry in given for part in self._one(name, entry)]
             numbers = tuple([part.number if isinstance(part, PendingValue) else recorder.claim(part) for part in parts])
             pending = any(isinstance(part, PendingValue) for part in parts)
-            made, ticks = ((), 0) if pending else self._performed(name, layer, parts, args)
+            results, ticks = ((), 0) if pending else self._performed(name, layer, parts, args)
             if self.run.costs.overlap:
                 call = self._write_call(name, parts, numbers, makes, layer, args, None, line)
                 self.run.lanes.issue(call)
@@ -246,9 +246,9 @@ class TierOperations(Computation):
         wait = CopyWait(self._rank, recorder.clock, line, name)
 
         def written(*_: object) -> Any:
-            own = [copy_of(value) for value in made]
-            recorder.write(name, own, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
-            return own[0] if makes == 1 else tuple(own)
+            copies = [copy_of(value) for value in results]
+            recorder.write(name, copies, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
+            return copies[0] if makes == 1 else tuple(copies)
 
         return self._promise(wait, lambda _: True, written)
 
@@ -263,6 +263,6 @@ class TierOperations(Computation):
         self, name: str, layer: int | None, used: Sequence[Any], args: tuple[str, ...]
     ) -> tuple[tuple[Value, ...], int]:
         """The result of an operation on a tier, and its ticks; refuses it if it is not allowed or does not fit."""
-        made = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, layer, args=args), used)
-        self._require_room(made)
-        return made, durations.ticks(self._game, name, 1, used, made, self._rank)
+        results = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, layer, args=args), used)
+        self._require_room(results)
+        return results, durations.ticks(self._game, name, 1, used, results, self._rank)

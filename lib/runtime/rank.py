@@ -32,26 +32,26 @@ class RankOperations(LaneOperations):
         try:
             self._ready()
             result = rule(self._game, *args) if layer is None else rule(self._game, layer, *args)
-            made: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
-            self._require_room(made)
+            results: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
+            self._require_room(results)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        layer = None if layer is None else made[0].layer
+        layer = None if layer is None else results[0].layer
         if name in operations.PER_BATCH:
-            value, cut = made[0], name == "get_activation" and args[2] is not None
+            value, cut = results[0], name == "get_activation" and args[2] is not None
             more = shortest(value.step or None, tuple(sorted(value.shards)) if cut else None)
-            recorder.write(name, made, line, (), layer, operations.batches_of(made), more)
+            recorder.write(name, results, line, (), layer, operations.batches_of(results), more)
         else:
             *plain, outer = [part if part is None or isinstance(part, str) else index(part) for part in args]
             more = shortest(*plain, outer or None)
-            recorder.write(name, made, line, (), layer, args=more)
+            recorder.write(name, results, line, (), layer, args=more)
         return result
 
-    def _require_room(self, made: Sequence[Value]) -> None:
+    def _require_room(self, results: Sequence[Value]) -> None:
         """Refuses to park more on a tier than its capacity."""
-        if type(made[0]) is Parked:
-            held = {id(value): value for value in self.parked.values()}
-            memory_tiers.require_room(self.run.costs, held.values(), made)
+        if type(results[0]) is Parked:
+            parked = {id(value): value for value in self.parked.values()}
+            memory_tiers.require_room(self.run.costs, parked.values(), results)
 
     def _compute(
         self, name: str, rule: Callable[..., R], layer: int | None, *used: Any, args: tuple[int, ...] = ()
@@ -68,14 +68,14 @@ class RankOperations(LaneOperations):
                 if type(layer) is not int:
                     layer = algebra.whole_number(layer, "layer")
                 result = rule(game, layer, *args, *used)
-            made: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
-            batches: frozenset[int] = operations.batches_of(made) if name in operations.PER_BATCH else NO_BATCHES
+            results: tuple[Any, ...] = result if isinstance(result, tuple) else (result,)
+            batches: frozenset[int] = operations.batches_of(results) if name in operations.PER_BATCH else NO_BATCHES
             timed = name in TIMED
-            ticks = durations.ticks(game, name, len(batches) or 1, used, made, recorder.rank) if timed else 0
+            ticks = durations.ticks(game, name, len(batches) or 1, used, results, recorder.rank) if timed else 0
             numbers = recorder.claim_all(used)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, layer)), line) from None
-        recorder.write(name, made, line, numbers, layer, batches, args, None, ticks)
+        recorder.write(name, results, line, numbers, layer, batches, args, None, ticks)
         return result
 
     def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = (), root: Any = None) -> Any:

@@ -39,10 +39,10 @@ def player_line(depth: int = 1) -> int:
     if frame is None or frame.f_globals.get("__package__") == "asyncio":
         return 0
     code = frame.f_code
-    at = code.co_linetable, code.co_firstlineno, frame.f_lasti
-    line = _lines.get(at)
+    position = code.co_linetable, code.co_firstlineno, frame.f_lasti
+    line = _lines.get(position)
     if line is None:
-        line = _lines[at] = frame.f_lineno
+        line = _lines[position] = frame.f_lineno
     return line
 
 
@@ -104,10 +104,10 @@ class RankRecorder:
         if isinstance(value, Parked):
             raise RuleError(f"this is the {value} of another Dist; fetch it there")
         if id(value) not in self._given:
-            own = copy_of(value)
-            self.write("given", (own,), args=(copy_of(value),), line=player_line())
+            adopted = copy_of(value)
+            self.write("given", (adopted,), args=(copy_of(value),), line=player_line())
             # The value itself is kept too, so that its id cannot be reused.
-            self._given[id(value)] = (value, own._number)
+            self._given[id(value)] = (value, adopted._number)
         return self._given[id(value)][1]
 
     def claim_all(self, values: Sequence[Value]) -> tuple[int, ...]:
@@ -119,7 +119,7 @@ class RankRecorder:
     def write(
         self,
         name: str,
-        made: Sequence[Value],
+        results: Sequence[Value],
         line: int,
         used: tuple[int, ...] = (),
         layer: int | None = None,
@@ -129,16 +129,16 @@ class RankRecorder:
         ticks: int = 0,
     ) -> None:
         """Records an operation that takes `ticks` from `start`, or from now, and moves the clock to its end; the values
-        in `made` become this rank's own."""
+        in `results` become this rank's own."""
         if start is None:
             start = self.clock
         self.clock = end = start + ticks
-        self.ops.append(new_op(Op, (name, start, end, layer, batches, used, self._own(made), args, line)))
+        self.ops.append(new_op(Op, (name, start, end, layer, batches, used, self._own(results), args, line)))
 
     def write_call(
         self,
         name: str,
-        made: int,
+        results: int,
         line: int,
         used: tuple[int, ...],
         layer: int | None,
@@ -147,8 +147,8 @@ class RankRecorder:
     ) -> Op:
         """Records a call that starts now or later, and reserves numbers for its results."""
         first = len(self.values)
-        self.values += [None] * made
-        numbers = (first,) if made == 1 else tuple(range(first, first + made))
+        self.values += [None] * results
+        numbers = (first,) if results == 1 else tuple(range(first, first + results))
         op = new_op(Op, (name, self.clock, self.clock, layer, batches, used, numbers, args, line))
         self.ops.append(op)
         return op
@@ -168,13 +168,13 @@ class RankRecorder:
         self.clock = after = max(before, call.end)
         self.ops.append(new_op(Op, ("await", before, after, None, NO_BATCHES, call.op.inputs, (), (call.at,), line)))
 
-    def _own(self, made: Sequence[Value]) -> tuple[int, ...]:
+    def _own(self, results: Sequence[Value]) -> tuple[int, ...]:
         first = number = len(self.values)
-        for value in made:
+        for value in results:
             set_recorder(value, self)
             set_number(value, number)
             number += 1
-        self.values += made
+        self.values += results
         return (first,) if number == first + 1 else tuple(range(first, number))
 
     def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V:
@@ -203,4 +203,6 @@ class RankRecorder:
     def memory_at(self) -> list[int]:
         """Elements stored at the start of each event and, last, now; a value under two keys counts once."""
         lives = lifetimes(self.ops)
-        return lives.sampled(lives.stored, {one: self.values[one].memory(self.costs) for one, _, _ in lives.stored})
+        return lives.sampled(
+            lives.stored, {number: self.values[number].memory(self.costs) for number, _, _ in lives.stored}
+        )

@@ -38,9 +38,9 @@ class Outcome:
     def error(self) -> BaseException | None:
         """The error to report: by the ranks' clocks the first that is not a consequence of another."""
         pairs = zip(self.models, self.errors)
-        found = [(model.time, model.rank, error) for model, error in pairs if error is not None]
-        causes = [entry for entry in found if not isinstance(entry[2], DeadlockError)]
-        return min(causes or found, key=lambda entry: entry[:2])[2] if found else None
+        failures = [(model.time, model.rank, error) for model, error in pairs if error is not None]
+        causes = [entry for entry in failures if not isinstance(entry[2], DeadlockError)]
+        return min(causes or failures, key=lambda entry: entry[:2])[2] if failures else None
 
 
 class IdleSelector(selectors.DefaultSelector):

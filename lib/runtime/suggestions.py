@@ -32,8 +32,8 @@ class NoSuchNameError(RuleError, AttributeError):
 
 def unknown_name(model: Any, name: str) -> str:
     """The sentence about an unknown name of a model: the call that was probably meant, or all calls."""
-    public = [each for each in dir(model) if not each.startswith("_") and _exists(model, each)]
-    calls = [each for each in public if inspect.isroutine(getattr(model, each))]
+    public = [attribute for attribute in dir(model) if not attribute.startswith("_") and _exists(model, attribute)]
+    calls = [attribute for attribute in public if inspect.isroutine(getattr(model, attribute))]
     meant = _meant(name, public)
     advice = f"write '{_usage(model, meant)}'" if meant else f"its calls are {', '.join(calls)}"
     return f"a model has no '{name}'; {advice}"
@@ -51,9 +51,9 @@ def _meant(name: str, public: Iterable[str]) -> str:
     from difflib import get_close_matches  # here, because only a refusal needs it
 
     plain = _plain(name)
-    by_name = {_plain(each): each for each in (*public, *OTHER_NAMES)}
-    for each, others in OTHER_NAMES.items():
-        by_name.update(dict.fromkeys(others, each))
+    by_name = {_plain(known): known for known in (*public, *OTHER_NAMES)}
+    for known, others in OTHER_NAMES.items():
+        by_name.update(dict.fromkeys(others, known))
     near = get_close_matches(plain, by_name, n=1, cutoff=0.75)
     return by_name[near[0]] if near else ""
 
@@ -69,6 +69,6 @@ def _usage(model: Any, name: str) -> str:
     if not inspect.isroutine(method):
         return f"model.{name}"
     signature = inspect.signature(method)
-    required = [each.name for each in signature.parameters.values() if each.default is each.empty]
+    required = [parameter.name for parameter in signature.parameters.values() if parameter.default is parameter.empty]
     waits = "await " if re.search("Awaitable|Coroutine", str(signature.return_annotation)) else ""
     return f"{waits}model.{name}({', '.join(required)})"

@@ -93,10 +93,10 @@ def write_csv(trace: Trace, communication: bool = False) -> str:
     Raises:
         RuleError: the schedule cannot be said so; the text says why.
     """
-    found = Pipeline.of(trace)
+    pipeline = Pipeline.of(trace)
     if not communication:
-        return write_table(found.table)
-    return "".join(f"{','.join(row)}\n" for row in _Communication(found).rows())
+        return write_table(pipeline.table)
+    return "".join(f"{','.join(row)}\n" for row in _Communication(pipeline).rows())
 
 
 def write_table(table: Timetable) -> str:
@@ -116,9 +116,9 @@ class _Communication:
     """The actions of the ranks of one replica. PyTorch runs them unchecked, so each message that a cell needs must be
     sent once."""
 
-    def __init__(self, found: Pipeline) -> None:
-        self.table, self.stage_of = found.table, found.stage_of
-        self.needs, self.replica = found.table.needs, found.replicas[0]
+    def __init__(self, pipeline: Pipeline) -> None:
+        self.table, self.stage_of = pipeline.table, pipeline.stage_of
+        self.needs, self.replica = pipeline.table.needs, pipeline.replicas[0]
         self.place = {work.rank: place for place, work in enumerate(self.replica.works)}
         self.sent: dict[tuple[int, int], list[Transfer]] = {}
         """By sender and receiver, in the order of sending."""
@@ -130,19 +130,22 @@ class _Communication:
         self.require_sent()
         for (_, to), sends in self.sent.items():
             rows[to] += self.receives(sends)
-        found = [[action for *_, action in sorted(row, key=itemgetter(0, 1, 2))] for row in rows]
-        return [[str(one) if isinstance(one, Transfer | str) else slot_text(one) for one in row] for row in found]
+        ordered = [[action for *_, action in sorted(row, key=itemgetter(0, 1, 2))] for row in rows]
+        return [
+            [str(action) if isinstance(action, Transfer | str) else slot_text(action) for action in row]
+            for row in ordered
+        ]
 
     def require_sent(self) -> None:
         for slot in (slot for row in self.table.rows for slot in row):
-            for one in self.needs.sent(slot):
-                send = Transfer(one.made.stage, True, "F" if one.made.op == "F" else "B", one.made.batch)
-                count = self.sent.get((one.source, one.to), []).count(send)
+            for message in self.needs.sent(slot):
+                send = Transfer(message.made.stage, True, "F" if message.made.op == "F" else "B", message.made.batch)
+                count = self.sent.get((message.source, message.to), []).count(send)
                 if count != 1:
-                    rank = self.replica.works[one.source].rank
+                    rank = self.replica.works[message.source].rank
                     raise RuleError(
-                        f"rank {rank} sends the result of {one.made} to the rank of {one.used} {count} times; PyTorch "
-                        f"sends it once, as a message between the two{WITHOUT}"
+                        f"rank {rank} sends the result of {message.made} to the rank of {message.used} {count} times; "
+                        f"PyTorch sends it once, as a message between the two{WITHOUT}"
                     )
 
     def receives(self, sends: Sequence[Transfer]) -> Iterator[Action]:
@@ -178,15 +181,15 @@ class _Communication:
         else:
             raise RuleError(f"rank {rank} {words} the {value}, which PyTorch does not send between stages{WITHOUT}")
         ends = [self.needs.rank_of[Cell(stage, "F", 0)] for stage in (source, to)]
-        mine, theirs = ends if sends else reversed(ends)
-        there = theirs if other is None else self.place.get(other)
-        if source == to or (mine, theirs) != (place, there):
+        own_end, other_end = ends if sends else reversed(ends)
+        there = other_end if other is None else self.place.get(other)
+        if source == to or (own_end, other_end) != (place, there):
             raise RuleError(
                 f"rank {rank} {words} the {value}, which goes from stage {source} to stage {to}; PyTorch sends it "
                 f"directly between their ranks{WITHOUT}"
             )
         (batch,) = value.batches
-        return Transfer(source if sends else to, sends, kind, self.replica.batches[batch]), theirs
+        return Transfer(source if sends else to, sends, kind, self.replica.batches[batch]), other_end
 
     def weights(self, place: int) -> Iterator[Action]:
         """UNSHARD where the last weight of a stage is gathered, RESHARD after the last use of what was gathered, and
@@ -205,10 +208,10 @@ class _Communication:
                 value = work.state.values[number]
                 stage = self.stage_of[value.layer] if isinstance(value, Weight | WeightGrad) else -1
                 if op.name == "allgather" and isinstance(value, Weight):
-                    mine = gathered.setdefault(stage, [])
-                    mine.append(number)
-                    stage_of_value[number] = stage, (len(mine) - 1) // layers[stage]
-                    if len(mine) % layers[stage] == 0:
+                    numbers = gathered.setdefault(stage, [])
+                    numbers.append(number)
+                    stage_of_value[number] = stage, (len(numbers) - 1) // layers[stage]
+                    if len(numbers) % layers[stage] == 0:
                         yield at, 0, -1, f"{stage}UNSHARD"
                 if op.name == "scatterreduce" and isinstance(value, WeightGrad):
                     scattered[stage] = scattered.get(stage, 0) + 1

@@ -90,24 +90,24 @@ class Pipeline:
         if len(grid.stages) == 1 and len(grid.replicas) > 1:
             raise RuleError("each rank has all layers, so this is not a pipeline; in PyTorch, DDP and FSDP do that")
         stage_of = placement_of(grid).stage_of
-        found = [_replica(grid, number, stage_of) for number in range(len(grid.replicas))]
-        first = found[0]
-        for other in found[1:]:
-            for work, mine, theirs in zip(other.works, first.cells, other.cells):
-                if list(mine) != list(theirs):
+        replicas = [_replica(grid, number, stage_of) for number in range(len(grid.replicas))]
+        first = replicas[0]
+        for other in replicas[1:]:
+            for work, first_cells, other_cells in zip(other.works, first.cells, other.cells):
+                if list(first_cells) != list(other_cells):
                     raise RuleError(
                         f"rank {work.rank} has another order than in the first replica; a file has only one"
                     )
         table = Timetable.of(slots_of(work, row) for work, row in zip(first.works, first.cells))
-        return cls(trace, table, stage_of, found)
+        return cls(trace, table, stage_of, replicas)
 
 
 def slots_of(work: RankWork, cells: Cells) -> Iterator[Slot]:
     """The cells of a rank in order; those whose layers are all paired with each other are one slot."""
 
-    def together(one: tuple[Cell, Sequence[int]]) -> object:
-        cell, at = one
-        return tuple(at) if all(work.ops[i].name == PAIR for i in at) else cell
+    def together(entry: tuple[Cell, Sequence[int]]) -> object:
+        cell, indices = entry
+        return tuple(indices) if all(work.ops[i].name == PAIR for i in indices) else cell
 
     for _, of in groupby(cells.items(), key=together):
         yield tuple(cell for cell, _ in of)
@@ -190,25 +190,25 @@ def _cells(work: RankWork, stage_of: Sequence[int], batches: Mapping[int, int]) 
     for part in work.parts:
         (batch,) = part.batches
         pieces.setdefault((stage_of[part.layer], batches[batch]), []).append(part)
-    found = [cell for piece, parts in pieces.items() for cell in _cells_of(work, piece, parts)]
-    return dict(sorted(found, key=lambda pair: (pair[1][-1], "FBIW".index(pair[0].op))))
+    cells = [cell for piece, parts in pieces.items() for cell in _cells_of(work, piece, parts)]
+    return dict(sorted(cells, key=lambda pair: (pair[1][-1], "FBIW".index(pair[0].op))))
 
 
 def _cells_of(work: RankWork, piece: tuple[int, int], parts: Sequence[Part]) -> Iterator[tuple[Cell, list[int]]]:
     """The cells of a microbatch in a stage: F and B, or F, I and W."""
     stage, batch = piece
-    at = {half: [part.at for part in parts if part.half == half] for half in "FIW"}
-    yield Cell(stage, "F", batch), at["F"]
-    whole = set(at["I"]) & set(at["W"])
-    if whole and whole != set(at["W"]):
+    indices = {half: [part.at for part in parts if part.half == half] for half in "FIW"}
+    yield Cell(stage, "F", batch), indices["F"]
+    whole = set(indices["I"]) & set(indices["W"])
+    if whole and whole != set(indices["W"]):
         raise RuleError(
             f"rank {work.rank} computes the backward of microbatch {batch} in stage {stage} partly in halves; take "
             "halves in all layers of a stage, or in none"
         )
-    back = sorted({*at["I"], *at["W"]})
+    back = sorted({*indices["I"], *indices["W"]})
     # Without an input half (of layer 0), or with one that comes last, both halves are done where the last of them is.
-    if whole or not at["I"] or at["I"][-1] > at["W"][-1]:
+    if whole or not indices["I"] or indices["I"][-1] > indices["W"][-1]:
         yield Cell(stage, "B", batch), back
     else:
-        yield Cell(stage, "I", batch), at["I"]
-        yield Cell(stage, "W", batch), at["W"]
+        yield Cell(stage, "I", batch), indices["I"]
+        yield Cell(stage, "W", batch), indices["W"]

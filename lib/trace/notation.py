@@ -89,8 +89,8 @@ def _size(head: Mapping[str, Any]) -> Size:
 def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
     _require_possible(size, setting)
     if not isinstance(ranks, list) or len(ranks) != size.ranks:
-        found = len(ranks) if isinstance(ranks, list) else "none"
-        raise TraceError(f"a trace of {counted(size.ranks, 'rank')} holds a list of operations for each; found {found}")
+        count = len(ranks) if isinstance(ranks, list) else "none"
+        raise TraceError(f"a trace of {counted(size.ranks, 'rank')} holds a list of operations for each; found {count}")
     read = []
     for rank, rows in enumerate(ranks):
         if not isinstance(rows, list):
@@ -123,9 +123,9 @@ def _op(row: Any) -> Op:
         raise TraceError(f"there is no operation {name!r}")
     if not row.keys() <= KNOWN[name]:
         raise TraceError(f"{name} has no {', '.join(sorted(map(str, row.keys() - KNOWN[name])))}")
-    at = _numbers(row.get("at"), "at")
-    if len(at) != 2:
-        raise TraceError(f"'at' must be the start and the end in ticks; got {at!r:.60}")
+    ticks = _numbers(row.get("at"), "at")
+    if len(ticks) != 2:
+        raise TraceError(f"'at' must be the start and the end in ticks; got {ticks!r:.60}")
     layer, line = row.get("layer"), row.get("line", 0)
     least = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
     for column, number, first in (("layer", 0 if layer is None else layer, least), ("line", line, 0)):
@@ -137,7 +137,7 @@ def _op(row: Any) -> Op:
     uses = _numbers(row["uses"], "uses") if "uses" in row else ()
     makes = _numbers(row["makes"], "makes") if "makes" in row else ()
     args = _arguments(form, row) if form.args or form.optional else ()
-    return Op(name, at[0], at[1], layer, batches, uses, makes, args, line)
+    return Op(name, ticks[0], ticks[1], layer, batches, uses, makes, args, line)
 
 
 def _arguments(form: Form, row: dict[str, Any]) -> tuple[Any, ...]:

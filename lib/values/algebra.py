@@ -32,13 +32,13 @@ N = TypeVar("N", float, Fraction)
 
 def union(intervals: Iterable[tuple[N, N]]) -> list[tuple[N, N]]:
     """Intervals, ascending, without overlaps."""
-    found: list[tuple[N, N]] = []
+    merged: list[tuple[N, N]] = []
     for start, end in sorted(intervals):
-        if found and start <= found[-1][1]:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
         else:
-            found.append((start, end))
-    return found
+            merged.append((start, end))
+    return merged
 
 
 def covers(held: Collection[int], total: int, wanted: Iterable[int], parts: int) -> bool:
@@ -68,8 +68,8 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
     if len(union) == sum(map(len, sets)):
         return union
     first: dict[int, int] = {}
-    for i, held in enumerate(sets):
-        for element in sorted(held):
+    for i, members in enumerate(sets):
+        for element in sorted(members):
             if element in first:
                 both = f"both {who(first[element])} and {who(i)}" if first[element] != i else who(i)
                 raise RuleError(f"{thing} {element} is in {both}; {then}")

@@ -120,8 +120,8 @@ class Summed(Value):
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, Value):
             return NotImplemented
-        made: Self = self._operate("add", (other,), (), lambda: type(self)._sum((self, other)))
-        return made
+        total: Self = self._operate("add", (other,), (), lambda: type(self)._sum((self, other)))
+        return total
 
     def __radd__(self, zero: int) -> Self:
         """0 + self, as in `sum(grads)`."""
@@ -202,7 +202,9 @@ class Batched(Summed):
         if self.heads is not None:
             size //= self.heads[1]
         if unequal is not None:
-            return sum(algebra.uneven_size(one, self.shards, self.total) for one in unequal.of_each(size, self.batches))
+            return sum(
+                algebra.uneven_size(length, self.shards, self.total) for length in unequal.of_each(size, self.batches)
+            )
         if self.total == 1:
             return size * len(self.batches)
         return len(self.batches) * algebra.uneven_size(size, self.shards, self.total)
@@ -226,12 +228,12 @@ class Batched(Summed):
         self._freeze(heads=algebra.part_of(self.heads, "heads", owner))
         if type(self.vocabulary) is not bool:
             raise RuleError(f"{owner}: vocabulary must be True or False; got {self.vocabulary!r:.60}")
-        for held, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
+        for numbers, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
             n = algebra.whole_number(getattr(self, count), count, owner, least=1)
-            chosen = algebra.numbers(getattr(self, held), n, thing, owner)
+            chosen = algebra.numbers(getattr(self, numbers), n, thing, owner)
             if not chosen:
-                raise RuleError(f"{owner} has no {thing}; name at least one, such as {held}={{0}}")
-            self._freeze(**{held: chosen, count: n})
+                raise RuleError(f"{owner} has no {thing}; name at least one, such as {numbers}={{0}}")
+            self._freeze(**{numbers: chosen, count: n})
 
 
 # A new value, which is frozen, becomes number `_number` of the record it belongs to.
@@ -299,8 +301,8 @@ def object_text(given: object) -> str:
 
 def require_alike(first: Value, other: Value, names: Collection[str], who: Who, i: int, verb: str) -> None:
     for name in names:
-        mine, theirs = getattr(first, name), getattr(other, name)
-        if mine is not theirs and mine != theirs:
+        expected, actual = getattr(first, name), getattr(other, name)
+        if expected is not actual and expected != actual:
             raise RuleError(
                 f"cannot {verb} values that differ in {DIFFERENCES.get(name, name)}: "
                 f"{who(0)} contributes the {first}, {who(i)} the {other}{ALIKE_FIRST.get((verb, name), '')}"

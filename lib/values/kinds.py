@@ -81,10 +81,10 @@ class Delta(Stepped, Summed):
         mark = self.copy
         if mark is None or not isinstance(self.copies, (tuple, list)):
             raise RuleError(f"Delta: an outer gradient is of copies; got {self.copies!r:.60}")
-        own = [algebra.numbers(batches, mark.of, "batch", "Delta") for batches in self.copies]
-        if algebra.disjoint_union(own, "batch", algebra.operand, "name each copy once") != mark.batches:
+        copies = [algebra.numbers(batches, mark.of, "batch", "Delta") for batches in self.copies]
+        if algebra.disjoint_union(copies, "batch", algebra.operand, "name each copy once") != mark.batches:
             raise RuleError(f"Delta: its copies together have the batches of its mark; got {self.copies!r:.60}")
-        self._freeze(copies=tuple(sorted(tuple(sorted(batches)) for batches in own)))
+        self._freeze(copies=tuple(sorted(tuple(sorted(batches)) for batches in copies)))
 
     def is_complete(self) -> bool:
         mark = self.copy
@@ -93,9 +93,9 @@ class Delta(Stepped, Summed):
     def __str__(self) -> str:
         mark = self.copy
         assert mark is not None  # as it was checked
-        held = f"{shards_text(self)}, round {len(mark.averages)}, steps {mark.since} to {self.step}"
+        label = f"{shards_text(self)}, round {len(mark.averages)}, steps {mark.since} to {self.step}"
         copies = f"of the copies {algebra.set_text(mark.batches)} of {mark.of}"
-        return f"outer gradient of layer {self.layer}, {held}, {copies}"
+        return f"outer gradient of layer {self.layer}, {label}, {copies}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -132,8 +132,8 @@ class WeightGrad(Sharded, Summed):
         return len(self.shards) == self.total and len(self.batches) == self.total_batches
 
     def __str__(self) -> str:
-        held = f"{batches_text(self)}, {shards_text(self)}"
-        return f"weight gradient of layer {self.layer}, {held}{step_text(self)}{more_text(self)}"
+        label = f"{batches_text(self)}, {shards_text(self)}"
+        return f"weight gradient of layer {self.layer}, {label}{step_text(self)}{more_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -223,8 +223,8 @@ class KeyValueGrad(BatchedFields):
         return self._elements(costs.keys_and_values, None)
 
     def __str__(self) -> str:
-        held = f"{batches_text(self)}{share_text(self)}{step_text(self)}"
-        return f"key-value gradient of layer {self.layer}, {held}"
+        label = f"{batches_text(self)}{share_text(self)}{step_text(self)}"
+        return f"key-value gradient of layer {self.layer}, {label}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)

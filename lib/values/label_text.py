@@ -51,8 +51,8 @@ def expert_text(value: Labelled) -> str:
 def step_text(value: Labelled) -> str:
     """', step 2', ', step 2 with version 1 of the weights'; nothing for step 0, the first."""
     version = getattr(value, "version", None)
-    made = "" if version is None else f" with version {version} of the weights"
-    return f", step {value.step}{made}" if value.step else ""
+    version_text = "" if version is None else f" with version {version} of the weights"
+    return f", step {value.step}{version_text}" if value.step else ""
 
 
 def more_text(value: Labelled) -> str:
@@ -73,21 +73,27 @@ def batches_text(value: Labelled) -> str:
 def norm_text(value: Labelled) -> str:
     """'the layers {0, 1} of 4', 'shards {0} of 2 of layer 1': whose squares a norm adds up."""
     n = value.total // value.layers
-    held = {layer: {i for i in range(n) if layer * n + i in value.shards} for layer in range(value.layers)}
-    full = [layer for layer, own in held.items() if len(own) == n]
+    shards_of = {layer: {i for i in range(n) if layer * n + i in value.shards} for layer in range(value.layers)}
+    full = [layer for layer, shards in shards_of.items() if len(shards) == n]
     parts = [f"the layers {set_text(full)} of {value.layers}"] if full else []
-    parts += [f"shards {set_text(own)} of {n} of layer {at}" for at, own in held.items() if own and at not in full]
+    parts += [
+        f"shards {set_text(shards)} of {n} of layer {layer}"
+        for layer, shards in shards_of.items()
+        if shards and layer not in full
+    ]
     return ", ".join(parts)
 
 
 def shares_of_batches(numbers: Collection[int], shares: int) -> str:
     """'tokens {6, 7} of 8 of batch 0', 'tokens {0} of 8 of batch 1': shares of tokens that are numbered through."""
-    held: dict[int, set[int]] = {}
+    tokens_of: dict[int, set[int]] = {}
     for number in sorted(numbers):
-        held.setdefault(number // shares, set()).add(number % shares)
-    of_all = [batch for batch, own in held.items() if len(own) == shares]
+        tokens_of.setdefault(number // shares, set()).add(number % shares)
+    of_all = [batch for batch, tokens in tokens_of.items() if len(tokens) == shares]
     parts = [named("batch", of_all)] if of_all else []
-    parts += [f"tokens {set_text(own)} of {shares} of batch {b}" for b, own in held.items() if b not in of_all]
+    parts += [
+        f"tokens {set_text(tokens)} of {shares} of batch {b}" for b, tokens in tokens_of.items() if b not in of_all
+    ]
     return ", ".join(parts)
 
 

@@ -60,7 +60,7 @@ def checked_copy(given: object) -> Copy | None:
         algebra.whole_number(since, "since", "copy", least=0),
         algebra.numbers(batches, of, "batch", "copy"),
         of,
-        tuple(_average(one, of) for one in averages),
+        tuple(_average(average, of) for average in averages),
     )
 
 
@@ -68,4 +68,4 @@ def _average(given: object, of: int) -> Average:
     if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[2], (tuple, list)):
         raise RuleError(f"an average is two steps and the batches of each replica; got {given!r:.60}")
     since, step = (algebra.whole_number(number, "step", "average", least=0) for number in given[:2])
-    return since, step, tuple(tuple(sorted(algebra.numbers(own, of, "batch", "copy"))) for own in given[2])
+    return since, step, tuple(tuple(sorted(algebra.numbers(batches, of, "batch", "copy"))) for batches in given[2])

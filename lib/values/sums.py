@@ -65,7 +65,7 @@ def sum_deltas(values: Sequence[Value], who: Who = operand) -> Delta:
         if marks[i][2:] != marks[0][2:] or marks[i].since != marks[0].since:
             raise RuleError(f"{who(0)} contributes the {first}, {who(i)} the {delta}; sum copies of one round")
     batches = algebra.disjoint_union([mark.batches for mark in marks], "batch", who, "sum each copy once")
-    copies = tuple(sorted(one for delta in deltas for one in delta.copies))
+    copies = tuple(sorted(copy for delta in deltas for copy in delta.copies))
     return with_fields(first, copy=marks[0]._replace(batches=batches), copies=copies)
 
 
@@ -73,13 +73,13 @@ def sum_squares(values: Sequence[Value], who: Who = operand) -> Scalar:
     """The sum of the squares of some layers or shards of one step, each there once."""
     first = require_kind(values[0], Scalar, "each value in this sum")
     norms = [require_kind(value, Scalar, "each value in this sum") for value in values]
-    for i, one in enumerate(norms):
-        require_alike(first, one, ("layers", "step", "version"), who, i, "sum")
-    total = lcm(*[one.total for one in norms])
-    finer = [total // one.total for one in norms]
-    cut = [frozenset(i * n + j for i in one.shards for j in range(n)) for one, n in zip(norms, finer)]
-    held = algebra.disjoint_union(cut, "shard" if total > first.layers else "layer", who, "add each square once")
-    return with_fields(first, shards=held, total=total)
+    for i, norm in enumerate(norms):
+        require_alike(first, norm, ("layers", "step", "version"), who, i, "sum")
+    total = lcm(*[norm.total for norm in norms])
+    finer = [total // norm.total for norm in norms]
+    cut = [frozenset(i * n + j for i in norm.shards for j in range(n)) for norm, n in zip(norms, finer)]
+    shards = algebra.disjoint_union(cut, "shard" if total > first.layers else "layer", who, "add each square once")
+    return with_fields(first, shards=shards, total=total)
 
 
 def _both_text(first: Batched, twice: set[int]) -> str:
@@ -108,10 +108,10 @@ def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
     sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
     if first.shares > 1:
         every: set[int] = set()
-        for one in sets:
-            if twice := every & one:
+        for batches in sets:
+            if twice := every & batches:
                 raise RuleError(f"the {shares_of_batches(twice, first.shares)} are in both; add each once")
-            every |= one
+            every |= batches
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
     return with_fields(first, batches=union, version=version)
 
@@ -121,9 +121,10 @@ def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> in
     if not grad.batches or grad.version == version:
         return version
     if first.batches or version is not None:
-        mine, other = (grad.step if made is None else made for made in (version, grad.version))
+        sum_version, grad_version = (grad.step if number is None else number for number in (version, grad.version))
         raise RuleError(
-            f"one gradient was made with version {mine}, the other with {other}; all of a step use one version"
+            f"one gradient was made with version {sum_version}, the other with {grad_version}; "
+            "all of a step use one version"
         )
     return grad.version
 

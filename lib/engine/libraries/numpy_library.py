@@ -100,8 +100,8 @@ def numbers(count: int, like: Any) -> Array:
     """0 to `count` - 1, on the device of another array."""
     if isinstance(like, ndarray):
         return np.arange(count)
-    found: Array = namespace(like).arange(count, device=like.device)
-    return found
+    indices: Array = namespace(like).arange(count, device=like.device)
+    return indices
 
 
 def cast_like(like: Any, array: Any) -> Array:

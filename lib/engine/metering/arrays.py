@@ -114,9 +114,9 @@ class MeteredArray(ndarray[Any, Any]):
             return base
         if getattr(self, "_is_base", False):
             return None  # else the bases of an array would never end
-        found: Any = restore_block(base, self)
-        found._is_base = True
-        return found
+        metered: Any = restore_block(base, self)
+        metered._is_base = True
+        return metered
 
     def view(self, *given: Any, **named: Any) -> Any:
         """A view stays metered, even if a plain array is requested."""
@@ -159,22 +159,22 @@ MAX_SCALAR = 32
 """Bytes of numpy's longest number, and letters of a text that may be taken out of an array."""
 
 
-def number_out(found: Any) -> Any:
+def number_out(item: Any) -> Any:
     """Returns what was taken out of an array, and counts it if it is a floating-point number.
 
     Raises:
         RuleError: it is a record or a long text, so a tensor in disguise.
     """
     if current.meter is None:
-        return found
-    if isinstance(found, float | complex | inexact):
+        return item
+    if isinstance(item, float | complex | inexact):
         current.meter.take_out(1)
-    elif isinstance(found, void | tuple) or (isinstance(found, bytes | str) and len(found) > MAX_SCALAR):
+    elif isinstance(item, void | tuple) or (isinstance(item, bytes | str) and len(item) > MAX_SCALAR):
         raise RuleError(
-            f"a {type(found).__name__} that is taken out of an array holds numbers that no meter charges; keep them in "
+            f"a {type(item).__name__} that is taken out of an array holds numbers that no meter charges; keep them in "
             "arrays, and slice these"
         )
-    return found
+    return item
 
 
 UNCOUNTED = "a device computes with plain arrays, because no meter counts products of {}; use arrays, @ and *"
@@ -184,11 +184,11 @@ DOT = next(function for function in flops.FLOPS_OF_FUNCTION if function.__name__
 
 def count_ufunc(meter: Meter, ufunc: Any, method: str, operands: Any, kwargs: Any, result: Any) -> None:
     """Counts the flops of a call of a ufunc with plain arrays and numbers."""
-    each = flops.real_products(operands[0] if result is None else result)
+    products = flops.real_products(operands[0] if result is None else result)
     if ufunc in flops.FLOPS_OF_MATMUL:
-        meter.compute(each * flops.FLOPS_OF_MATMUL[ufunc](operands, kwargs, result))
+        meter.compute(products * flops.FLOPS_OF_MATMUL[ufunc](operands, kwargs, result))
     elif ufunc in flops.ELEMENTWISE:
-        meter.multiply(each * flops.elementwise(ufunc, method, operands, result, meter.scales))
+        meter.multiply(products * flops.elementwise(ufunc, method, operands, result, meter.scales))
     elif ufunc not in flops.OTHER_UFUNCS:  # a function of Python, by np.vectorize or np.frompyfunc
         meter.multiply(flops.outer(operands, kwargs, result))
 
@@ -199,8 +199,8 @@ def metered_product(function: Any, count: Any, args: Any, kwargs: Any) -> Any:
     bare = [plain_view(array) for array in args]
     result = function(*bare, **{name: plain_view(value) for name, value in kwargs.items()})
     if current.meter is not None:
-        each = 1 if count is flops.fourier else flops.real_products(result)
-        current.meter.compute(each * count(flops.operands_of(bare, kwargs), kwargs, result))
+        products = 1 if count is flops.fourier else flops.real_products(result)
+        current.meter.compute(products * count(flops.operands_of(bare, kwargs), kwargs, result))
     if out is None and args and any(result is array for array in bare):
         return next(array for array, plain in zip(args, bare) if result is plain)  # `out` as the third argument
     return charge_results(result) if out is None else out
@@ -245,7 +245,7 @@ def is_stripped_view(result: Any, given: Any) -> bool:
     return (
         isinstance(given, MeteredArray)
         and type(result) is ndarray
-        and any(result.base is one for one in (given, _base_of(given)) if one is not None)
+        and any(result.base is source for source in (given, _base_of(given)) if source is not None)
     )
 
 

@@ -218,7 +218,7 @@ ELEMENTWISE = SCALING | SHIFTS | {np.square, np.power, np.float_power, np.hypot,
 """Ufuncs that make a product of each pair of elements."""
 
 OTHER_UFUNCS = frozenset(
-    found for module in (np, np.linalg, np.fft) for found in vars(module).values() if isinstance(found, np.ufunc)
+    member for module in (np, np.linalg, np.fft) for member in vars(module).values() if isinstance(member, np.ufunc)
 )
 """Ufuncs of numpy. Those that are not in the tables above make no products."""
 

@@ -17,8 +17,8 @@ def run_kernel(compute: Callable[[], Array]) -> Array:
         return compute()
     current.meter = scratch = meter.within_kernel()
     try:
-        made = compute()
+        result = compute()
     finally:
         current.meter = meter
     meter.compute(scratch.flops)
-    return np.array(made)
+    return np.array(result)

@@ -103,13 +103,13 @@ class Lives:
     def at_peak(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
         """The bytes that are live at the peak, by the line that made them, and the bytes of these that no later
         operation reads. Blocks that the operation at the peak, or the one before it, may read count as read."""
-        held, idle = Counter[str](), Counter[str]()
+        live, idle = Counter[str](), Counter[str]()
         for life in (*self._ended, *self._live.values()):
             if life.born <= self._peak_time:
-                held[str(life.line)] += life.nbytes
+                live[str(life.line)] += life.nbytes
                 if life.read < self._peak_time - 1:
                     idle[str(life.line)] += life.nbytes
-        return dict(held), dict(idle)
+        return dict(live), dict(idle)
 
 
 class Meter:

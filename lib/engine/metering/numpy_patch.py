@@ -53,8 +53,8 @@ class MeteredGenerator(np.random.Generator):
     """A random generator whose arrays are charged to the device."""
 
     def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        return _charging(found) if callable(found) and not name.startswith("_") else found
+        attribute = super().__getattribute__(name)
+        return _charging(attribute) if callable(attribute) and not name.startswith("_") else attribute
 
 
 def _default_rng(seed: Any = None) -> np.random.Generator:
@@ -134,12 +134,12 @@ def _swap_imported(names: dict[str, Any], old: int, new: int) -> None:
 
 def _modules_of(cls: type) -> list[dict[str, Any]]:
     """The globals of the modules that define a class and its ancestors, except modules of the engine and of Python."""
-    found: dict[int, dict[str, Any]] = {}
+    modules: dict[int, dict[str, Any]] = {}
     for ancestor in cls.__mro__:
         if ancestor.__module__.startswith("lib.engine.") or ancestor.__module__ in sys.stdlib_module_names:
             continue
         for function in vars(ancestor).values():
             names = getattr(function, "__globals__", None)
             if names is not None:
-                found[id(names)] = names
-    return list(found.values())
+                modules[id(names)] = names
+    return list(modules.values())

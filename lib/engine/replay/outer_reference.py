@@ -50,7 +50,9 @@ def _course(ranks: Sequence[RankState]) -> _Course:
         if weight.copy is not None and not weight.copy.batches:
             batches = values[0].batches  # type: ignore[attr-defined]  # data have batches
             replaced |= {(weight.layer, batch, weight.step, len(weight.copy.averages)) for batch in batches}
-    return _Course(rounds, {at: frozenset(own) for at, own in copies.items()}, frozenset(merged), frozenset(replaced))
+    return _Course(
+        rounds, {layer: frozenset(batches) for layer, batches in copies.items()}, frozenset(merged), frozenset(replaced)
+    )
 
 
 class _Training:
@@ -61,9 +63,9 @@ class _Training:
         layers = self.layers = range(workload.size.layers)
         self.agreed = [[workload.weight(layer)] for layer in layers]
         self.outer = [workload.outer_state(layer) for layer in layers]
-        every = [(layer, own) for layer in layers for own in course.copies.get(layer, ())]
-        self.copies: dict[Own, Array] = {own: self.agreed[own[0]][0] for own in every}
-        self.states: dict[Own, Array] = {own: workload.state(own[0]) for own in every}
+        every = [(layer, copy) for layer in layers for copy in course.copies.get(layer, ())]
+        self.copies: dict[Own, Array] = {copy: self.agreed[copy[0]][0] for copy in every}
+        self.states: dict[Own, Array] = {copy: workload.state(copy[0]) for copy in every}
         for step in range(workload.setting.steps):
             self.average(step)
             self.train(step)
@@ -79,27 +81,29 @@ class _Training:
                     self.end_round(layer, number, rounds[number])
 
     def take_over(self, layer: int, number: int, step: int) -> None:
-        for own in (own for own in self.copies if own[0] == layer):
-            if (own, step, number) in self.course.merged:
-                self.copies[own] = self.workload.mixed(self.copies[own], self.agreed[layer][number])
-            elif any((layer, batch, step, number) in self.course.replaced for batch in own[1]):
-                self.copies[own] = self.agreed[layer][number]
+        for copy in (copy for copy in self.copies if copy[0] == layer):
+            if (copy, step, number) in self.course.merged:
+                self.copies[copy] = self.workload.mixed(self.copies[copy], self.agreed[layer][number])
+            elif any((layer, batch, step, number) in self.course.replaced for batch in copy[1]):
+                self.copies[copy] = self.agreed[layer][number]
 
     def end_round(self, layer: int, number: int, ended: Average) -> None:
         before, partition = self.agreed[layer][number], ended[2]
-        total = reduce(add, [before - self.copies[layer, frozenset(own)] for own in partition])
+        total = reduce(add, [before - self.copies[layer, frozenset(batches)] for batches in partition])
         weight, self.outer[layer] = self.workload.outer_update(before, total, len(partition), self.outer[layer])
         self.agreed[layer].append(weight)
 
     def train(self, step: int) -> None:
         sums: dict[Own, Array] = {}
         for batch in range(self.workload.size.batches):
-            own = [next(one for one in self.copies if one[0] == at and batch in one[1]) for at in self.layers]
-            weights = [self.copies[one] for one in own]
+            trained = [
+                next(copy for copy in self.copies if copy[0] == layer and batch in copy[1]) for layer in self.layers
+            ]
+            weights = [self.copies[copy] for copy in trained]
             for layer, grad in gradients(self.workload, weights, batch, step):
-                sums[own[layer]] = sums[own[layer]] + grad if own[layer] in sums else grad
-        for one, grad in sums.items():
-            self.copies[one], self.states[one] = self.workload.update(grad, self.copies[one], self.states[one])
+                sums[trained[layer]] = sums[trained[layer]] + grad if trained[layer] in sums else grad
+        for copy, grad in sums.items():
+            self.copies[copy], self.states[copy] = self.workload.update(grad, self.copies[copy], self.states[copy])
 
 
 def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> list[Array]:
@@ -108,7 +112,11 @@ def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> 
     right = [weights[-1] for weights in training.agreed]
     for batch in range(workload.size.batches):
         for layer in training.layers:
-            right += [weight for (at, own), weight in training.copies.items() if at == layer and batch in own]
+            right += [
+                weight
+                for (trained_layer, batches), weight in training.copies.items()
+                if trained_layer == layer and batch in batches
+            ]
     return right
 
 
@@ -120,13 +128,13 @@ def numbered_copies(
     numbered: list[list[Result]] = []
     for results, rank in zip(declared, ranks):
         copies = iter(rank.copies)
-        own: list[Result] = []
+        renumbered: list[Result] = []
         for number, content, tensor in results:
             if number is None or number >= 0:
-                own.append((number, content, tensor))
+                renumbered.append((number, content, tensor))
                 continue
             mark = next(copies).copy
             batches = mark.batches if mark is not None else ()
-            own += [((1 + batch) * workload.size.layers + ~number, content, tensor) for batch in batches]
-        numbered.append(own)
+            renumbered += [((1 + batch) * workload.size.layers + ~number, content, tensor) for batch in batches]
+        numbered.append(renumbered)
     return numbered

@@ -51,11 +51,11 @@ class MeasuredRun:
 def missing() -> str:
     """Why PyTorch cannot be used here; empty if it can."""
     try:
-        found = version("torch")
+        installed = version("torch")
     except PackageNotFoundError:
         return f"this needs PyTorch {TRIED}, which is not installed: {install_command('torch')}"
-    if not found.startswith(f"{TRIED}."):
-        return f"this was tried with PyTorch {TRIED} only, and {found} is installed: {install_command('torch')}"
+    if not installed.startswith(f"{TRIED}."):
+        return f"this was tried with PyTorch {TRIED} only, and {installed} is installed: {install_command('torch')}"
     return ""
 
 
@@ -83,15 +83,15 @@ def run_pipelining(
         }  # fmt: skip
         try:
             with launch(PipelineDevice, ranks, on="torch", metered=False, time_limit=time_limit) as run:
-                found = run.forward(asked)
+                replies = run.forward(asked)
         except PuzzleError as why:
             raise RuleError(f"PyTorch failed: {why}") from None
         except Exception as why:
             told, where = " ".join(str(why).split())[:300], getattr(why, "__notes__", ["raised"])[0]
             raise RuleError(f"PyTorch failed: {type(why).__name__}, {where}: {told}") from None
-    first = min(start for each in found for _, start, _ in each["times"])
-    cells = [{cell: (start - first, end - first) for cell, start, end in each["times"]} for each in found]
-    return MeasuredRun(max(each["error"] for each in found), cells)
+    first = min(start for reply in replies for _, start, _ in reply["times"])
+    cells = [{cell: (start - first, end - first) for cell, start, end in reply["times"]} for reply in replies]
+    return MeasuredRun(max(reply["error"] for reply in replies), cells)
 
 
 class PipelineDevice(ShardedEngine):
@@ -108,34 +108,34 @@ class PipelineDevice(ShardedEngine):
         from torch.distributed.pipelining import PipelineStage
         from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
 
-        m, width, depths, mine = x["microbatches"], x["width"], x["depths"], x["stages"][self.device_id]
+        m, width, depths, stage_numbers = x["microbatches"], x["width"], x["depths"], x["stages"][self.device_id]
         model = [_stage(width, depth, number) for number, depth in enumerate(depths)]
         random = torch.Generator().manual_seed(SEED)
         batch, target = (torch.randn(m * width, width, generator=random, dtype=torch.float64) for _ in range(2))
-        stages = [PipelineStage(model[stage], stage, len(depths), torch.device("cpu")) for stage in mine]
+        stages = [PipelineStage(model[stage], stage, len(depths), torch.device("cpu")) for stage in stage_numbers]
         runtime = _PipelineScheduleRuntime(stages, m, loss_fn=_loss, scale_grads=False)
         runtime._load_csv(x["file"], format=x["format"])
         times: list[tuple[str, float, float]] = []
         for stage in stages:
             for name, op in METHODS.items():
                 setattr(stage, name, _timed(getattr(stage, name), stage.stage_index, op, times))
-        given = [batch] if 0 in mine else []
-        compared: dict[str, Any] = {"target": target, "losses": []} if len(depths) - 1 in mine else {}
+        given = [batch] if 0 in stage_numbers else []
+        compared: dict[str, Any] = {"target": target, "losses": []} if len(depths) - 1 in stage_numbers else {}
 
         def step() -> None:
             times.clear()
-            for stage in mine:
+            for stage in stage_numbers:
                 model[stage].zero_grad()
             dist.barrier()
             runtime.step(*given, **compared)
 
         for _ in range(2):
             step()
-        found = list(times)
+        measured = list(times)
         if x["folder"]:
             with recorded(x["folder"], self.device_id):
                 step()
-        return {"error": _difference(model, mine, batch, target), "times": found}
+        return {"error": _difference(model, stage_numbers, batch, target), "times": measured}
 
 
 def _stage(width: int, depth: int, number: int) -> Any:
@@ -151,16 +151,16 @@ def _loss(output: Any, target: Any) -> Any:
     return ((output - target) ** 2).sum()
 
 
-def _difference(model: list[Any], mine: list[int], batch: Any, target: Any) -> float:
+def _difference(model: list[Any], stage_numbers: list[int], batch: Any, target: Any) -> float:
     """The largest difference of a gradient from a single process's, relative to its largest element."""
     import torch
 
-    found = {stage: [parameter.grad.clone() for parameter in model[stage].parameters()] for stage in mine}
+    grads_of = {stage: [parameter.grad.clone() for parameter in model[stage].parameters()] for stage in stage_numbers}
     for stage in model:
         stage.zero_grad()
     _loss(torch.nn.Sequential(*model)(batch), target).backward()
     most = 0.0
-    for stage, grads in found.items():
+    for stage, grads in grads_of.items():
         for grad, parameter in zip(grads, model[stage].parameters()):
             most = max(most, float((grad - parameter.grad).abs().max() / parameter.grad.abs().max()))
     return most

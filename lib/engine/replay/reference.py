@@ -35,9 +35,10 @@ def trained(
     for parted, until, partition in averages:
         alike = _train(workload, alike, everything, range(done, parted))
         alone = [
-            _train(workload, (alike[0], states.get(own, alike[1])), own, range(parted, until)) for own in partition
+            _train(workload, (alike[0], states.get(batches, alike[1])), batches, range(parted, until))
+            for batches in partition
         ]
-        states.update((own, replica[1]) for own, replica in zip(partition, alone))
+        states.update((batches, replica[1]) for batches, replica in zip(partition, alone))
         sums = [reduce(add, column) for column in zip(*[weights for weights, _ in alone])]
         alike, done = ([workload.average(total, len(alone)) for total in sums], alike[1]), until
     return _train(workload, alike, everything, range(done, workload.setting.steps), versions)[0]
@@ -51,16 +52,16 @@ def _train(
     versions: Mapping[int, int] | None = None,
 ) -> Replica:
     weights, states = replica
-    made: dict[int, list[Array]] = {}
+    weights_of: dict[int, list[Array]] = {}
     for step in steps:
-        made[step] = weights
-        used = made[(versions or {}).get(step, step)]
+        weights_of[step] = weights
+        used = weights_of[(versions or {}).get(step, step)]
         grads = [np.zeros_like(weight) for weight in weights]
         for batch in batches:
             for layer, grad in gradients(workload, used, batch, step):
                 grads[layer] += grad
         norm = [reduce(add, map(workload.squares, grads))] * workload.setting.clip
-        updated = [workload.update(*one, *norm) for one in zip(grads, weights, states)]
+        updated = [workload.update(*tensors, *norm) for tensors in zip(grads, weights, states)]
         weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
     return weights, states
 

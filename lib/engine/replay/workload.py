@@ -76,8 +76,8 @@ class Shapes:
 def odd_kinds(setting: Setting) -> list[str]:
     """The kinds whose weight differs in size from its tensor in a replay."""
     kinds, usual = setting.costs.kinds, (None, setting.costs.hidden**2)
-    own = {name for name in setting.kinds if name in kinds and kinds[name].weight not in usual}
-    return sorted(own - {*VOCABULARY})
+    odd = {name for name in setting.kinds if name in kinds and kinds[name].weight not in usual}
+    return sorted(odd - {*VOCABULARY})
 
 
 TOLERANCE = 1e-4
@@ -109,7 +109,7 @@ class Workload:
         self.momentum = float(tokens)
         self.largest_norm = self.momentum * hidden
         every = [(batch, step) for batch in range(size.batches) for step in range(setting.steps)]
-        self._targets = {one: self._data([3, *one], size.layers) for one in every}
+        self._targets = {pair: self._data([3, *pair], size.layers) for pair in every}
 
     @property
     def dtype(self) -> Any:
@@ -165,12 +165,12 @@ class Workload:
         sum."""
         return total // n if self.exact else total / n
 
-    def error(self, found: Any, right: Array) -> float:
+    def error(self, result: Any, right: Array) -> float:
         """The largest difference of a tensor from the right one, relative to the largest right entry."""
         if self.exact:
-            return 0.0 if np.array_equal(found, right) else float("inf")
+            return 0.0 if np.array_equal(result, right) else float("inf")
         scale = float(np.abs(right).max())
-        return float(np.abs(found - right).max()) / scale if np.isfinite(found).all() else float("inf")
+        return float(np.abs(result - right).max()) / scale if np.isfinite(result).all() else float("inf")
 
     def _data(self, key: list[int], layer: int) -> Array:
         """A microbatch's input for layer 0, or its target for the layer past the last. An embedding's input and a

@@ -58,10 +58,10 @@ class TorchCarrier:
     polls_per_check = 1
 
     def __init__(self, size: int, device: str, store: str = "") -> None:
-        found = int(os.environ.get("WORLD_SIZE", "1"))
-        if size != found:
+        processes = int(os.environ.get("WORLD_SIZE", "1"))
+        if size != processes:
             raise RuleError(
-                f"got {counted(found, 'process')} for {counted(size, 'device')}; start the program with "
+                f"got {counted(processes, 'process')} for {counted(size, 'device')}; start the program with "
                 f"'torchrun --nproc-per-node {size} ...'"
             )
         require_device(device)
@@ -113,29 +113,29 @@ class TorchCarrier:
         scatters = name == "reduce_scatter" and self.backend == "gloo"
         shapes = {"all_gather": (n, *pieces.shape), "reduce_scatter": pieces.shape[0 if scatters else 1 :]}
         shape = shapes.get(name, pieces.shape)
-        made = pieces if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
+        output = pieces if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
         options = {"group": self.group(call.group), "async_op": True}
         reduction = {"op": getattr(dist.ReduceOp, REDUCTIONS[op])} if op else {}
         work = None
         if n == 1:
-            made.copy_(pieces.view(made.shape))
+            output.copy_(pieces.view(output.shape))
         elif given.numel():
             match name:
                 case "all_reduce":
-                    work = dist.all_reduce(made, **reduction, **options)
+                    work = dist.all_reduce(output, **reduction, **options)
                 case "all_gather":
-                    work = dist.all_gather_single(made.view(-1), pieces.view(-1), **options)
+                    work = dist.all_gather_single(output.view(-1), pieces.view(-1), **options)
                 case "reduce_scatter" if not scatters:
-                    work = dist.reduce_scatter_single(made.view(-1), pieces.view(-1), **reduction, **options)
+                    work = dist.reduce_scatter_single(output.view(-1), pieces.view(-1), **reduction, **options)
                 case _:
-                    work = dist.all_to_all_single(made.view(-1), pieces.view(-1), **options)
+                    work = dist.all_to_all_single(output.view(-1), pieces.view(-1), **options)
 
         def result() -> Any:
-            found = reduce(COMBINE[op], made) if scatters else made
-            found = found / n if call.op == "avg" else found.clone() if name == "all_reduce" else found
+            combined = reduce(COMBINE[op], output) if scatters else output
+            combined = combined / n if call.op == "avg" else combined.clone() if name == "all_reduce" else combined
             if name in ("all_gather", "all_to_all"):
-                found = torch.cat(list(found) if given.ndim else [found], call.axis)
-            return found.to(self.library.device)
+                combined = torch.cat(list(combined) if given.ndim else [combined], call.axis)
+            return combined.to(self.library.device)
 
         return work, result
 
@@ -155,11 +155,11 @@ class TorchCarrier:
             _groups[members] = _made[-1]
         return _groups[members]
 
-    def _counts(self, members: tuple[int, ...], mine: int) -> list[int]:
+    def _counts(self, members: tuple[int, ...], groups: int) -> list[int]:
         others = [member for member in members if member != self.data.rank]
         for other in others:
-            self.data.isend(mine, other, GROUPS)
-        counts = [mine]
+            self.data.isend(groups, other, GROUPS)
+        counts = [groups]
         for other in others:
             while (come := self.data.improbe(other, GROUPS)) is None:
                 if other in self.lost:
@@ -234,14 +234,14 @@ def _connected(rank: int, size: int) -> SocketCommunicator:
     family, _, _, _, address = socket.getaddrinfo(first, 1, type=socket.SOCK_DGRAM)[0]
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         probe.connect(address)
-        own = probe.getsockname()[0]
+        host = probe.getsockname()[0]
     ends: dict[int, socket.socket] = {}
-    with socket.create_server((own, 0), family=family, backlog=size) as server:
-        found: list[Any] = [None] * size
-        dist.all_gather_object(found, (server.getsockname()[:2], secrets.token_bytes(16)))
-        secret = found[0][1]
+    with socket.create_server((host, 0), family=family, backlog=size) as server:
+        listeners: list[Any] = [None] * size
+        dist.all_gather_object(listeners, (server.getsockname()[:2], secrets.token_bytes(16)))
+        secret = listeners[0][1]
         for other in range(rank):
-            ends[other] = socket.create_connection(found[other][0])
+            ends[other] = socket.create_connection(listeners[other][0])
             ends[other].sendall(secret + rank.to_bytes(8, "little"))
         while len(ends) < size - 1:
             end, _ = server.accept()

@@ -98,16 +98,16 @@ class SocketCommunicator:
     def allgather(self, given: Any) -> list[Any]:
         for other in self._sockets:
             self.isend(given, other, ANY)
-        found = {self.rank: given}
-        while missing := [rank for rank in range(self.size) if rank not in found]:
+        contents = {self.rank: given}
+        while missing := [rank for rank in range(self.size) if rank not in contents]:
             come = self.improbe(missing[0], ANY)
             if come is not None:
-                found[missing[0]] = come.recv()
+                contents[missing[0]] = come.recv()
             elif missing[0] in self.lost:
-                found[missing[0]] = given
+                contents[missing[0]] = given
             else:
                 self.idle()
-        return [found[rank] for rank in range(self.size)]
+        return [contents[rank] for rank in range(self.size)]
 
     def idle(self) -> None:
         """Waits a short time until something arrives; not at all if something has arrived since the last call."""

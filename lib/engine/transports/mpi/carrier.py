@@ -59,15 +59,15 @@ def _parts_for(index: int, comm: Any, flat: Array, length: int) -> list[Array]:
     """
     members, itemsize = range(comm.size), flat.itemsize
     ends = [min(i * length, flat.size) for i in range(comm.size + 1)]
-    mine = flat[ends[index] : ends[index + 1]]
-    others = empty((comm.size, mine.size), flat.dtype)
+    part = flat[ends[index] : ends[index + 1]]
+    others = empty((comm.size, part.size), flat.dtype)
     sent = [0 if i == index else (ends[i + 1] - ends[i]) * itemsize for i in members]
-    received = [0 if i == index else mine.nbytes for i in members]
+    received = [0 if i == index else part.nbytes for i in members]
     comm.Alltoallv(
         [as_bytes(flat), sent, [end * itemsize for end in ends[:-1]], MPI.BYTE],
-        [as_bytes(others), received, [i * mine.nbytes for i in members], MPI.BYTE],
+        [as_bytes(others), received, [i * part.nbytes for i in members], MPI.BYTE],
     )
-    return [mine if i == index else others[i] for i in members]
+    return [part if i == index else others[i] for i in members]
 
 
 def _all_gather(comm: Any, call: CollectiveCall, arr: Array, _: int) -> Array:

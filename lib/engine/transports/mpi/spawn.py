@@ -34,11 +34,11 @@ ROOT may be the player's folder."""
 def mpiexec() -> list[str]:
     """The mpiexec command of the MPI installed with this Python, else the first on the path."""
     beside = Path(sys.executable).parent / "mpiexec"
-    found = str(beside) if beside.exists() else shutil.which("mpiexec")
-    if found is None:
+    command = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if command is None:
         raise RuleError(f"there is no mpiexec; install an MPI: {install_command('mpi')}")
-    version = subprocess.run([found, "--version"], capture_output=True, text=True, check=False).stdout
-    return [found, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [found]
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    return [command, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [command]
 
 
 def by_mpiexec(processes: int, module: str, request: str) -> str:

@@ -37,8 +37,8 @@ class Rendezvous:
     def meet(self, call: CollectiveCall, clock: int, content: Any) -> tuple[list[Any], int]:
         """Synchronizes the group of a call. Returns the contents of all members, in the group's order, and the latest
         clock."""
-        device, mine = self.comm.rank, tuple(call)
-        row = dumps((mine, clock, content))
+        device, asked = self.comm.rank, tuple(call)
+        row = dumps((asked, clock, content))
         latest, contents = clock, {device: content}
         missing = [member for member in call.group if member != device]
         for member in missing:
@@ -50,7 +50,7 @@ class Rendezvous:
                 come = self.comm.improbe(member, self.tag)
                 if come is not None:
                     called, theirs, contents[member] = come.recv()
-                    if called != mine:
+                    if called != asked:
                         calls = {device: call, member: CollectiveCall(*called)}
                         require_same_call([calls[i] for i in sorted(calls)], sorted(calls))
                     latest = max(latest, theirs)
