@@ -115,13 +115,13 @@ def plan(job: Job, split: Split) -> Plan:
         RuleError: the job cannot be split like this; the text says what would fit.
     """
     require_fit(job, split)
-    found = figures(job, split)
-    sent = sent_in_step(job, split, found)
-    waits = {axis: ticks / TICKS for axis, ticks in found.waits.items()}
-    return Plan(job, split, found.ticks / TICKS, found.bubble, found.memory, sent, links(job, split), waits)
+    totals = figures(job, split)
+    sent = sent_in_step(job, split, totals)
+    waits = {axis: ticks / TICKS for axis, ticks in totals.waits.items()}
+    return Plan(job, split, totals.ticks / TICKS, totals.bubble, totals.memory, sent, links(job, split), waits)
 
 
-def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
+def sent_in_step(job: Job, split: Split, totals: Figures) -> Mapping[str, int]:
     """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
     priced, times = prices(job, split), layer_times(of_layers(job, split), shared(split))
     program = program_of(job, split)
@@ -132,10 +132,10 @@ def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
     copied = round(2 * layers * copied_bytes(job, split))
     return {
         **within,
-        "pp": found.sent["messages"],
-        "dp": found.sent["gradients"] + found.sent["weights"],
-        "groups": round(found.sent["gradients"] * sent_between(split)),
-        "host": found.sent["host"] + copied,
+        "pp": totals.sent["messages"],
+        "dp": totals.sent["gradients"] + totals.sent["weights"],
+        "groups": round(totals.sent["gradients"] * sent_between(split)),
+        "host": totals.sent["host"] + copied,
     }
 
 

@@ -247,8 +247,8 @@ def require_fit(job: Job, split: Split) -> None:
 def _fit(axis: str, *counts: int) -> str:
     """'tp may be 1, 2, 4 or 8': the divisors of the first count (and of the third) that are nearest to the second."""
     count, given, *more = counts
-    found = sorted({n for of in (count, *more) for n in divisors(of)}, key=lambda n: abs(n - given))[:6]
-    *first, last = map(str, sorted(found))
+    nearest = sorted({n for of in (count, *more) for n in divisors(of)}, key=lambda n: abs(n - given))[:6]
+    *first, last = map(str, sorted(nearest))
     return f"{axis} may be {', '.join(first)}{' or ' if first else ''}{last}"
 
 

@@ -97,10 +97,10 @@ class Transformer:
     @property
     def dense_weights(self) -> int:
         """Weights of all layers besides the routed experts."""
-        each = self.attention_weights + self.small_weights
+        of_layer = self.attention_weights + self.small_weights
         feed = (self.layers - self.expert_layers) * self.ffn + self.expert_layers * self.shared_ffn
         routers = self.expert_layers * self.experts * self.hidden
-        return self.layers * each + self.matrices * self.hidden * feed + routers
+        return self.layers * of_layer + self.matrices * self.hidden * feed + routers
 
     @property
     def vocabulary_weights(self) -> int:
