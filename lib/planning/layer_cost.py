@@ -254,9 +254,8 @@ def layer_times(job: Job, split: Split) -> LayerTimes:
     forward, back_input = forward + experts.slower + experts.moved, back_input + experts.slower + experts.moved + again
     back_weight += experts.slower + experts.summed
     alone = forward, back_input + back_weight
-    for axis, moves, width, (there, back) in _exchanges(job, split):
+    for axis, moves, width, ways in _exchanges(job, split):
         ranks = getattr(split, axis)
-        ways = there, back
         seconds = [sum(n * moves.ticks(name, size, ranks) for name, size, n in calls) / TICKS for calls in ways]
         if axis == "ep" and job.ep_overlap:
             seconds = [sending - (1 - CONTENTION) * min(sending, of) for sending, of in zip(seconds, alone)]

@@ -8,15 +8,7 @@ from typing import NamedTuple
 from lib import Trace
 
 from .actions import program_of
-from .cost_model import (
-    TICKS,
-    between_groups,
-    members_of_replicas,
-    of_layers,
-    prices,
-    sent_between,
-    setting_of_replica,
-)
+from .cost_model import TICKS, between_groups, members_of_replicas, of_layers, prices, sent_between, setting_of_replica
 from .gpus import LINKS
 from .job import Job
 from .layer_cost import copied_bytes, ep_traffic, layer_times, link_of, shared
@@ -175,10 +167,8 @@ class Family(NamedTuple):
 
 def family_of(split: Split) -> str:
     """The kind of a split, by what its ranks share."""
-    shared = ["pipeline"] if split.pp > 1 else []
-    shared += ["tensor parallel"] if split.tp > 1 else []
-    shared += ["context parallel"] if split.cp > 1 else []
-    shared += ["expert parallel"] if split.ep > 1 else []
+    names = {"pp": "pipeline", "tp": "tensor parallel", "cp": "context parallel", "ep": "expert parallel"}
+    shared = [name for axis, name in names.items() if getattr(split, axis) > 1]
     if split.zero == 3 and split.dp * split.cp > 1:
         shared.append("HSDP" if split.shards else "FSDP")
     elif not shared:

@@ -167,9 +167,8 @@ def problems(job: Job, split: Split) -> Iterator[str]:
             yield f"{axis} {given} does not divide {count} {of}; {_fit(axis, count, given)}"
     sharing = split.dp * split.cp * split.tp
     if sharing % split.ep:
-        yield f"ep {split.ep} does not divide the dp x cp x tp = {sharing} ranks that share the experts; " + _fit(
-            "ep", sharing, split.ep
-        )
+        fit = _fit("ep", sharing, split.ep)
+        yield f"ep {split.ep} does not divide the dp x cp x tp = {sharing} ranks that share the experts; {fit}"
     yield from _of_chunks(split)
     if model.layers + 2 < split.stages:
         yield (
@@ -186,7 +185,11 @@ def problems(job: Job, split: Split) -> Iterator[str]:
             f"{counted(job.batch, 'sequence')} cannot be dealt to {counted(split.dp, 'replica')} in microbatches of "
             f"{split.microbatch}; " + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
         )
-    yield from _of_batches(split, split.batches(job))
+    m = split.batches(job)
+    if split.schedule == "interleaved" and m % split.pp:
+        yield f"interleaved takes {split.pp} microbatches at a time, and a replica has {m}; " + _fit("pp", m, split.pp)
+    elif split.schedule.startswith("zb") and (split.pp < 2 or m < split.pp):
+        yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; got {split.pp} and {m}"
     yield from _of_choices(split)
 
 
@@ -229,13 +232,6 @@ def _of_choices(split: Split) -> Iterator[str]:
         yield f"warmup {split.warmup} is not possible; it is the first rank's forwards of warm-up, {fit}"
     if split.every > 1 and split.recompute != "full":
         yield f"every {split.every} is for full recomputation; take recompute full, not {split.recompute}"
-
-
-def _of_batches(split: Split, m: int) -> Iterator[str]:
-    if split.schedule == "interleaved" and m % split.pp:
-        yield f"interleaved takes {split.pp} microbatches at a time, and a replica has {m}; " + _fit("pp", m, split.pp)
-    elif split.schedule.startswith("zb") and (split.pp < 2 or m < split.pp):
-        yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; got {split.pp} and {m}"
 
 
 def require_fit(job: Job, split: Split) -> None:

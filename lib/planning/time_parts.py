@@ -54,8 +54,7 @@ def time_parts(plan: Plan) -> Mapping[str, float]:
     played += priced.forward if split.recompute == "full" and split.every == 1 else 0
     of_head = split.batches(job) * priced.loss / TICKS / split.pp
     ideal = plan.seconds * plan.mfu
-    of_model = (job.sequence, job.flash)
-    ideal_core = ideal * job.tokens * job.model.attention_flops(*of_model) / job.flops
+    ideal_core = ideal * job.tokens * job.model.attention_flops(job.sequence, job.flash) / job.flops
     parts = {
         "ideal": ideal,
         "matrix": 3 * layers * (linear + experts.slower) + of_head - (ideal - ideal_core),
