@@ -55,8 +55,8 @@ def _at_last(prices: Prices, layer: int) -> int:
     """The inputs of the last backward, if it is of this layer: of each microbatch, or of the last one and the
     gradient."""
     weight, shares = prices.weight(layer), prices.lengths
-    each = [int(prices.data(layer) * share / max(shares)) for share in shares]
-    return (0 if prices.has_halves else weight) + min(weight + min(each), sum(each))
+    by_share = [int(prices.data(layer) * share / max(shares)) for share in shares]
+    return (0 if prices.has_halves else weight) + min(weight + min(by_share), sum(by_share))
 
 
 def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage], timesteps: float) -> Bound:
@@ -77,21 +77,23 @@ def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage],
     # A step ends before the next begins, or with a lag none does: then all microbatches are one step.
     steps = 1 if setting.lag else setting.steps
     ticks = Fraction(round(timesteps * prices.costs.unit, 6)) / steps
-    found = [Bound(0, "")]
+    bounds = [Bound(0, "")]
     for layers, ranks in stages:
         if ranks == 1:
-            found.append(_at_last_backward(prices, layers))
+            bounds.append(_at_last_backward(prices, layers))
         for layer in sorted({*layers} - {0} - {layer + 1 for layer in layers}):
-            mine = -(-prices.size.batches * setting.steps // (steps * ranks))
-            if mine > 1:
-                held = _in_flight(prices, layer, mine, ticks)
+            microbatches = -(-prices.size.batches * setting.steps // (steps * ranks))
+            if microbatches > 1:
+                in_flight = _in_flight(prices, layer, microbatches, ticks)
                 used = prices.weight(layer) + prices.data(layer, True, min)
-                used += (held - 1) * prices.data(layer, False, min)
+                used += (in_flight - 1) * prices.data(layer, False, min)
                 has_gradients = ranks == 1 and not setting.lag
-                made = sum(_after_first(prices, one) for one in layers if one >= layer) if has_gradients else 0
-                many = f"{held} microbatches" if held > 1 else "a microbatch"
-                found.append(Bound(used + made, f"in that time a rank keeps {many} for layer {layer} at some backward"))
-    return max(found, key=lambda bound: bound.least)
+                left = sum(_after_first(prices, other) for other in layers if other >= layer) if has_gradients else 0
+                many = f"{in_flight} microbatches" if in_flight > 1 else "a microbatch"
+                bounds.append(
+                    Bound(used + left, f"in that time a rank keeps {many} for layer {layer} at some backward")
+                )
+    return max(bounds, key=lambda bound: bound.least)
 
 
 def _in_flight(prices: Prices, layer: int, batches: int, ticks: Fraction) -> int:
@@ -104,17 +106,19 @@ def _in_flight(prices: Prices, layer: int, batches: int, ticks: Fraction) -> int
     home = least * sum(map(prices.at_once, layers[:layer]))
     away = least * (sum(map(prices.forward, layers[layer:])) + sum(map(prices.at_once, layers[layer + 1 :])))
 
-    def until_end(held: int) -> Fraction:
-        rounds, rest = divmod(batches - 2, held)
+    def until_end(in_flight: int) -> Fraction:
+        rounds, rest = divmod(batches - 2, in_flight)
         return ramp + away + back + rounds * (back + away) + rest * back + back + home
 
-    return next((held for held in range(1, batches - 1) if until_end(held) <= ticks), max(1, batches - 1))
+    return next(
+        (in_flight for in_flight in range(1, batches - 1) if until_end(in_flight) <= ticks), max(1, batches - 1)
+    )
 
 
 def _after_first(prices: Prices, layer: int) -> int:
     """What the first backward of a layer leaves: its gradient, or the inputs of the weight half."""
-    made, needed = prices.weight(layer), prices.data(layer, True, min)
-    return min(made, needed) if prices.has_halves else made
+    gradient, needed = prices.weight(layer), prices.data(layer, True, min)
+    return min(gradient, needed) if prices.has_halves else gradient
 
 
 def traffic_bound(size: Size, setting: Setting, timesteps: float) -> Bound:

@@ -166,9 +166,9 @@ class Prices:
         ways = [way for way in ways if all(map(self.costs.priced, way))]
         sent = min(share * self.weight(0), Fraction(self.activation))
         call = Fraction(min((self.between(*way) for way in ways), default=0))
-        found = call + sent * min(map(self._beta, ways), default=Fraction(0))
+        exchanged = call + sent * min(map(self._beta, ways), default=Fraction(0))
         again = min(map(self.at_once, range(self.size.layers))) * min(self.lengths) / self.speeds[0]
-        return max(call, min(found, again))
+        return max(call, min(exchanged, again))
 
     def _beta(self, way: tuple[str, ...]) -> Fraction:
         """The least ticks per element sent; 0 where several lanes could share the element."""

@@ -50,11 +50,11 @@ def _training(prices: Prices) -> Iterator[Bound]:
     layers, _, ranks = prices.size
     steps, rounds = prices.setting.steps, prices.rounds
     work = prices.microbatches * prices.step()
-    one, why = max(_one_step(prices, work))
-    yield Bound(one, why)
+    step, why = max(_one_step(prices, work))
+    yield Bound(step, why)
     if steps > 1 and prices.setting.task == "train":
         before = max(_one_step(prices, prices.microbatches * prices.urgent())).least + prices.update
-        yield Bound((rounds - 1) * before + one, f"{rounds} times: {why}, and layer 0 is updated before the next step")
+        yield Bound((rounds - 1) * before + step, f"{rounds} times: {why}, and layer 0 is updated before the next step")
     if steps > 1:
         chain = _chain(prices)
         yield Bound(
@@ -78,7 +78,7 @@ def _one_step(prices: Prices, work: Fraction) -> list[Bound]:
     """The time from the start of a step to the start of its last update, given the work before that."""
     _, batches, ranks = prices.size
     chain, sharing = _chain(prices), _sharing(prices)
-    found = [
+    bounds = [
         Bound(chain, "a microbatch goes forward through all layers and back"),
         Bound(ceil(work / prices.together(sharing)), f"{_shared(sharing)} {prices.steps(work)} of computing"),
     ]
@@ -93,7 +93,7 @@ def _one_step(prices: Prices, work: Fraction) -> list[Bound]:
         least = min((ceil((work + (speed - prices.speeds[0]) * exchange) / speed), active) for active, speed in ways)
         if least[1] > 1:
             reason = f"{_shared(least[1])} {prices.steps(work)} of computing, and then exchange gradients"
-            found.append(Bound(least[0], reason))
+            bounds.append(Bound(least[0], reason))
     if exchange:
         # Rounded up once: one operation may take all microbatches.
         alone = prices.microbatches * prices.urgent()
@@ -101,8 +101,8 @@ def _one_step(prices: Prices, work: Fraction) -> list[Bound]:
         meeting = "a microbatch goes forward and back, and its gradient is summed with the others"
         # Of two ranks that share the update, one has to send half of its gradient at least.
         half = prices.exchange(Fraction(1, 2))
-        found.append(min(Bound(ceil(chain + half), meeting), Bound(ceil(alone / prices.speeds[0]), reason)))
-    return found
+        bounds.append(min(Bound(ceil(chain + half), meeting), Bound(ceil(alone / prices.speeds[0]), reason)))
+    return bounds
 
 
 def _chain(prices: Prices) -> int:
@@ -135,17 +135,17 @@ def pipeline_time_bound(size: Size, setting: Setting, stages: Sequence[Stage]) -
     require_stages(prices.size.layers, stages)
     if not prices.can_train or setting.task == "infer":
         return Bound(0, "")
-    ticks, stage = max(((_stage_ticks(prices, stages, stage), stage) for stage in stages), key=lambda found: found[0])
+    ticks, stage = max(((_stage_ticks(prices, stages, stage), stage) for stage in stages), key=lambda bound: bound[0])
     return Bound(setting.costs.steps(ticks), _reason(prices, stage))
 
 
 def require_stages(layers: int, stages: Sequence[Stage]) -> None:
     """Refuses stages that do not have each layer once, on ranks."""
-    held = sorted(layer for some, _ in stages for layer in some)
-    if held != list(range(layers)) or any(ranks < 1 for _, ranks in stages):
+    placed = sorted(layer for some, _ in stages for layer in some)
+    if placed != list(range(layers)) or any(ranks < 1 for _, ranks in stages):
         raise RuleError(
             f"stages have each of the layers 0 to {layers - 1} once, and at least one rank each; "
-            f"these have the layers {held}"
+            f"these have the layers {placed}"
         )
 
 
@@ -175,11 +175,11 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
     hops = sum(where[layer] != where[layer + 1] for layer in before) * _message(prices)
     ramp = hops + sum(prices.stage(prices.forward(layer)) for layer in before)
     home = hops + sum(prices.stage(prices.at_once(layer), summed=layer > 0) for layer in before)
-    one = ramp + max(ceil(work), ceil(urgent) + home)
+    last_step = ramp + max(ceil(work), ceil(urgent) + home)
     if prices.setting.task != "train":
-        return max(one, ramp + ceil(steps * work))
-    each = ramp + ceil(urgent) + home + prices.update
-    return max((prices.rounds - 1) * each + one, ramp + ceil(steps * work))
+        return max(last_step, ramp + ceil(steps * work))
+    step = ramp + ceil(urgent) + home + prices.update
+    return max((prices.rounds - 1) * step + last_step, ramp + ceil(steps * work))
 
 
 def _first(prices: Prices, stage: Stage) -> int:

@@ -118,17 +118,17 @@ def lower_bound(job: Job, split: Split) -> Bound:
     """Bounds on the time of every run of a split, and on the memory of its fullest rank. For stages of different sizes,
     these ranks count: the first, the last, and the last of those with the most units."""
     priced, p = prices(job, split), split.pp
-    own = [sum(priced.units[stage] for stage in split.stages_of(rank)) for rank in range(p)]
-    most = max(range(p), key=lambda rank: (own[rank], rank))
-    ranks = {0: own[0], p - 1: own[-1], most: own[most]}.items()
+    units_of_rank = [sum(priced.units[stage] for stage in split.stages_of(rank)) for rank in range(p)]
+    most = max(range(p), key=lambda rank: (units_of_rank[rank], rank))
+    ranks = {0: units_of_rank[0], p - 1: units_of_rank[-1], most: units_of_rank[most]}.items()
     return Bound(
-        max(_least_ticks(job, split, priced, rank, mine) for rank, mine in ranks),
-        max(_least_bytes(job, split, priced, rank, mine) for rank, mine in ranks),
+        max(_least_ticks(job, split, priced, rank, units) for rank, units in ranks),
+        max(_least_bytes(job, split, priced, rank, units) for rank, units in ranks),
         split,
     )
 
 
-def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -> int:
+def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, of_rank: int) -> int:
     """A rank waits for the forwards of the stages before its first one. Then it computes all its microbatches, or its
     replicas' lane is busy all the time. After its last backward the stages before it follow, unless weight halves come
     last, and then the updates."""
@@ -141,9 +141,10 @@ def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
     filled = rank - priced.units[:rank].count(0)
     wait = max(before * forward, before * gather + filled * forward) + rank * priced.message
     stages = split.stages_of(rank)
-    compute = m * (mine * (forward + backward) + (priced.loss if split.stages - 1 in stages else 0))
-    lane = m * 2 * (mine - len(stages)) * gather + split.reductions(job) * mine * reduce - priced.units[rank] * reduce
-    after, updated = 0, mine
+    compute = m * (of_rank * (forward + backward) + (priced.loss if split.stages - 1 in stages else 0))
+    reductions = split.reductions(job) * of_rank - priced.units[rank]
+    lane = m * 2 * (of_rank - len(stages)) * gather + reductions * reduce
+    after, updated = 0, of_rank
     if not split.schedule.startswith("zb"):
         after = max(before * backward, (before - filled) * gather + filled * backward) + rank * priced.message
         updated = sum(priced.units[stage] for stage in split.stages_of(0))
@@ -151,7 +152,7 @@ def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
     return wait + max(compute, lane) + after + (max(last, updated * priced.update) if updated else 0)
 
 
-def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, mine: int) -> float:
+def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, of_rank: int) -> float:
     """The weights and states of a rank, and its activations in flight or its gradients."""
     m, p, v, alone = split.batches(job), split.pp, split.chunks, priced.replicas == 1
     in_flight, stages = chunks_in_flight(split, m, rank), split.stages_of(rank)
@@ -162,11 +163,11 @@ def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, mine: int) -
     gradient = priced.gradient * (share if split.zero > 1 else 1)
     full = m * v >= in_flight + 2 * p * v  # else the first backward may come after the fullest moment
     units = min(priced.units[stage] for stage in stages)
-    at_most = in_flight * units * priced.kept + (mine * gradient if full else 0)
-    held = mine * (state + weight) + max(at_most, (mine - 1) * gradient + fetched) + priced.workspace
-    held += (priced.first if rank == 0 else 0) + (priced.last if split.stages - 1 in stages else 0)
-    held += priced.gathered if split.zero == 3 and not alone and mine else 0
-    return int(held) - mine
+    at_most = in_flight * units * priced.kept + (of_rank * gradient if full else 0)
+    bytes_held = of_rank * (state + weight) + max(at_most, (of_rank - 1) * gradient + fetched) + priced.workspace
+    bytes_held += (priced.first if rank == 0 else 0) + (priced.last if split.stages - 1 in stages else 0)
+    bytes_held += priced.gathered if split.zero == 3 and not alone and of_rank else 0
+    return int(bytes_held) - of_rank
 
 
 def chunks_in_flight(split: Split, m: int, rank: int = 0) -> int:

@@ -133,22 +133,22 @@ def _factor(job: Job, what: str, predicted: Callable[[Job], float], seconds: flo
     return high
 
 
-def _scaled(one: Gpu, factor: float) -> Gpu:
-    return replace(one, **{name: getattr(one, name) * factor for name in RATES})
+def _scaled(unscaled: Gpu, factor: float) -> Gpu:
+    return replace(unscaled, **{name: getattr(unscaled, name) * factor for name in RATES})
 
 
-def preset_text(found: Calibration, name: str) -> str:
+def preset_text(calibration: Calibration, name: str) -> str:
     """A preset file: the GPU as a table of TOML, with the uncertainty of its rates."""
-    why = "of the stages" if found.by_stage else "within the usual error of the model"
-    lines = [f"# Rates x {found.factor:.3f} ({found.low:.3f} to {found.high:.3f} {why})."]
-    if found.peak:
-        low, high = (count / GIB for count in found.memory)
-        lines.append(f"# Measured peak {found.peak / GIB:.1f} GiB; predicted {low:.1f} to {high:.1f} GiB.")
+    why = "of the stages" if calibration.by_stage else "within the usual error of the model"
+    lines = [f"# Rates x {calibration.factor:.3f} ({calibration.low:.3f} to {calibration.high:.3f} {why})."]
+    if calibration.peak:
+        low, high = (count / GIB for count in calibration.memory)
+        lines.append(f"# Measured peak {calibration.peak / GIB:.1f} GiB; predicted {low:.1f} to {high:.1f} GiB.")
     lines.append(f"[{name}]")
     for field in fields(Gpu):
-        value = getattr(found.gpu, field.name)
+        value = getattr(calibration.gpu, field.name)
         if field.name == "source":
-            value = f"calibrated from {'measured stages' if found.by_stage else 'one measured time'}; {value}"
+            value = f"calibrated from {'measured stages' if calibration.by_stage else 'one measured time'}; {value}"
         if field.name != "name":
             lines.append(f"{field.name} = {json.dumps(value)}")
     return "\n".join(lines) + "\n"

@@ -33,7 +33,7 @@ class Faster(NamedTuple):
 def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> Faster | None:
     """The change that makes a step fastest, among changes that fit and keep the `fixed` fields; None if no change
     helps."""
-    ticks, found = estimate(job, split).ticks, None
+    ticks, faster = estimate(job, split).ticks, None
     bounds = {
         what: lower_bound(job, other)
         for what, other in _faster(job, split)
@@ -41,15 +41,15 @@ def fastest_change(job: Job, split: Split, fixed: Mapping[str, Any] = MappingPro
         and cells(job, other) <= MAX_CELLS
         and all(getattr(other, name) == given for name, given in fixed.items())
     }
-    for what, bound in sorted(bounds.items(), key=lambda one: one[1].ticks):
+    for what, bound in sorted(bounds.items(), key=lambda change: change[1].ticks):
         if bound.ticks >= ticks:
             break
         if bound.bytes > job.gpu.usable:
             continue
         after = estimate(job, bound.split)
         if after.ticks < ticks and after.peak <= job.gpu.usable:
-            ticks, found = after.ticks, Faster(bound.split, what, after.ticks / TICKS)
-    return found
+            ticks, faster = after.ticks, Faster(bound.split, what, after.ticks / TICKS)
+    return faster
 
 
 def _faster(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
@@ -121,23 +121,23 @@ def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
     """
     if what not in LARGEST:
         raise RuleError(f"the largest of what? There are {', '.join(LARGEST)}; got {what!r:.40}")
-    made, most = _scaled(job, split, what)
-    found: list[Larger] = []
+    scaled, most = _scaled(job, split, what)
+    ends: list[Larger] = []
     for end in (1, 0):  # the eager end of the range, and the fused one
 
         def too_large(size: int, end: int = end) -> bool:
-            return memory_range(*made(size))[end] > job.gpu.usable
+            return memory_range(*scaled(size))[end] > job.gpu.usable
 
         high = next(2**k for k in count() if 2**k > most or too_large(2**k))
         low = bisect_left(range(high), True, high // 2 + 1, min(high, most + 1), key=too_large) - 1
         if not low:
             code = ("fused", "eager")[end]
-            small, _ = made(1)
+            small, _ = scaled(1)
             fits = f"not even the smallest {what} fits {job.gpu.name} in {code} code with {split}"
             raise RuleError(f"{fits}; {memory_advice(small, split)}")
-        larger = made(low)
-        found.append(Larger(*larger, *memory_range(*larger)))
-    return found[0], found[1]
+        larger = scaled(low)
+        ends.append(Larger(*larger, *memory_range(*larger)))
+    return ends[0], ends[1]
 
 
 def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Job, Split]], int]:
@@ -165,13 +165,13 @@ def _scaled(job: Job, split: Split, what: str) -> tuple[Callable[[int], tuple[Jo
 def savings(job: Job, split: Split) -> list[Change]:
     """Changes of one choice that save memory, the most effective first."""
     before = estimate(job, split)
-    found = []
+    changes = []
     for what, other in _smaller(job, split):
         if next(problems(job, other), None) is None:
             after = estimate(job, other)
             if after.peak < before.peak:
-                found.append(Change(other, what, before.peak - after.peak, (after.ticks - before.ticks) / 10**6))
-    return sorted(found, key=lambda change: (-change.saved, change.slower))
+                changes.append(Change(other, what, before.peak - after.peak, (after.ticks - before.ticks) / 10**6))
+    return sorted(changes, key=lambda change: (-change.saved, change.slower))
 
 
 def _smaller(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
@@ -193,6 +193,8 @@ def _smaller(job: Job, split: Split) -> Iterator[tuple[str, Split]]:
 
 def memory_advice(job: Job, split: Split, fixed: Mapping[str, Any] = MappingProxyType({})) -> str:
     """The two changes that save the most memory and keep the `fixed` fields, in words."""
-    found = [one for one in savings(job, split) if all(getattr(one.split, name) == fixed[name] for name in fixed)]
-    best = [f"{one.what} saves {one.saved / 2**30:.1f} GiB" for one in found[:2]]
+    changes = [
+        change for change in savings(job, split) if all(getattr(change.split, name) == fixed[name] for name in fixed)
+    ]
+    best = [f"{change.what} saves {change.saved / 2**30:.1f} GiB" for change in changes[:2]]
     return f"the changes that help most: {'; '.join(best)}" if best else "no single change of the split saves memory"

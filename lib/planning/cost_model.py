@@ -83,8 +83,8 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     counted = sum(split.stage_layers(job)) > model.layers  # the embedding and the head are among the layers
     elements = tokens * model.hidden // tp
     wide = widths(job, split)
-    held = replicas if split.zero else 1
-    moved = float(shard) * parameters * (wide.gradient + 2 * wide.state + wide.weight) / held
+    shards = replicas if split.zero else 1
+    moved = float(shard) * parameters * (wide.gradient + 2 * wide.state + wide.weight) / shards
     of_logits = 2 * logit_bytes(job, False) * tokens * model.vocab / tp
     head = (1 + job.mtp) * (3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth)
     moves = moves_of(job, split)
@@ -98,9 +98,9 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     recomputed = forward if split.recompute == "full" and split.every == 1 else 0
     backward = recomputed + back_input + back_weight
     waits = CONTENTION if job.overlap and replicas > 1 else 0
-    each = reduce * split.reductions(job) / split.batches(job)
+    reduction = reduce * split.reductions(job) / split.batches(job)
     slower_forward = waits * min(forward, gather) if split.zero == 3 else 0
-    slower = waits * min(backward, {2: each, 3: gather + reduce}.get(split.zero, 0))
+    slower = waits * min(backward, {2: reduction, 3: gather + reduce}.get(split.zero, 0))
     slower -= slower_forward if recomputed else 0  # which the forward that is run again has in its price
     once = waits * min(backward, reduce) if split.zero < 2 else 0  # only the last microbatch's backward
     share = Fraction(1, replicas)
@@ -124,7 +124,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         reduce=reduce,
         gather=gather,
         update=round(moved / gpu.bandwidth * TICKS + once),
-        copy=moves.by_size("fetch", parameters // held),
+        copy=moves.by_size("fetch", parameters // shards),
         kept=round(layers * activation_bytes(job, split, eager)),
         border=border,
         weight=parameters * wide.weight,
@@ -157,7 +157,7 @@ def moves_of(job: Job, split: Split) -> Moves:
         "pass_to": (_ticks(LATENCY[gpu.link(stages, split.pp)]), 2 / gpu.rate(stages, split.pp)),
         **dict.fromkeys(("offload", "fetch"), (host, float(state) / (gpu.host * REACHED))),
     }
-    beta = {name: exact(each * TICKS) for name, (_, each) in seconds.items()}
+    beta = {name: exact(per_element * TICKS) for name, (_, per_element) in seconds.items()}
     return Moves({name: ticks for name, (ticks, _) in seconds.items()}, beta)
 
 
@@ -175,8 +175,8 @@ def weights_of_layer(job: Job, split: Split) -> tuple[float, float]:
 
 def shards_of(job: Job, split: Split) -> Fraction:
     """How much larger the shards of a layer are than even ones, because its experts have fewer copies."""
-    even, own = (round(sum(weights_of_layer(job, at))) for at in (replace(split, ep=1), split))
-    return Fraction(even, own) if split.zero else Fraction(1)
+    even, uneven = (round(sum(weights_of_layer(job, other))) for other in (replace(split, ep=1), split))
+    return Fraction(even, uneven) if split.zero else Fraction(1)
 
 
 @cache
@@ -217,11 +217,11 @@ def setting_of_replica(job: Job, split: Split) -> Setting:
 def units_of(job: Job, split: Split) -> tuple[tuple[int, ...], int]:
     """The units of each stage, and the layers of a unit. Stages of different sizes have units of one layer."""
     stages = split.stage_layers(job)
-    each = stages[0]
+    layers = stages[0]
     if split.zero == 3 or len(set(stages)) > 1:
         return stages, 1
-    units = max(n for n in range(1, each + 1) if each % n == 0 and (n == 1 or n * len(stages) <= MAX_BUCKETS))
-    return (units,) * len(stages), each // units
+    units = max(n for n in range(1, layers + 1) if layers % n == 0 and (n == 1 or n * len(stages) <= MAX_BUCKETS))
+    return (units,) * len(stages), layers // units
 
 
 def members_of_replicas(job: Job, split: Split, count: int) -> int:

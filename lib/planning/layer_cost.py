@@ -74,11 +74,11 @@ def _all_bytes(job: Job, split: Split, matrices: bool, eager: bool = False) -> f
     in_8_bits = job.fp8 and not eager
     small, large = model.inputs_in_8_bits() if in_8_bits else (0.0, 0.0)
     again, again_cut = model.recomputed_bytes(job.modules, wide, in_8_bits)
-    each = (model.whole_bytes(wide) - small - again) / (tp if split.sp else 1)
-    each += (model.split_bytes(wide) - large - again_cut) / tp
+    of_token = (model.whole_bytes(wide) - small - again) / (tp if split.sp else 1)
+    of_token += (model.split_bytes(wide) - large - again_cut) / tp
     if matrices and not job.flash:
-        each += model.matrix_bytes(job.sequence) / tp
-    return tokens_of(job, split) * each
+        of_token += model.matrix_bytes(job.sequence) / tp
+    return tokens_of(job, split) * of_token
 
 
 def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:
@@ -254,9 +254,8 @@ def layer_times(job: Job, split: Split) -> LayerTimes:
     forward, back_input = forward + experts.slower + experts.moved, back_input + experts.slower + experts.moved + again
     back_weight += experts.slower + experts.summed
     alone = forward, back_input + back_weight
-    for axis, moves, width, (there, back) in _exchanges(job, split):
+    for axis, moves, width, ways in _exchanges(job, split):
         ranks = getattr(split, axis)
-        ways = there, back
         seconds = [sum(n * moves.ticks(name, size, ranks) for name, size, n in calls) / TICKS for calls in ways]
         if axis == "ep" and job.ep_overlap:
             seconds = [sending - (1 - CONTENTION) * min(sending, of) for sending, of in zip(seconds, alone)]

@@ -51,17 +51,17 @@ FIXED = {"ends": "embedding, head and logits", "workspace": "activations of a la
 
 def fullest(program: Program, place: int, sizes: Mapping[str, int]) -> tuple[Counter[str], str]:
     """The values of a rank at its fullest moment, and the operation that starts then."""
-    effects, held = effects_of(program), Counter[str]()
-    most, peak, operation, number = -1, held, "", 0
+    effects, counts = effects_of(program), Counter[str]()
+    most, peak, operation, number = -1, counts, "", 0
     for name, _, _ in named_actions(program, place):
         effect = effects[name]
         for what, by in effect.before.items():
-            held[what] += by
+            counts[what] += by
             number += by * sizes[what]
         if effect.operation and number > most:
-            most, peak, operation = number, held.copy(), effect.operation
+            most, peak, operation = number, counts.copy(), effect.operation
         for what, by in effect.after.items():
-            held[what] += by
+            counts[what] += by
             number += by * sizes[what]
     return peak, operation
 
@@ -72,14 +72,14 @@ def rank_memory(job: Job, split: Split, place: int, fused: Walked, eager: Walked
     values, operation = fullest(program, place, sizes)
     ends = (priced.first if 0 in stages else 0) + (priced.last if program.table.stages - 1 in stages else 0)
     low = {**dict.fromkeys(KINDS[:4], 0), "ends": ends, "workspace": priced.workspace}
-    held = [PeakShare(what, number, number * sizes[what]) for what, number in values.items() if number]
-    for share in held:
+    shares = [PeakShare(what, number, number * sizes[what]) for what, number in values.items() if number]
+    for share in shares:
         low[KIND_OF[share.what]] += share.bytes
-    held += [PeakShare(what, 1, low[kind]) for kind, what in FIXED.items() if low[kind]]
-    held.sort(key=lambda share: (-share.bytes, share.what))
+    shares += [PeakShare(what, 1, low[kind]) for kind, what in FIXED.items() if low[kind]]
+    shares.sort(key=lambda share: (-share.bytes, share.what))
     high = max(with_holes(job, split, eager.peak), fused.peak)
     layers = len(program.layers_of(place)) * priced.layers
-    return RankMemory(place, layers, low, high, operation, tuple(held))
+    return RankMemory(place, layers, low, high, operation, tuple(shares))
 
 
 # --- Time and bytes sent ---

@@ -47,8 +47,8 @@ def widths(job: Job, split: Split) -> Widths:
     """PyTorch's FSDP (ZeRO 3) shards weights and gradients in 32 bits, and the optimizer uses the sharded weight: 4 + 4
     + 8 bytes. A gradient is made in 16 bits, and copied if it is reduced in 32."""
     if job.kernels == "pytorch" and split.zero == 3:
-        made = job.gradient + (GATHERED if job.gradient > GATHERED else 0)
-        return Widths(4, GATHERED, 4, made, max(job.state - 4, 0), GATHERED)
+        reduced = job.gradient + (GATHERED if job.gradient > GATHERED else 0)
+        return Widths(4, GATHERED, 4, reduced, max(job.state - 4, 0), GATHERED)
     return Widths(job.weight, min(job.weight, GATHERED), job.gradient, job.gradient, job.state)
 
 

@@ -8,15 +8,7 @@ from typing import NamedTuple
 from lib import Trace
 
 from .actions import program_of
-from .cost_model import (
-    TICKS,
-    between_groups,
-    members_of_replicas,
-    of_layers,
-    prices,
-    sent_between,
-    setting_of_replica,
-)
+from .cost_model import TICKS, between_groups, members_of_replicas, of_layers, prices, sent_between, setting_of_replica
 from .gpus import LINKS
 from .job import Job
 from .layer_cost import copied_bytes, ep_traffic, layer_times, link_of, shared
@@ -115,13 +107,13 @@ def plan(job: Job, split: Split) -> Plan:
         RuleError: the job cannot be split like this; the text says what would fit.
     """
     require_fit(job, split)
-    found = figures(job, split)
-    sent = sent_in_step(job, split, found)
-    waits = {axis: ticks / TICKS for axis, ticks in found.waits.items()}
-    return Plan(job, split, found.ticks / TICKS, found.bubble, found.memory, sent, links(job, split), waits)
+    totals = figures(job, split)
+    sent = sent_in_step(job, split, totals)
+    waits = {axis: ticks / TICKS for axis, ticks in totals.waits.items()}
+    return Plan(job, split, totals.ticks / TICKS, totals.bubble, totals.memory, sent, links(job, split), waits)
 
 
-def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
+def sent_in_step(job: Job, split: Split, totals: Figures) -> Mapping[str, int]:
     """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
     priced, times = prices(job, split), layer_times(of_layers(job, split), shared(split))
     program = program_of(job, split)
@@ -132,10 +124,10 @@ def sent_in_step(job: Job, split: Split, found: Figures) -> Mapping[str, int]:
     copied = round(2 * layers * copied_bytes(job, split))
     return {
         **within,
-        "pp": found.sent["messages"],
-        "dp": found.sent["gradients"] + found.sent["weights"],
-        "groups": round(found.sent["gradients"] * sent_between(split)),
-        "host": found.sent["host"] + copied,
+        "pp": totals.sent["messages"],
+        "dp": totals.sent["gradients"] + totals.sent["weights"],
+        "groups": round(totals.sent["gradients"] * sent_between(split)),
+        "host": totals.sent["host"] + copied,
     }
 
 
@@ -175,10 +167,8 @@ class Family(NamedTuple):
 
 def family_of(split: Split) -> str:
     """The kind of a split, by what its ranks share."""
-    shared = ["pipeline"] if split.pp > 1 else []
-    shared += ["tensor parallel"] if split.tp > 1 else []
-    shared += ["context parallel"] if split.cp > 1 else []
-    shared += ["expert parallel"] if split.ep > 1 else []
+    names = {"pp": "pipeline", "tp": "tensor parallel", "cp": "context parallel", "ep": "expert parallel"}
+    shared = [name for axis, name in names.items() if getattr(split, axis) > 1]
     if split.zero == 3 and split.dp * split.cp > 1:
         shared.append("HSDP" if split.shards else "FSDP")
     elif not shared:

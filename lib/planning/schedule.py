@@ -110,12 +110,12 @@ class _Rank:
     # --- Calls ---
 
     async def receive(self, message: Message) -> None:
-        values, at = self.passed(message)
-        values[at] = await self.model.receive(self.peers[message.source], self.tag(message))
+        values, key = self.passed(message)
+        values[key] = await self.model.receive(self.peers[message.source], self.tag(message))
 
     def send(self, message: Message) -> None:
-        values, at = self.passed(message)
-        call = self.model.pass_to(self.peers[message.to], values.pop(at), self.tag(message))
+        values, key = self.passed(message)
+        call = self.model.pass_to(self.peers[message.to], values.pop(key), self.tag(message))
         self.pending["send", message] = call
 
     def passed(self, message: Message) -> tuple[Any, OpIndex]:
@@ -130,8 +130,8 @@ class _Rank:
 
     def reduce(self, layer: int) -> None:
         reduce = self.model.scatterreduce if self.zero else self.model.allreduce
-        each = self.zero > 1 and not self.program.by_run
-        grad = self.gradients.pop() if each else self.model.grad_weights.pop(layer)
+        by_microbatch = self.zero > 1 and not self.program.by_run
+        grad = self.gradients.pop() if by_microbatch else self.model.grad_weights.pop(layer)
         self.pending["reduce", layer] = reduce(grad, layer, group="dp")
 
     def fetch(self, layer: int) -> None:
@@ -143,13 +143,13 @@ class _Rank:
     async def wait(self, call: Action) -> None:
         """Stores the result of a call."""
         model, (operation, layer) = self.model, call
-        made = await self.pending.pop(call)
+        result = await self.pending.pop(call)
         match operation:
             case "gather":
-                model.weights["gathered" if self.zero == 3 else layer] = made
+                model.weights["gathered" if self.zero == 3 else layer] = result
             case "reduce":
-                self.gradients.append(made)
+                self.gradients.append(result)
             case "fetch":
-                model.opt_states[layer] = made
+                model.opt_states[layer] = result
             case "park":
-                model.parked[layer] = made
+                model.parked[layer] = result

@@ -167,9 +167,8 @@ def problems(job: Job, split: Split) -> Iterator[str]:
             yield f"{axis} {given} does not divide {count} {of}; {_fit(axis, count, given)}"
     sharing = split.dp * split.cp * split.tp
     if sharing % split.ep:
-        yield f"ep {split.ep} does not divide the dp x cp x tp = {sharing} ranks that share the experts; " + _fit(
-            "ep", sharing, split.ep
-        )
+        fit = _fit("ep", sharing, split.ep)
+        yield f"ep {split.ep} does not divide the dp x cp x tp = {sharing} ranks that share the experts; {fit}"
     yield from _of_chunks(split)
     if model.layers + 2 < split.stages:
         yield (
@@ -186,7 +185,11 @@ def problems(job: Job, split: Split) -> Iterator[str]:
             f"{counted(job.batch, 'sequence')} cannot be dealt to {counted(split.dp, 'replica')} in microbatches of "
             f"{split.microbatch}; " + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
         )
-    yield from _of_batches(split, split.batches(job))
+    m = split.batches(job)
+    if split.schedule == "interleaved" and m % split.pp:
+        yield f"interleaved takes {split.pp} microbatches at a time, and a replica has {m}; " + _fit("pp", m, split.pp)
+    elif split.schedule.startswith("zb") and (split.pp < 2 or m < split.pp):
+        yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; got {split.pp} and {m}"
     yield from _of_choices(split)
 
 
@@ -231,13 +234,6 @@ def _of_choices(split: Split) -> Iterator[str]:
         yield f"every {split.every} is for full recomputation; take recompute full, not {split.recompute}"
 
 
-def _of_batches(split: Split, m: int) -> Iterator[str]:
-    if split.schedule == "interleaved" and m % split.pp:
-        yield f"interleaved takes {split.pp} microbatches at a time, and a replica has {m}; " + _fit("pp", m, split.pp)
-    elif split.schedule.startswith("zb") and (split.pp < 2 or m < split.pp):
-        yield f"{split.schedule} needs at least 2 stages, and a microbatch for each; got {split.pp} and {m}"
-
-
 def require_fit(job: Job, split: Split) -> None:
     """Refuses a split that does not fit the job."""
     for problem in problems(job, split):
@@ -247,8 +243,8 @@ def require_fit(job: Job, split: Split) -> None:
 def _fit(axis: str, *counts: int) -> str:
     """'tp may be 1, 2, 4 or 8': the divisors of the first count (and of the third) that are nearest to the second."""
     count, given, *more = counts
-    found = sorted({n for of in (count, *more) for n in divisors(of)}, key=lambda n: abs(n - given))[:6]
-    *first, last = map(str, sorted(found))
+    nearest = sorted({n for of in (count, *more) for n in divisors(of)}, key=lambda n: abs(n - given))[:6]
+    *first, last = map(str, sorted(nearest))
     return f"{axis} may be {', '.join(first)}{' or ' if first else ''}{last}"
 
 

@@ -64,22 +64,22 @@ def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str
     for factor in (2, 4, 8, 16, 32):
         larger = replace(job, gpus=factor * job.gpus, batch=max(job.batch, factor * job.gpus))
         kept = {name: value for name, value in fixed.items() if name != "dp"}
-        found = [lower_bound(larger, split) for split in splits(larger, kept)]
-        if found and smallest(larger, found)[1] <= job.gpu.usable:
+        larger_bounds = [lower_bound(larger, split) for split in splits(larger, kept)]
+        if larger_bounds and smallest(larger, larger_bounds)[1] <= job.gpu.usable:
             return f"{least}; {more}; {advice}{larger.gpus} GPUs fit, with {larger.batch} sequences"
     return f"{least}; {more}; {advice}leave more of the split to the search, or take GPUs with that much"
 
 
 def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
     """The split that takes least memory, of the TRIED that may take least."""
-    found: list[tuple[int, Split]] = []
+    smaller: list[tuple[int, Split]] = []
     for bound in sorted(bounds, key=lambda bound: (bound.bytes, cells(job, bound.split)))[:SPLITS_TRIED]:
-        if found and bound.bytes >= found[-1][0]:
+        if smaller and bound.bytes >= smaller[-1][0]:
             break
         peak = estimate(job, bound.split).peak
-        if not found or peak < found[-1][0]:
-            found.append((peak, bound.split))
-    return found[-1][1], found[-1][0]
+        if not smaller or peak < smaller[-1][0]:
+            smaller.append((peak, bound.split))
+    return smaller[-1][1], smaller[-1][0]
 
 
 SLOWEST = 2
@@ -145,17 +145,17 @@ def _search(job: Job, best: int, front: int, fixed: dict[str, Any]) -> Search:
         tried.append(bound.split)
         if peak > job.gpu.usable:
             continue
-        found = (ticks, peak, len(tried) - 1)
-        insort(fastest, found)
-        kinds[kind] = min(kinds.get(kind, found), found)
+        candidate = (ticks, peak, len(tried) - 1)
+        insort(fastest, candidate)
+        kinds[kind] = min(kinds.get(kind, candidate), candidate)
         if not any(other[0] <= ticks and other[1] <= peak for other in smaller):
-            smaller = sorted([one for one in smaller if one[0] < ticks or one[1] < peak] + [found])
+            smaller = sorted([other for other in smaller if other[0] < ticks or other[1] < peak] + [candidate])
     if not fastest and "offload" not in fixed:
         return _search(job, best, front, {**fixed, "offload": "states"})
     if not fastest:
         raise RuleError(nothing_fits(job, fixed, bounds))
     slowest = SLOWEST * fastest[0][0]
-    shown = _spread([one for one in smaller if one[0] <= slowest], front)
+    shown = _spread([candidate for candidate in smaller if candidate[0] <= slowest], front)
     plans = {k: plan(job, tried[k]) for _, _, k in sorted({*fastest[:best], *shown})}
     return Search(
         job,
@@ -163,7 +163,7 @@ def _search(job: Job, best: int, front: int, fixed: dict[str, Any]) -> Search:
         tuple(plans[k] for _, _, k in shown),
         tuple(
             Family(kind, tried[k], ticks / TICKS, peak)
-            for kind, (ticks, peak, k) in sorted(kinds.items(), key=lambda one: one[1])
+            for kind, (ticks, peak, k) in sorted(kinds.items(), key=lambda family: family[1])
             if ticks <= slowest
         ),
         len(bounds),
@@ -178,4 +178,4 @@ def _spread(front: list[tuple[int, int, int]], count: int) -> list[tuple[int, in
         return front
     high, low = front[0][1], front[-1][1]
     wanted = [high - (high - low) * k / max(count - 1, 1) for k in range(count)]
-    return sorted({min(front, key=lambda one: abs(one[1] - at)) for at in wanted})
+    return sorted({min(front, key=lambda candidate: abs(candidate[1] - peak)) for peak in wanted})

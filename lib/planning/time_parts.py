@@ -45,7 +45,7 @@ def time_parts(plan: Plan) -> Mapping[str, float]:
     balanced = replace(job, balanced=True)
     prompt = replace(balanced, graphs="full")  # all kernels are launched in time
     experts, once = experts_of(prompt, split), layer_times(replace(prompt, modules=()), shared(split))
-    given, even, in_time = (sum(layer_times(one, shared(split))[:3]) for one in (job, balanced, prompt))
+    given, even, in_time = (sum(layer_times(variant, shared(split))[:3]) for variant in (job, balanced, prompt))
     plain = replace(split, recompute="none") if split.recompute == "ops" else split
     linear, core, moved = forward_seconds(job, plain)
     with_ops = sum(compute_seconds(job, split)) - sum(compute_seconds(job, plain))
@@ -54,8 +54,7 @@ def time_parts(plan: Plan) -> Mapping[str, float]:
     played += priced.forward if split.recompute == "full" and split.every == 1 else 0
     of_head = split.batches(job) * priced.loss / TICKS / split.pp
     ideal = plan.seconds * plan.mfu
-    of_model = (job.sequence, job.flash)
-    ideal_core = ideal * job.tokens * job.model.attention_flops(*of_model) / job.flops
+    ideal_core = ideal * job.tokens * job.model.attention_flops(job.sequence, job.flash) / job.flops
     parts = {
         "ideal": ideal,
         "matrix": 3 * layers * (linear + experts.slower) + of_head - (ideal - ideal_core),

@@ -140,8 +140,8 @@ class _Counts:
                 most = max(most, total)
             ticks += duration
             total += after
-        found = self.sums[names] = most, ticks, total
-        return found
+        counted = self.sums[names] = most, ticks, total
+        return counted
 
 
 def _rank(

@@ -53,8 +53,7 @@ class Transformer:
         object.__setattr__(self, "head_size", self.head_size or self.hidden // max(self.heads, 1))
         usual_key = self.head_size * 3 // 2 if self.attention else self.head_size
         object.__setattr__(self, "key_size", self.key_size or usual_key)
-        optional = {"experts", "top_k", "expert_ffn", "shared_ffn", "dense_layers", "attention", "window", "full_every"}
-        optional |= {"groups", "top_groups"}
+        optional = {field.name for field in fields(self) if field.default == 0} - {"kv_heads", "head_size", "key_size"}
         for field in fields(self):
             number, least = getattr(self, field.name), 0 if field.name in optional else 1
             most = MAX_LAYERS if field.name == "layers" else MAX_NUMBER
@@ -97,10 +96,10 @@ class Transformer:
     @property
     def dense_weights(self) -> int:
         """Weights of all layers besides the routed experts."""
-        each = self.attention_weights + self.small_weights
+        of_layer = self.attention_weights + self.small_weights
         feed = (self.layers - self.expert_layers) * self.ffn + self.expert_layers * self.shared_ffn
         routers = self.expert_layers * self.experts * self.hidden
-        return self.layers * each + self.matrices * self.hidden * feed + routers
+        return self.layers * of_layer + self.matrices * self.hidden * feed + routers
 
     @property
     def vocabulary_weights(self) -> int:

@@ -54,7 +54,7 @@ class Accounting:
     @property
     def computing(self) -> float:
         """The mean computing time of all ranks, in ms."""
-        return sum(one.computing for one in self.ranks) / len(self.ranks)
+        return sum(shares.computing for shares in self.ranks) / len(self.ranks)
 
     @property
     def bubble(self) -> float:
@@ -69,27 +69,27 @@ class Accounting:
     @cached_property
     def message(self) -> float:
         """The median time of a message that was waited for."""
-        return max(0.0, median([one.message for one in self.idle if one.source is not None] or [0.0]))
+        return max(0.0, median([idle.message for idle in self.idle if idle.source is not None] or [0.0]))
 
     @cached_property
     def waited_for(self) -> dict[int, float]:
         """How long others waited for each rank in all, after their warm-up."""
-        found: dict[int, float] = defaultdict(float)
-        for one in self.idle:
-            if one.source is not None and one.at and one.waiting > 0:
-                found[one.source] += one.waiting
-        return dict(found)
+        waited: dict[int, float] = defaultdict(float)
+        for idle in self.idle:
+            if idle.source is not None and idle.at and idle.waiting > 0:
+                waited[idle.source] += idle.waiting
+        return dict(waited)
 
     @cached_property
     def host(self) -> dict[tuple[int, int], float]:
         """By rank and index of a slot, the host's time before it."""
-        return {(one.rank, one.at): one.host for one in self.idle}
+        return {(idle.rank, idle.at): idle.host for idle in self.idle}
 
 
 def accounted(step: PipelineStep) -> Accounting:
     idle = [list(_idle(step, rank)) for rank in range(len(step.spans))]
     ranks = [_shares(step, rank, row) for rank, row in enumerate(idle)]
-    return Accounting(step, tuple(one for row in idle for one in row), tuple(ranks))
+    return Accounting(step, tuple(wait for row in idle for wait in row), tuple(ranks))
 
 
 def _idle(step: PipelineStep, rank: int) -> Iterator[Idle]:
@@ -111,9 +111,9 @@ def _shares(step: PipelineStep, rank: int, idle: Sequence[Idle]) -> RankShares:
     return RankShares(
         computing,
         idle[0].waiting,
-        sum(one.waiting for one in idle[1:]),
-        sum(one.message for one in idle),
-        sum(one.host for one in idle),
+        sum(wait.waiting for wait in idle[1:]),
+        sum(wait.message for wait in idle),
+        sum(wait.host for wait in idle),
         step.length - spans[-1].end,
         computing - sum(span.busy for span in spans),
     )
@@ -130,10 +130,10 @@ class Rung(NamedTuple):
     ms: float
 
 
-def ladder_of(found: Accounting) -> list[Rung]:
+def ladder_of(accounting: Accounting) -> list[Rung]:
     """The causes, in the order in which they are added: the order of cells, with every operation equally long on all
     stages; uneven stages; single slow cells; messages; the host; and the unexplained rest."""
-    step = found.step
+    step = accounting.step
 
     def replay_with(
         key: Callable[[Span], Hashable],
@@ -147,12 +147,13 @@ def ladder_of(found: Accounting) -> list[Rung]:
         "order": replay_with(lambda span: tuple(op for _, op in span.kind)),
         "uneven stages": replay_with(lambda span: span.kind),
         "single slow cells": replay_with(lambda span: span),
-        "messages": replay_with(lambda span: span, found.message),
-        "host": replay_with(lambda span: span, found.message, found.host),
+        "messages": replay_with(lambda span: span, accounting.message),
+        "host": replay_with(lambda span: span, accounting.message, accounting.host),
         "not explained": step.length,
     }
     return [
-        Rung(cause, now - below) for (cause, now), below in zip(heights.items(), [found.computing, *heights.values()])
+        Rung(cause, now - below)
+        for (cause, now), below in zip(heights.items(), [accounting.computing, *heights.values()])
     ]
 
 
@@ -187,57 +188,59 @@ class ProfileFinding(NamedTuple):
     at: float
 
 
-def findings_of(found: Accounting, steps: Sequence[Accounting]) -> list[ProfileFinding]:
+def findings_of(accounting: Accounting, steps: Sequence[Accounting]) -> list[ProfileFinding]:
     """The findings of a step, the most costly first; `steps` are the steps of its pipeline."""
-    every = [*_slow_ranks(found), *_slow_cells(found), *_late_hosts(found, steps)]
-    return sorted(every, key=lambda one: -one.ms)[:MOST_FINDINGS]
+    every = [*_slow_ranks(accounting), *_slow_cells(accounting), *_late_hosts(accounting, steps)]
+    return sorted(every, key=lambda finding: -finding.ms)[:MOST_FINDINGS]
 
 
-def _slow_ranks(found: Accounting) -> Iterator[ProfileFinding]:
-    step, typical = found.step, median(one.computing for one in found.ranks)
-    for rank, one in enumerate(found.ranks):
-        if one.computing > (1 + SLOW_RANK) * typical:
+def _slow_ranks(accounting: Accounting) -> Iterator[ProfileFinding]:
+    step, typical = accounting.step, median(shares.computing for shares in accounting.ranks)
+    for rank, shares in enumerate(accounting.ranks):
+        if shares.computing > (1 + SLOW_RANK) * typical:
             name, span = step.ranks[rank], max(step.spans[rank], key=lambda span: span.length)
-            by_stage = _work_by_stage(found)
+            by_stage = _work_by_stage(accounting)
             usual = median(by_stage.values())
             slow = [stage for stage in step.table.stages_of(rank) if by_stage[stage] > (1 + SLOW_RANK) * usual]
-            each = "; ".join(f"stage {stage} takes {by_stage[stage] / usual:.2f} x the median stage" for stage in slow)
-            text = (
-                f"Rank {name} computes {one.computing / typical - 1:.0%} longer than the median rank "
-                f"({one.computing:.1f} and {typical:.1f} ms){f': {each}' if each else ''}."
+            by_median = "; ".join(
+                f"stage {stage} takes {by_stage[stage] / usual:.2f} x the median stage" for stage in slow
             )
-            yield ProfileFinding("slow rank", text, one.computing - typical, name, span.cells[0], span.start)
+            text = (
+                f"Rank {name} computes {shares.computing / typical - 1:.0%} longer than the median rank "
+                f"({shares.computing:.1f} and {typical:.1f} ms){f': {by_median}' if by_median else ''}."
+            )
+            yield ProfileFinding("slow rank", text, shares.computing - typical, name, span.cells[0], span.start)
 
 
-def _work_by_stage(found: Accounting) -> dict[int, float]:
+def _work_by_stage(accounting: Accounting) -> dict[int, float]:
     """Ms of all cells of each stage. Cells that start together share their time."""
     work: dict[int, float] = defaultdict(float)
-    for span in (span for row in found.step.spans for span in row):
+    for span in (span for row in accounting.step.spans for span in row):
         for cell in span.cells:
             work[cell.stage] += span.length / len(span.cells)
     return work
 
 
-def _slow_cells(found: Accounting) -> Iterator[ProfileFinding]:
-    typical = {kind: median(some) for kind, some in _lengths_by(lambda span: span.kind, found.step).items()}
-    for rank, row in zip(found.step.ranks, found.step.spans):
+def _slow_cells(accounting: Accounting) -> Iterator[ProfileFinding]:
+    typical = {kind: median(some) for kind, some in _lengths_by(lambda span: span.kind, accounting.step).items()}
+    for rank, row in zip(accounting.step.ranks, accounting.step.spans):
         for span in row:
             more = span.length - typical[span.kind]
-            if span.length > SLOW_CELL * typical[span.kind] and more > SLOW_CELL_COST * found.step.length:
+            if span.length > SLOW_CELL * typical[span.kind] and more > SLOW_CELL_COST * accounting.step.length:
                 cells = " and ".join(map(str, span.cells))
                 times = f"{span.length / typical[span.kind]:.1f} x its median" if typical[span.kind] else "usually none"
                 text = f"{cells} on rank {rank} takes {span.length:.1f} ms, {times}."
                 yield ProfileFinding("slow cell", text, more, rank, span.cells[0], span.start)
 
 
-def _late_hosts(found: Accounting, steps: Sequence[Accounting]) -> Iterator[ProfileFinding]:
-    for rank, one in enumerate(found.ranks):
-        late = [each.ranks[rank].host > LATE_HOST * each.step.length for each in steps]
-        if one.host > LATE_HOST * found.step.length and 2 * sum(late) > len(late):
-            worst: Idle = max((idle for idle in found.idle if idle.rank == rank), key=lambda idle: idle.host)
-            span = found.step.spans[rank][worst.at]
+def _late_hosts(accounting: Accounting, steps: Sequence[Accounting]) -> Iterator[ProfileFinding]:
+    for rank, shares in enumerate(accounting.ranks):
+        late = [other.ranks[rank].host > LATE_HOST * other.step.length for other in steps]
+        if shares.host > LATE_HOST * accounting.step.length and 2 * sum(late) > len(late):
+            worst: Idle = max((idle for idle in accounting.idle if idle.rank == rank), key=lambda idle: idle.host)
+            span = accounting.step.spans[rank][worst.at]
             text = (
-                f"Rank {found.step.ranks[rank]} idles {one.host:.1f} ms with its inputs there, most before "
+                f"Rank {accounting.step.ranks[rank]} idles {shares.host:.1f} ms with its inputs there, most before "
                 f"{span.cells[0]} ({worst.host:.1f} ms)."
             )
-            yield ProfileFinding("host", text, one.host, found.step.ranks[rank], span.cells[0], span.start)
+            yield ProfileFinding("host", text, shares.host, accounting.step.ranks[rank], span.cells[0], span.start)

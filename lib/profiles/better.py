@@ -71,33 +71,33 @@ class Prospect:
     refusal: str = ""
 
 
-def median_times(found: Accounting) -> dict[tuple[int, str], float]:
+def median_times(accounting: Accounting) -> dict[tuple[int, str], float]:
     """By stage and operation, the median time in ms, without cells that overlap with others."""
     alone: dict[tuple[int, str], list[float]] = defaultdict(list)
     shared: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for row in found.step.spans:
+    for row in accounting.step.spans:
         for span in row:
             for stage, op in span.kind:
                 (alone if len(span.cells) == 1 else shared)[stage, op].append(span.length / len(span.cells))
     return {key: median(times) for key, times in {**shared, **alone}.items()}
 
 
-def prospect(found: Accounting, effort: float = EFFORT) -> Prospect:
+def prospect(accounting: Accounting, effort: float = EFFORT) -> Prospect:
     """The bound of the measured order's kind, and a shorter order if one is found."""
-    table = found.step.table
+    table = accounting.step.table
     pipeline = Pipeline.of_table(table)
     kind, p, v, _ = pipeline.placement
     if kind == "other":
         return Prospect(refusal="The stages have no known placement on ranks, so there is no bound.")
-    times = median_times(found)
+    times = median_times(accounting)
     split = any(op == "W" for _, op in times)
-    own: Rows = [[cell for slot in row for cell in slot] for row in table.rows]
+    measured: Rows = [[cell for slot in row for cell in slot] for row in table.rows]
     try:
         problem = Problem(
             p, table.batches, placement=kind, chunks=v, whole=not split, least="makespan",
-            send=_rounded(found.message, 0.0), **_lengths(times, table.stages, 0.5, whole=not split),
+            send=_rounded(accounting.message, 0.0), **_lengths(times, table.stages, 0.5, whole=not split),
         )  # fmt: skip
-        rows = _split(own) if split else own
+        rows = _split(measured) if split else measured
         capped = replace(problem, memory=max(figures(problem, rows).held))
     except RuleError as why:
         return Prospect(refusal=f"There is no bound: {why}.")
@@ -109,29 +109,29 @@ def prospect(found: Accounting, effort: float = EFFORT) -> Prospect:
     shown = OrderBound(capped.time(least.ticks), least.reason, replay, _makespan(even, rows), split)
     if table.stages * table.batches > MOST_SOLVED:
         return Prospect(shown, refusal="No better order was searched for: the pipeline is too large.")
-    return Prospect(shown, _better(capped, own, times, effort))
+    return Prospect(shown, _better(capped, measured, times, effort))
 
 
-def _better(problem: Problem, own: Rows, times: Mapping[tuple[int, str], float], effort: float) -> Better | None:
+def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], float], effort: float) -> Better | None:
     """The shortest order of the solver and the textbooks, if it is shorter than the run's."""
-    wholes = [(problem, own)] if problem.whole else []
+    wholes = [(problem, measured)] if problem.whole else []
     halves = replace(problem, whole=False, **_lengths(times, problem.stages, 0.5, whole=False))
-    found = []
-    for one, rows in [*wholes, (halves, _split(own))]:
-        replay = _makespan(problem, own) if problem.whole else _makespan(one, rows)
-        fields = {name: getattr(one, name) for name in one.__match_args__}
+    shorter = []
+    for solved, rows in [*wholes, (halves, _split(measured))]:
+        replay = _makespan(problem, measured) if problem.whole else _makespan(solved, rows)
+        fields = {name: getattr(solved, name) for name in solved.__match_args__}
         try:
             solution = solve(effort=effort, proof_seconds=0, **fields)
         except RuleError:  # nothing fits, as where halves hold more
             continue
         if solution.makespan < (1 - SHORTER) * replay:
-            found.append((solution.makespan, one, solution, replay))
-    if not found:
+            shorter.append((solution.makespan, solved, solution, replay))
+    if not shorter:
         return None
-    ms, one, solution, replay = min(found, key=lambda each: each[0])
-    assumed = problem.whole and not one.whole
+    ms, solved, solution, replay = min(shorter, key=lambda better: better[0])
+    assumed = problem.whole and not solved.whole
     rows = [[cell for slot in row for cell in slot] for row in solution.table.rows]
-    others = [replace(one, **_lengths(times, one.stages, share, whole=False)) for share in HALVES if assumed]
+    others = [replace(solved, **_lengths(times, solved.stages, share, whole=False)) for share in HALVES if assumed]
     spread = [_makespan(other, rows) for other in others] or [ms]
     return Better(solution.table, ms, replay, (min(spread), max(spread)), assumed, max(solution.held))
 
@@ -159,8 +159,8 @@ def _lengths(times: Mapping[tuple[int, str], float], stages: int, share: float, 
             halves.append((back * share, back * (1 - share)) if stage else (0.0, back))
     return {
         "forward": tuple(_rounded(times[stage, "F"]) for stage in range(stages)),
-        "backward_input": tuple(_rounded(one) for one, _ in halves),
-        "backward_weight": tuple(_rounded(two, 0.0) for _, two in halves),
+        "backward_input": tuple(_rounded(input_half) for input_half, _ in halves),
+        "backward_weight": tuple(_rounded(weight_half, 0.0) for _, weight_half in halves),
     }
 
 

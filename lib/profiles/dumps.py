@@ -61,16 +61,16 @@ def _spans(step: Mapping[str, Any], where: str, ranks: int, chunks: int) -> Iter
 def _entry(given: Any, place: int, otherwise: int, where: str) -> int:
     if given is None:
         return otherwise
-    found = whole_number(given[place]) if isinstance(given, list) and place < len(given) else None
-    if found is None or found >= MOST_CELLS:
+    number = whole_number(given[place]) if isinstance(given, list) and place < len(given) else None
+    if number is None or number >= MOST_CELLS:
         raise RuleError(f"{where} has no microbatch or chunk for entry {place}")
-    return found
+    return number
 
 
 def _times(value: Any, where: str) -> list[float]:
     if not isinstance(value, list) or len(value) > MOST_CELLS:
         raise RuleError(f"{where} is not a list of times in ms")
-    return [_time(one, where) for one in value]
+    return [_time(time, where) for time in value]
 
 
 def _time(value: Any, where: str) -> float:

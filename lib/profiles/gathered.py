@@ -74,7 +74,8 @@ def read_profiles(
             raise RuleError(f"{source.name} is not a profiler trace: it has no traceEvents{more}")
         del data
     profiles = sorted(
-        (one for one in profiles if only is None or one.rank in only), key=lambda one: (one.rank, one.file)
+        (profile for profile in profiles if only is None or profile.rank in only),
+        key=lambda profile: (profile.rank, profile.file),
     )
     _require_one_run(profiles, only)
     return profiles
@@ -84,19 +85,19 @@ def _require_one_run(profiles: Sequence[RankProfile], only: Collection[int] | No
     if not profiles:
         raise RuleError("no file of these ranks is there" if only else "config.json has no pp_rank_0.json next to it")
     by_rank: dict[int, RankProfile] = {}
-    for one in profiles:
-        if one.rank in by_rank:
-            raise RuleError(f"{one.file} is a second file of rank {one.rank}; give one run")
-        by_rank[one.rank] = one
+    for profile in profiles:
+        if profile.rank in by_rank:
+            raise RuleError(f"{profile.file} is a second file of rank {profile.rank}; give one run")
+        by_rank[profile.rank] = profile
     first = profiles[0]
-    for one in profiles:
-        if one.world != first.world:
+    for profile in profiles:
+        if profile.world != first.world:
             raise RuleError(
-                f"rank {one.rank} has another world_size ({one.world}) than rank {first.rank} ({first.world}); give "
-                "one run"
+                f"rank {profile.rank} has another world_size ({profile.world}) than rank {first.rank} ({first.world}); "
+                "give one run"
             )
-        if one.kind != first.kind:
-            raise RuleError(f"{one.file} is a {one.kind}, and {first.file} is a {first.kind}; give one run")
+        if profile.kind != first.kind:
+            raise RuleError(f"{profile.file} is a {profile.kind}, and {first.file} is a {first.kind}; give one run")
     world, said = first.world or 1 + max(by_rank), "distributedInfo" if first.world else "the names of the files"
     wanted = range(world) if only is None else sorted(only)
     if world > 100_000 or any(rank >= world for rank in by_rank):
@@ -117,30 +118,31 @@ def numbers_text(numbers: Collection[int]) -> str:
 
 def common_steps(steps_of: Mapping[int, Collection[int]]) -> set[int]:
     """The steps that all ranks have."""
-    (first, mine), *others = steps_of.items()
-    common = set(mine).intersection(*steps_of.values())
+    (first, first_steps), *others = steps_of.items()
+    common = set(first_steps).intersection(*steps_of.values())
     if not common:
         rank, steps = next(
-            (one for one in others if set(mine).isdisjoint(one[1])), others[-1] if others else (first, mine)
+            (other for other in others if set(first_steps).isdisjoint(other[1])),
+            others[-1] if others else (first, first_steps),
         )
         raise RuleError(
             f"rank {rank} has other steps ({numbers_text(steps) or 'none'}) than rank {first} "
-            f"({numbers_text(mine) or 'none'}); give one run"
+            f"({numbers_text(first_steps) or 'none'}); give one run"
         )
     return common
 
 
 def gathered(profiles: Sequence[RankProfile]) -> Gathered:
     """The steps that all ranks have in full."""
-    with_cells = {one.rank: {n for n, step in one.steps.items() if step.spans} for one in profiles}
+    with_cells = {profile.rank: {n for n, step in profile.steps.items() if step.spans} for profile in profiles}
     empty = [rank for rank, steps in with_cells.items() if not steps]
-    guessed = [one.rank for one in profiles if one.notes]
+    guessed = [profile.rank for profile in profiles if profile.notes]
     if empty:
         named = f"no cell is named on rank {numbers_text(empty)}: {NOT_NAMED}"
         raise RuleError(_unnamed([*with_cells]) if guessed else named)
     common = common_steps(with_cells)
-    found: list[PipelineStep] = []
-    notes = [note for one in profiles[:1] for note in one.notes]
+    pipelines: list[PipelineStep] = []
+    notes = [note for profile in profiles[:1] for note in profile.notes]
     refused: list[str] = []
     every = set().union(*with_cells.values())
     for number in sorted(every):
@@ -148,11 +150,11 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
             if number not in common:
                 rank = next(rank for rank, steps in with_cells.items() if number not in steps)
                 raise RuleError(f"step {number} of rank {rank} has no cells")
-            found += [_step(number, ranks) for ranks in _pipelines(profiles, number)]
+            pipelines += [_step(number, ranks) for ranks in _pipelines(profiles, number)]
         except PuzzleError as why:
             refused.append(str(why))
-    taken = numbers_text({one.number for one in found})
-    if not found:
+    taken = numbers_text({step.number for step in pipelines})
+    if not pipelines:
         raise RuleError(refused[0] if not guessed else _unnamed(guessed))
     notes += [
         f"{why[0].upper()}{why[1:]}; taken: step{'s' if '-' in taken or ',' in taken else ''} {taken}."
@@ -160,8 +162,8 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
     ]
     if len(refused) > MOST_REFUSED:
         notes.append(f"Left out for such reasons: {counted(len(refused) - MOST_REFUSED, 'more step')}.")
-    notes += dict.fromkeys(f"{one.clocks.note}." for one in found if one.clocks.note)
-    return Gathered(tuple(profiles), tuple(found), tuple(notes))
+    notes += dict.fromkeys(f"{step.clocks.note}." for step in pipelines if step.clocks.note)
+    return Gathered(tuple(profiles), tuple(pipelines), tuple(notes))
 
 
 def _unnamed(ranks: Sequence[int]) -> str:
@@ -174,7 +176,7 @@ def _unnamed(ranks: Sequence[int]) -> str:
 
 def _pipelines(profiles: Sequence[RankProfile], number: int) -> Iterator[list[tuple[RankProfile, list[Span]]]]:
     """The ranks of each pipeline with their spans, which all have a stage and a microbatch."""
-    rows = {one.rank: (one, _numbered(one, one.steps[number].spans, profiles)) for one in profiles}
+    rows = {profile.rank: (profile, _numbered(profile, profile.steps[number].spans, profiles)) for profile in profiles}
     alike: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for rank, (_, spans) in rows.items():
         alike[tuple(sorted({cell.stage for span in spans for cell in span.cells}))].append(rank)
@@ -186,7 +188,7 @@ def _pipelines(profiles: Sequence[RankProfile], number: int) -> Iterator[list[tu
             f"{numbers_text(alike[many])}; every pipeline has all stages once"
         )
     stages_of = {rank: stages for stages, ranks in alike.items() for rank in ranks}
-    groups = {group for one in profiles for group in one.groups}
+    groups = {group for profile in profiles for group in profile.groups}
     fits = all(len({stages_of.get(rank) for rank in group} - {None}) == len(group) == len(alike) for group in groups)
     if fits and sorted(rank for group in groups for rank in group) == sorted(rows):
         chosen = sorted(groups)
@@ -196,12 +198,12 @@ def _pipelines(profiles: Sequence[RankProfile], number: int) -> Iterator[list[tu
         yield [rows[rank] for rank in sorted(ranks)]
 
 
-def _numbered(one: RankProfile, spans: Sequence[Span], profiles: Sequence[RankProfile]) -> list[Span]:
+def _numbered(profile: RankProfile, spans: Sequence[Span], profiles: Sequence[RankProfile]) -> list[Span]:
     """Numbers the spans whose stage is their rank's position, or whose microbatch is counted."""
     if all(cell.stage >= 0 and cell.batch >= 0 for span in spans for cell in span.cells):
         return list(spans)
-    ranks = one.groups[0] if one.groups else [each.rank for each in profiles]
-    place, counted = list(ranks).index(one.rank), defaultdict[tuple[int, str], int](int)
+    ranks = profile.groups[0] if profile.groups else [other.rank for other in profiles]
+    place, counted = list(ranks).index(profile.rank), defaultdict[tuple[int, str], int](int)
 
     def numbered(cell: Cell) -> Cell:
         stage = cell.stage if cell.stage >= 0 else place + len(ranks) * (-1 - cell.stage)
@@ -212,7 +214,7 @@ def _numbered(one: RankProfile, spans: Sequence[Span], profiles: Sequence[RankPr
 
 
 def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> PipelineStep:
-    ranks = tuple(one.rank for one, _ in rows)
+    ranks = tuple(profile.rank for profile, _ in rows)
     _require_complete(number, ranks, [spans for _, spans in rows])
     try:
         order = Order(Timetable.of([span.cells for span in spans] for _, spans in rows))
@@ -220,14 +222,14 @@ def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> Pipeli
         raise RuleError(f"step {number} is not a step of a pipeline: {why}") from None
     if not any(span.length for _, spans in rows for span in spans):
         raise RuleError(f"step {number} has no cell that takes time; record activities of the CPU, or of the GPU too")
-    base = min(one.base for one, _ in rows)
-    placed = [[span.moved((one.base - base) / 1e6) for span in spans] for one, spans in rows]
-    clocks = clocks_of(order, placed, [one.host for one, _ in rows], ranks)
+    base = min(profile.base for profile, _ in rows)
+    placed = [[span.moved((profile.base - base) / 1e6) for span in spans] for profile, spans in rows]
+    clocks = clocks_of(order, placed, [profile.host for profile, _ in rows], ranks)
     placed = [[span.moved(offset) for span in row] for row, offset in zip(placed, clocks.offsets)]
     first = min(span.start for row in placed for span in row)
     spans = tuple(tuple(span.moved(-first) for span in row) for row in placed)
     length = max(span.end for row in spans for span in row)
-    marked = max(one.steps[number].end - one.steps[number].start for one, _ in rows)
+    marked = max(profile.steps[number].end - profile.steps[number].start for profile, _ in rows)
     return PipelineStep(number, ranks, order, spans, max(0.0, marked - length), clocks)
 
 

@@ -118,16 +118,16 @@ def _pipeline_groups(info: Mapping[str, Any]) -> Iterator[list[int]]:
 
 def _events(raw: Sequence[Any], file: str) -> dict[str, list[TraceEvent]]:
     """The events that are used, by category, in the order of their starts."""
-    found: dict[str, list[TraceEvent]] = {name: [] for name in WANTED}
+    by_category: dict[str, list[TraceEvent]] = {name: [] for name in WANTED}
     for number, event in enumerate(raw):
         if not isinstance(event, dict) or event.get("ph") != "X":
             continue
         category = event.get("cat")
         if isinstance(category, str) and category in WANTED:
-            found[category].append(_event(event, f"{file}, event {number}"))
-    for events in found.values():
+            by_category[category].append(_event(event, f"{file}, event {number}"))
+    for events in by_category.values():
         events.sort(key=lambda event: (event.start, -event.end))
-    return found
+    return by_category
 
 
 def _event(event: Mapping[str, Any], where: str) -> TraceEvent:
@@ -156,9 +156,9 @@ def _identity(value: Any, where: str) -> str:
 def _steps(events: Events) -> list[tuple[int, float, float]]:
     """The steps that the profiler marked; without marks the file is step 0."""
     marked = [(event, STEP.fullmatch(event.name)) for event in events["user_annotation"]]
-    found = {int(step[1]): (event.start, event.end) for event, step in marked if step}
-    if found:
-        return [(number, *found[number]) for number in sorted(found)]
+    marks = {int(step[1]): (event.start, event.end) for event, step in marked if step}
+    if marks:
+        return [(number, *marks[number]) for number in sorted(marks)]
     times = [time for some in events.values() for event in some for time in (event.start, event.end)]
     return [(0, min(times), max(times) + 1e-6)] if times else []
 
@@ -168,7 +168,7 @@ def _within_steps(events: Events) -> Iterator[tuple[int, float, float, Events]]:
     steps overlap, an event belongs to the later one, so that no event is read more than once."""
     starts = {name: [event.start for event in some] for name, some in events.items()}
     steps = _steps(events)
-    following = {one[0]: after[1] for one, after in pairwise(sorted(steps, key=lambda step: step[1]))}
+    following = {step[0]: after[1] for step, after in pairwise(sorted(steps, key=lambda step: step[1]))}
     for number, start, end in steps:
         until = min(end, following.get(number, end))
         within = {
@@ -185,8 +185,10 @@ def _cells(events: Events, rules: Sequence[NameRule], kernels: _Kernels, file: s
         for event in events["user_annotation"]
         if (slot := slot_named(event.name, rules)) is not None
     ]
-    if any(one.event.name.startswith("PP:") for one in named):  # hooks name what a framework names less well
-        named = [one for one in named if not re.match(r"Forward|Backward", one.event.name)]
+    if any(
+        annotated.event.name.startswith("PP:") for annotated in named
+    ):  # hooks name what a framework names less well
+        named = [annotated for annotated in named if not re.match(r"Forward|Backward", annotated.event.name)]
     if kernels:
         return _on_gpu(named, events, kernels, file)
     threads: dict[tuple[str, str], list[TraceEvent]] = {}
@@ -195,18 +197,18 @@ def _cells(events: Events, rules: Sequence[NameRule], kernels: _Kernels, file: s
             threads.setdefault(event.thread, []).append(event)
     starts = {thread: [event.start for event in some] for thread, some in threads.items()}
     places = [
-        slice(bisect_left(at, event.start), bisect_left(at, event.end))
+        slice(bisect_left(begins, event.start), bisect_left(begins, event.end))
         for _, event in named
-        for at in [starts.get(event.thread, [])]
+        for begins in [starts.get(event.thread, [])]
     ]
     _require_shallow(places, len(events["cpu_op"]), file)
-    found = []
+    spans = []
     for (slot, event), place in zip(named, places):
         inside = threads.get(event.thread, [])[place]
         start = inside[0].start if inside else event.end  # a cell without work waits for its receive all the same
         end = max((op.end for op in inside), default=start)
-        found.append(Span(slot, event.start, start, end, end - start))
-    return found
+        spans.append(Span(slot, event.start, start, end, end - start))
+    return spans
 
 
 MOST_NESTED = 20
@@ -251,21 +253,21 @@ def _on_gpu(named: Sequence[Annotated], events: Events, ran: _Kernels, file: str
         for event in ran.by_number.pop(number, ())  # a number is launched once
     ]
     kernels.sort(key=lambda kernel: kernel[0])
-    at = [start for start, _, _ in kernels]
-    places = [slice(bisect_left(at, event.start), bisect_right(at, event.end)) for _, event in named]
+    launches = [start for start, _, _ in kernels]
+    places = [slice(bisect_left(launches, event.start), bisect_right(launches, event.end)) for _, event in named]
     _require_shallow(places, len(kernels), file)
-    found: list[Span] = []
+    spans: list[Span] = []
     for (slot, event), place in zip(named, places):
-        times = [(one.start, one.end) for _, process, one in kernels[place] if process == event.process]
+        times = [(kernel.start, kernel.end) for _, process, kernel in kernels[place] if process == event.process]
         start, end = (min(times)[0], max(end for _, end in times)) if times else (0.0, 0.0)
-        found.append(Span(slot, event.start, start, end, sum(end - start for start, end in union(times))))
+        spans.append(Span(slot, event.start, start, end, sum(end - start for start, end in union(times))))
     # A cell without work waits for its receive, as do the kernels after it: a stream keeps the order of the program.
-    following = max((span.end for span in found), default=0.0)
-    for n in reversed(range(len(found))):
-        if not found[n].length:
-            found[n] = found[n]._replace(start=following, end=following)
-        following = found[n].start
-    return found
+    following = max((span.end for span in spans), default=0.0)
+    for n in reversed(range(len(spans))):
+        if not spans[n].length:
+            spans[n] = spans[n]._replace(start=following, end=following)
+        following = spans[n].start
+    return spans
 
 
 def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
@@ -283,16 +285,16 @@ def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
         if COMMUNICATION.fullmatch(op.name):
             kind = ""
             continue
-        mine = "B" if op.name.startswith(BACKWARD) else "F"
-        if mine == kind:
+        direction = "B" if op.name.startswith(BACKWARD) else "F"
+        if direction == kind:
             runs[-1] = runs[-1]._replace(end=op.end, busy=op.end - runs[-1].start)
         else:
-            runs.append(Span((Cell(-1, mine, -1),), op.start, op.start, op.end, op.end - op.start))
-        kind = mine
+            runs.append(Span((Cell(-1, direction, -1),), op.start, op.start, op.end, op.end - op.start))
+        kind = direction
     typical = sorted(run.length for run in runs)[len(runs) // 2] if runs else 0.0
-    found = [run for run in runs if run.length >= SHORT * typical]
+    cells = [run for run in runs if run.length >= SHORT * typical]
     sends = sum(op.name == "c10d::send" for op in ops)
-    return [] if is_first and sends != sum(run.cells[0].op == "F" for run in found) else found
+    return [] if is_first and sends != sum(run.cells[0].op == "F" for run in cells) else cells
 
 
 def _collective_step(step: RankStep, events: Events, on_gpu: bool) -> RankStep:
@@ -312,10 +314,10 @@ def _collective_step(step: RankStep, events: Events, on_gpu: bool) -> RankStep:
     calls = []
     for work in works or talking:
         name = work.args.get("Collective name")
-        found = COLLECTIVE.search(name if isinstance(name, str) else work.name.lower())
+        collective = COLLECTIVE.search(name if isinstance(name, str) else work.name.lower())
         group = work.args.get("Process Group Ranks", work.args.get("Process Group Name", ""))
-        if found is not None:
-            calls.append(JoinedCall(found[1].replace("_", ""), clipped(str(group)), work.start, work.end))
+        if collective is not None:
+            calls.append(JoinedCall(collective[1].replace("_", ""), clipped(str(group)), work.start, work.end))
     computing = without(_times(others), _times(talking))
     return replace(step, calls=tuple(calls), computing=tuple(computing))
 

@@ -25,10 +25,10 @@ class NameRule:
     op: str
 
     def slot(self, name: str) -> Slot | None:
-        found = self.match.fullmatch(name)
-        if found is None:
+        named = self.match.fullmatch(name)
+        if named is None:
             return None
-        said = found.groupdict()
+        said = named.groupdict()
         op = said.get("op") or self.op
         if op not in OPERATIONS:
             raise RuleError(f"'{clipped(name)}' has the operation '{clipped(op)}'; it is one of F, B, I and W")
@@ -47,8 +47,8 @@ def _number(name: str, text: str | None, otherwise: int) -> int:
 def slot_named(name: str, rules: Sequence[NameRule] = ()) -> Slot | None:
     """The cells that an annotation names; None for any other."""
     for rule in rules:
-        if (found := rule.slot(name)) is not None:
-            return found
+        if (slot := rule.slot(name)) is not None:
+            return slot
     if name.startswith("PP:"):
         return slot_of(name.removeprefix("PP:"))
     if cell := GPIPE.fullmatch(name):
@@ -69,7 +69,7 @@ def read_rules(text: str, file: str) -> list[NameRule]:
         raise RuleError(f"{file} is not TOML: {clipped(str(why))}") from None
     if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
         raise RuleError(f"{file} has no [[cell]]; each has match = '...' and op = \"F\"")
-    found = []
+    rules = []
     for number, cell in enumerate(cells, 1):
         match, op = cell.get("match"), cell.get("op", "")
         if not isinstance(match, str):
@@ -82,5 +82,5 @@ def read_rules(text: str, file: str) -> list[NameRule]:
             raise RuleError(f"{file}, cell {number} has the group {unknown[0]}; groups are {', '.join(GROUPS)}")
         if op not in OPERATIONS and "op" not in pattern.groupindex:
             raise RuleError(f"{file}, cell {number} has no operation: op is F, B, I or W, or a group of the pattern")
-        found.append(NameRule(pattern, op))
-    return found
+        rules.append(NameRule(pattern, op))
+    return rules

@@ -32,7 +32,7 @@ class Order:
             cell: (rank, at) for rank, row in enumerate(table.rows) for at, slot in enumerate(row) for cell in slot
         }
         self.arrivals: list[list[list[Arrival]]] = [
-            [[Arrival(self.places[one.made], one) for one in table.needs.received(slot)] for slot in row]
+            [[Arrival(self.places[message.made], message) for message in table.needs.received(slot)] for slot in row]
             for row in table.rows
         ]
         self.sequence = [*in_order(table.rows, table.needs)]
@@ -47,13 +47,13 @@ def replayed(
 ) -> list[list[tuple[float, float]]]:
     """The start and the end of each slot, by rank. A slot starts `host` after its rank is free and its inputs have
     arrived. A `message` takes the same time between any two ranks, and no rank's time."""
-    found: list[list[tuple[float, float]]] = [[] for _ in order.table.rows]
+    times: list[list[tuple[float, float]]] = [[] for _ in order.table.rows]
     for rank, at in order.sequence:
-        free = found[rank][-1][1] if at else 0.0
-        ready = max((found[source][place][1] + message for (source, place), _ in order.arrivals[rank][at]), default=0.0)
+        free = times[rank][-1][1] if at else 0.0
+        ready = max((times[source][place][1] + message for (source, place), _ in order.arrivals[rank][at]), default=0.0)
         start = max(free, ready) + host.get((rank, at), 0.0)
-        found[rank].append((start, start + length(rank, at)))
-    return found
+        times[rank].append((start, start + length(rank, at)))
+    return times
 
 
 def makespan(times: Sequence[Sequence[tuple[float, float]]]) -> float:

@@ -41,16 +41,16 @@ class Shares:
 
     @property
     def length(self) -> float:
-        return max(one.length for one in self.ranks)
+        return max(time.length for time in self.ranks)
 
     @property
     def waited_for(self) -> dict[int, float]:
         """How long others waited for each rank."""
-        found: dict[int, float] = defaultdict(float)
-        for one in self.ranks:
-            for rank, ms in one.waiting.items():
-                found[rank] += ms
-        return dict(found)
+        waited: dict[int, float] = defaultdict(float)
+        for time in self.ranks:
+            for rank, ms in time.waiting.items():
+                waited[rank] += ms
+        return dict(waited)
 
 
 def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
@@ -64,14 +64,14 @@ def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
 
 def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
     """The shares of a run's ranks by their collectives."""
-    silent = [one.rank for one in profiles if not any(step.calls for step in one.steps.values())]
+    silent = [profile.rank for profile in profiles if not any(step.calls for step in profile.steps.values())]
     if silent:
         raise RuleError(f"no cell is named on rank {numbers_text(silent)}: {NOT_NAMED}")
     number = _step_of(profiles, wanted)
-    steps = {one.rank: one.steps[number] for one in profiles}
+    steps = {profile.rank: profile.steps[number] for profile in profiles}
     met, notes = _meetings(steps)
-    hosts = {one.host for one in profiles}
-    offsets = {one.rank: (one.base - profiles[0].base) / 1e6 for one in profiles}
+    hosts = {profile.host for profile in profiles}
+    offsets = {profile.rank: (profile.base - profiles[0].base) / 1e6 for profile in profiles}
     if met and ("" in hosts or len(hosts) > 1):
         offsets |= _offsets(profiles, met)
         notes.append("Clocks are moved so that collectives end together.")
@@ -88,20 +88,20 @@ def single_shares(profiles: Sequence[RankProfile], wanted: int | None = None) ->
     """Computing and idle time of some ranks of a pipeline; the causes are on other ranks."""
     number = _step_of(profiles, wanted)
     ranks = []
-    for one in profiles:
-        spans = one.steps[number].spans
+    for profile in profiles:
+        spans = profile.steps[number].spans
         if not spans:
-            raise RuleError(f"no cell is named on rank {one.rank}: {NOT_NAMED}")
+            raise RuleError(f"no cell is named on rank {profile.rank}: {NOT_NAMED}")
         length = max(span.end for span in spans) - min(span.start for span in spans)
         computing = sum(span.length for span in spans)
-        ranks.append(RankTime(one.rank, length, computing, {}, 0.0, 0.0, length - computing))
+        ranks.append(RankTime(profile.rank, length, computing, {}, 0.0, 0.0, length - computing))
     notes = ("These are not all ranks, so there are shares without causes.",)
     return Shares(tuple(profiles), number, tuple(ranks), 0, notes)
 
 
 def _step_of(profiles: Sequence[RankProfile], wanted: int | None) -> int:
-    common = common_steps({one.rank: one.steps for one in profiles})
-    return middle_step({n: max(one.steps[n].length for one in profiles) for n in common}, wanted)
+    common = common_steps({profile.rank: profile.steps for profile in profiles})
+    return middle_step({n: max(profile.steps[n].length for profile in profiles) for n in common}, wanted)
 
 
 Meeting = dict[int, JoinedCall]
@@ -117,15 +117,15 @@ def _meetings(steps: dict[int, RankStep]) -> tuple[list[Meeting], list[str]]:
     for rank, step in steps.items():
         for call in sorted(step.calls, key=lambda call: call.start):
             by_kind[call.group, call.name].setdefault(rank, []).append(call)
-    found: list[Meeting] = []
+    meetings: list[Meeting] = []
     notes = []
     for (_, name), ranks in by_kind.items():
         if len({len(calls) for calls in ranks.values()}) > 1:
             rank = min(ranks, key=lambda rank: len(ranks[rank]))
             notes.append(f"Rank {rank} has fewer calls of {name} than others, so these are not matched.")
         elif len(ranks) > 1:
-            found += [dict(zip(ranks, calls)) for calls in zip(*ranks.values())]
-    return found, notes
+            meetings += [dict(zip(ranks, calls)) for calls in zip(*ranks.values())]
+    return meetings, notes
 
 
 def _offsets(profiles: Sequence[RankProfile], met: Sequence[Meeting]) -> dict[int, float]:
@@ -133,8 +133,8 @@ def _offsets(profiles: Sequence[RankProfile], met: Sequence[Meeting]) -> dict[in
     clock."""
     first = profiles[0].rank
     late = {
-        one.rank: [call[first].end - call[one.rank].end for call in met if {first, one.rank} <= call.keys()]
-        for one in profiles
+        profile.rank: [call[first].end - call[profile.rank].end for call in met if {first, profile.rank} <= call.keys()]
+        for profile in profiles
     }
     return {rank: median(some) for rank, some in late.items() if some}
 
@@ -145,11 +145,11 @@ def _rank_time(rank: int, step: RankStep, met: Sequence[LastJoined], offsets: di
     joined: list[tuple[float, float, int]] = []
     moving: list[tuple[float, float]] = []
     for calls, last in met:
-        mine = calls[rank]
-        since = min(max(calls[last].start + offsets[last] - offsets[rank], mine.start), mine.end)
-        if last != rank and since > mine.start:
-            joined.append((mine.start, since, last))
-        moving.append((since, mine.end))
+        joining = calls[rank]
+        since = min(max(calls[last].start + offsets[last] - offsets[rank], joining.start), joining.end)
+        if last != rank and since > joining.start:
+            joined.append((joining.start, since, last))
+        moving.append((since, joining.end))
     joined.sort()
     ends = [-inf, *accumulate((end for _, end, _ in joined), max)]
     alone = [(max(start, before), end) for (start, end, _), before in zip(joined, ends)]

@@ -93,7 +93,7 @@ def without(
     intervals: Sequence[tuple[float, float]], holes: Sequence[tuple[float, float]]
 ) -> list[tuple[float, float]]:
     """Disjoint ascending intervals minus other ones."""
-    found: list[tuple[float, float]] = []
+    rest: list[tuple[float, float]] = []
     at = 0
     for start, end in intervals:
         while at < len(holes) and holes[at][1] <= start:
@@ -101,12 +101,12 @@ def without(
         place = at
         while place < len(holes) and holes[place][0] < end:
             if holes[place][0] > start:
-                found.append((start, holes[place][0]))
+                rest.append((start, holes[place][0]))
             start = max(start, holes[place][1])
             place += 1
         if start < end:
-            found.append((start, end))
-    return found
+            rest.append((start, end))
+    return rest
 
 
 LIMIT = 500_000_000
@@ -140,16 +140,16 @@ def sources_of(paths: list[Path]) -> list[Source]:
     Raises:
         RuleError: a folder has none.
     """
-    found: list[Source] = []
+    sources: list[Source] = []
     for path in paths:
         if not path.is_dir():
-            found.append(Source.of(path))
+            sources.append(Source.of(path))
             continue
-        inside = [one for one in path.iterdir() if one.is_file() and one.name.endswith((".json", ".json.gz"))]
+        inside = [file for file in path.iterdir() if file.is_file() and file.name.endswith((".json", ".json.gz"))]
         if not inside:
             raise RuleError(f"{path.name} has no .json or .json.gz file; torch.profiler writes one for each rank")
-        found += map(Source.of, sorted(inside, key=_by_number))
-    return found
+        sources += map(Source.of, sorted(inside, key=_by_number))
+    return sources
 
 
 def _by_number(path: Path) -> list[tuple[bool, int, str]]:
@@ -185,23 +185,23 @@ def _unpacked(stream: BinaryIO, name: str, limit: int) -> bytearray:
     """The bytes of a file, packed or not, within the limits on what reading them may take."""
     head = stream.read(PIECE)
     unpacker = zlib.decompressobj(31) if head.startswith(GZIP) else None
-    found, values = bytearray(), 0
+    unpacked, values = bytearray(), 0
     while head:
         try:
             part = unpacker.decompress(head, PIECE) if unpacker else head
         except zlib.error:
             raise RuleError(f"{name} is damaged: gzip cannot unpack it") from None
-        found += part
+        unpacked += part
         values += part.count(b",") + part.count(b"[") + part.count(b"{")
-        if len(found) > limit or values > MOST_VALUES:
-            too_many = f"{limit / 1e9:g} GB unpacked" if len(found) > limit else f"{MOST_VALUES:,} values"
+        if len(unpacked) > limit or values > MOST_VALUES:
+            too_many = f"{limit / 1e9:g} GB unpacked" if len(unpacked) > limit else f"{MOST_VALUES:,} values"
             raise RuleError(f"{name} has more than {too_many}; profile fewer steps, or without stacks and shapes")
         head = unpacker.unconsumed_tail if unpacker and unpacker.unconsumed_tail else stream.read(PIECE)
         if unpacker and unpacker.eof:
             break
     if unpacker and not unpacker.eof:
         raise RuleError(f"{name} is cut off; the profiler was stopped while it wrote")
-    return found
+    return unpacked
 
 
 def whole_number(value: Any) -> int | None:

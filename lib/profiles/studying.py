@@ -58,7 +58,9 @@ class Study:
 
     @cached_property
     def findings(self) -> list[ProfileFinding]:
-        return findings_of(self.chosen, [one for one in self.steps if one.step.ranks == self.chosen.step.ranks])
+        return findings_of(
+            self.chosen, [accounting for accounting in self.steps if accounting.step.ranks == self.chosen.step.ranks]
+        )
 
     @cached_property
     def prospect(self) -> Prospect:
@@ -74,11 +76,11 @@ class Study:
         rows = []
         for rank, spans in enumerate(step.spans):
             by_op: dict[tuple[int, str], list[float]] = {}
-            held = most = 0
+            in_flight = most = 0
             for span in spans:
                 for cell in span.cells:
-                    held += {"F": 1, "I": 0}.get(cell.op, -1)
-                    most = max(most, held)
+                    in_flight += {"F": 1, "I": 0}.get(cell.op, -1)
+                    most = max(most, in_flight)
                     if len(span.cells) == 1:
                         by_op.setdefault((cell.stage, cell.op), []).append(span.length)
             for stage in step.table.stages_of(rank):
@@ -108,66 +110,69 @@ def study(
     world = profiles[0].world or len(profiles)
     if only is not None and len(profiles) < world:
         return single_shares(profiles, step)
-    if not any(one.spans for profile in profiles for one in profile.steps.values()):
+    if not any(step.spans for profile in profiles for step in profile.steps.values()):
         return collective_shares(profiles, step)
     try:
-        found = gathered(profiles)
+        pipelines = gathered(profiles)
     except RuleError:
-        if any(one.notes for one in profiles) and any(step.calls for step in profiles[0].steps.values()):
+        if any(profile.notes for profile in profiles) and any(step.calls for step in profiles[0].steps.values()):
             return collective_shares(profiles, step)  # messages beside collectives do not show cells
         raise
     slowest: dict[int, Accounting] = {}
-    for one in map(accounted, found.steps):
-        before = slowest.get(one.step.number)
-        if before is None or one.step.length > before.step.length:
-            slowest[one.step.number] = one
-    chosen = middle_step({number: one.step.length for number, one in slowest.items()}, step)
-    return Study(found, tuple(slowest.values()), slowest[chosen])
+    for accounting in map(accounted, pipelines.steps):
+        before = slowest.get(accounting.step.number)
+        if before is None or accounting.step.length > before.step.length:
+            slowest[accounting.step.number] = accounting
+    chosen = middle_step({number: accounting.step.length for number, accounting in slowest.items()}, step)
+    return Study(pipelines, tuple(slowest.values()), slowest[chosen])
 
 
 VERSION = 1
 
 
-def as_record(found: Study | Shares) -> dict[str, Any]:
+def as_record(studied: Study | Shares) -> dict[str, Any]:
     """The study in a form that `json.dumps` can write."""
-    if isinstance(found, Shares):
+    if isinstance(studied, Shares):
         return {
-            **_files(found.profiles, found.notes),
-            "step": {"number": found.step, "ms": found.length, "collectives": found.calls},
-            "ranks": [one._asdict() for one in found.ranks],
-            "waited_for": found.waited_for,
+            **_files(studied.profiles, studied.notes),
+            "step": {"number": studied.step, "ms": studied.length, "collectives": studied.calls},
+            "ranks": [time._asdict() for time in studied.ranks],
+            "waited_for": studied.waited_for,
         }
-    step, better = found.chosen.step, found.prospect.better
+    step, better = studied.chosen.step, studied.prospect.better
     return {
-        **_files(found.gathered.profiles, found.gathered.notes),
-        "schedule": {"name": found.name.name, "text": found.name.text},
+        **_files(studied.gathered.profiles, studied.gathered.notes),
+        "schedule": {"name": studied.name.name, "text": studied.name.text},
         "steps": [
-            {"number": one.step.number, "ranks": one.step.ranks, "ms": one.step.length, "bubble": one.bubble}
-            for one in found.steps
+            {
+                "number": accounting.step.number, "ranks": accounting.step.ranks, "ms": accounting.step.length,
+                "bubble": accounting.bubble,
+            }
+            for accounting in studied.steps
         ],
         "step": {
             "number": step.number,
             "ms": step.length,
             "outside_ms": step.outside,
-            "bubble": found.chosen.bubble,
-            "bubble_of_ideal": found.chosen.of_ideal,
-            "message_ms": found.chosen.message,
+            "bubble": studied.chosen.bubble,
+            "bubble_of_ideal": studied.chosen.of_ideal,
+            "message_ms": studied.chosen.message,
             "clock_offsets_ms": step.clocks.offsets,
             "clock_doubt_ms": step.clocks.doubt,
         },
-        "ladder": [{"cause": one.cause, "ms": one.ms, "share": one.ms / step.length} for one in found.ladder],
+        "ladder": [{"cause": rung.cause, "ms": rung.ms, "share": rung.ms / step.length} for rung in studied.ladder],
         "stages": [
-            {**row._asdict(), "times": {op: time._asdict() for op, time in row.times.items()}} for row in found.stages
+            {**row._asdict(), "times": {op: time._asdict() for op, time in row.times.items()}} for row in studied.stages
         ],
-        "ranks": _ranks(found.chosen),
-        "findings": [{**one._asdict(), "cell": str(one.cell)} for one in found.findings],
-        "bound": asdict(found.prospect.bound) if found.prospect.bound else None,
+        "ranks": _ranks(studied.chosen),
+        "findings": [{**finding._asdict(), "cell": str(finding.cell)} for finding in studied.findings],
+        "bound": asdict(studied.prospect.bound) if studied.prospect.bound else None,
         "better": better and {
-            "name": found.better_name.text if found.better_name else "",
+            "name": studied.better_name.text if studied.better_name else "",
             "ms": better.ms, "range_ms": better.span, "replay_ms": better.replay, "shorter": better.shorter,
             "halves_assumed": better.assumed, "held": better.held, "rows": str(better.table).splitlines(),
         },
-        "refusal": found.prospect.refusal,
+        "refusal": studied.prospect.refusal,
     }  # fmt: skip
 
 
@@ -175,13 +180,13 @@ def _files(profiles: Sequence[RankProfile], notes: Sequence[str]) -> dict[str, A
     return {
         "version": VERSION,
         "kind": profiles[0].kind,
-        "files": [{"file": one.file, "rank": one.rank} for one in profiles],
+        "files": [{"file": profile.file, "rank": profile.rank} for profile in profiles],
         "notes": list(notes),
     }
 
 
-def _ranks(found: Accounting) -> list[dict[str, Any]]:
-    step = found.step
+def _ranks(accounting: Accounting) -> list[dict[str, Any]]:
+    step = accounting.step
     return [
         {
             "rank": rank,
@@ -191,5 +196,5 @@ def _ranks(found: Accounting) -> list[dict[str, Any]]:
                 for span in row
             ],
         }
-        for rank, shares, row in zip(step.ranks, found.ranks, step.spans)
+        for rank, shares, row in zip(step.ranks, accounting.ranks, step.spans)
     ]

@@ -44,11 +44,11 @@ class RankWork:
     def _parts(self, steps: Sequence[int]) -> Iterator[Part]:
         for i, op in enumerate(self.ops):
             if op.name in COMPUTING and i not in self.again and op.layer is not None:
-                for one in halves(op):
-                    step = getattr(self.state.values[one.outputs[0]], "step", steps[i])
-                    batches = self._shares(one) if one.name in ATTENDING else one.batches
-                    for half in HALVES[one.name]:
-                        yield Part(half, one.layer or 0, batches, step, i, op.start)
+                for half in halves(op):
+                    step = getattr(self.state.values[half.outputs[0]], "step", steps[i])
+                    batches = self._shares(half) if half.name in ATTENDING else half.batches
+                    for letter in HALVES[half.name]:
+                        yield Part(letter, half.layer or 0, batches, step, i, op.start)
 
     def _shares(self, op: Op) -> Batches:
         """The shares of tokens of an operation of attention, numbered through all microbatches."""
@@ -112,7 +112,7 @@ BACKWARD = frozenset(("backward", "backward_input", "backward_weight"))
 def recomputed(ops: Sequence[Op], steps: Sequence[int] = ()) -> set[int]:
     """The indices of forwards that repeat one of the same layer, microbatches and training step. `steps` has the step
     of each operation; without it, a backward separates a forward from the previous step's."""
-    found = set()
+    again = set()
     done: dict[tuple[int | None, int], frozenset[int]] = {}
     for i, op in ((i, half) for i, whole in enumerate(ops) for half in halves(whole)):
         if op.name != "forward" and op.name not in BACKWARD:
@@ -121,8 +121,8 @@ def recomputed(ops: Sequence[Op], steps: Sequence[int] = ()) -> set[int]:
         before = done.get(key, frozenset())
         if op.name == "forward":
             if op.batches and op.batches <= before:
-                found.add(i)
+                again.add(i)
             done[key] = before | op.batches
         else:
             done[key] = before - op.batches
-    return found
+    return again

@@ -74,18 +74,18 @@ def match(pipelines: Sequence[Pipeline]) -> Match | None:
     """The order that all replicas of a pipeline have, or else the nearest one; None if no order is similar."""
     first = pipelines[0]
     (kind, p, v, _), m = first.placement, first.batches
-    if not all(one.regular and one.batches == m for one in pipelines):
+    if not all(pipeline.regular and pipeline.batches == m for pipeline in pipelines):
         return None
     known = textbook(kind, p, m, v)
     for name, rows in known.items():
-        if all(_has(one, name, rows) for one in pipelines):
+        if all(_has(pipeline, name, rows) for pipeline in pipelines):
             return Match(name)
-    if found := _of_controlled_memory(pipelines, known) or _longer_warm_up(pipelines, known):
-        return found
+    if variant := _of_controlled_memory(pipelines, known) or _longer_warm_up(pipelines, known):
+        return variant
     near = max(known, key=lambda name: _alike(first, known[name]), default=None)
     if near is None or _alike(first, known[near]) < LEAST_ALIKE:
         return None
-    differing = next(one for one in pipelines if not _has(one, near, known[near]))
+    differing = next(pipeline for pipeline in pipelines if not _has(pipeline, near, known[near]))
     return Match(near, _difference(differing, near, known[near]))
 
 
@@ -100,7 +100,7 @@ def _longer_warm_up(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) ->
     if rows is None or pipelines[0].placement.kind != "contiguous" or not 0 < 2 * more < m:
         return None
     longer = [_with_warm_up(row, min(_ahead(row) + more, m)) for row in rows]
-    if not all(_has(one, names.ONE_F_ONE_B, longer) for one in pipelines):
+    if not all(_has(pipeline, names.ONE_F_ONE_B, longer) for pipeline in pipelines):
         return None
     return Match(names.ONE_F_ONE_B, f"with {COUNTS.get(more, str(more))} more warm-up forward{'s' * (more > 1)}")
 
@@ -108,10 +108,10 @@ def _longer_warm_up(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) ->
 def _with_warm_up(row: Sequence[Cell], ahead: int) -> list[Cell]:
     """A row of 1F1B with so many forwards before the first backward."""
     forwards, backwards = ([cell for cell in row if (cell.half == "F") == forward] for forward in (True, False))
-    made = forwards[:ahead]
+    order = forwards[:ahead]
     for batch, _ in enumerate(forwards):
-        made += [*backwards[2 * batch : 2 * batch + 2], *forwards[ahead + batch : ahead + batch + 1]]
-    return made
+        order += [*backwards[2 * batch : 2 * batch + 2], *forwards[ahead + batch : ahead + batch + 1]]
+    return order
 
 
 CAPS: Mapping[str, Callable[[int], int]] = {names.V_MIN: lambda p: (p + 4) // 3, names.V_HALF: lambda p: (p + 2) // 2}
@@ -120,10 +120,10 @@ CAPS: Mapping[str, Callable[[int], int]] = {names.V_MIN: lambda p: (p + 4) // 3,
 
 def _of_controlled_memory(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) -> Match | None:
     """V-Min or V-Half in another order, if it holds as little and is as fast when all halves take equally long."""
-    p, rows = pipelines[0].placement.p, [row for one in pipelines for row in one.rows]
+    p, rows = pipelines[0].placement.p, [row for pipeline in pipelines for row in pipeline.rows]
     for name, cap in CAPS.items() if any(_is_split(row.cells) for row in rows) else ():
         is_small = name in known and cap(p) < p and all(_most_held(row.cells) <= 2 * cap(p) for row in rows)
-        if is_small and all(_is_as_fast(one, known[name]) for one in pipelines):
+        if is_small and all(_is_as_fast(pipeline, known[name]) for pipeline in pipelines):
             return Match(name)
     return None
 
@@ -131,9 +131,9 @@ def _of_controlled_memory(pipelines: Sequence[Pipeline], known: Mapping[str, Row
 def _is_as_fast(pipeline: Pipeline, rows: Rows) -> bool:
     """True if no step takes longer than a textbook's when all halves take equally long."""
     for step in {row.step for row in pipeline.rows}:
-        mine = {place: row for row, place in zip(pipeline.rows, pipeline.places) if row.step == step}
-        wanted = [_without_unused(rows[place], row) for place, row in mine.items()]
-        if _length([row.cells for row in mine.values()]) > _length(wanted):
+        of_step = {place: row for row, place in zip(pipeline.rows, pipeline.places) if row.step == step}
+        wanted = [_without_unused(rows[place], row) for place, row in of_step.items()]
+        if _length([row.cells for row in of_step.values()]) > _length(wanted):
             return False
     return True
 
@@ -178,14 +178,14 @@ def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
         from lib import schedules
     except PuzzleError:
         return {}
-    found, sizes = {}, SIZES[kind](m, v) if kind in SIZES else [m]
+    books, sizes = {}, SIZES[kind](m, v) if kind in SIZES else [m]
     for name, order in ORDERS.get(kind, {}).items() if m > 1 and p * m * v <= MAX_CELLS else ():
         try:
             table = getattr(schedules, order)(p, *sizes)
         except RuleError:  # some orders need a multiple of p microbatches, or 2p of them
             continue
-        found[name] = [in_halves(row) for row in table.rows]
-    return found
+        books[name] = [in_halves(row) for row in table.rows]
+    return books
 
 
 def _has(pipeline: Pipeline, name: str, rows: Rows) -> bool:
@@ -211,8 +211,8 @@ def _blocks(cells: Sequence[Cell]) -> list[tuple[int, bool, frozenset[int], bool
     runs = []
     for (stage, forward), run in groupby(cells, key=lambda cell: (cell.stage, cell.half == "F")):
         some = list(run)
-        each = [batch for batch, _ in groupby(cell.batch for cell in some)]
-        runs.append((stage, forward, frozenset(each), len(each) == len(set(each))))
+        batches = [batch for batch, _ in groupby(cell.batch for cell in some)]
+        runs.append((stage, forward, frozenset(batches), len(batches) == len(set(batches))))
     return runs
 
 
@@ -220,10 +220,10 @@ def _alike(pipeline: Pipeline, rows: Rows) -> float:
     """The share of cells that equal the textbook's; a backward in one piece counts once."""
     shares = []
     for row, place in zip(pipeline.rows, pipeline.places):
-        wanted, mine = _without_unused(rows[place], row), row.cells
-        if not _is_split(wanted) and not _is_split(mine):
-            wanted, mine = ([cell for cell in cells if cell.half != "W"] for cells in (wanted, mine))
-        shares.append(SequenceMatcher(None, wanted, mine, autojunk=False).ratio())
+        wanted, computed = _without_unused(rows[place], row), row.cells
+        if not _is_split(wanted) and not _is_split(computed):
+            wanted, computed = ([cell for cell in cells if cell.half != "W"] for cells in (wanted, computed))
+        shares.append(SequenceMatcher(None, wanted, computed, autojunk=False).ratio())
     return sum(shares) / len(shares)
 
 
@@ -234,39 +234,39 @@ def _is_split(cells: Sequence[Cell]) -> bool:
 
 def _difference(pipeline: Pipeline, name: str, rows: Rows) -> str:
     """The earliest difference. Where microbatches may change places, other differences come first."""
-    found = []
+    differences = []
     for row, place in zip(pipeline.rows, pipeline.places):
         wanted = _without_unused(rows[place], row)
-        at = _first_other(wanted, row.cells, blocks=name in IN_BLOCKS)
-        if at is not None:
-            start = row.starts[at] if at < len(row.starts) else row.starts[-1]
-            found.append((start, row.rank, _words(row, wanted, at)))
-    return min(found)[2] if found else ""
+        index = _first_other(wanted, row.cells, blocks=name in IN_BLOCKS)
+        if index is not None:
+            start = row.starts[index] if index < len(row.starts) else row.starts[-1]
+            differences.append((start, row.rank, _words(row, wanted, index)))
+    return min(differences)[2] if differences else ""
 
 
-def _first_other(wanted: Sequence[Cell], mine: Sequence[Cell], blocks: bool) -> int | None:
+def _first_other(wanted: Sequence[Cell], cells: Sequence[Cell], blocks: bool) -> int | None:
     """Where two rows differ first; None if they are the same."""
-    pairs = list(zip_longest(wanted, mine))
+    pairs = list(zip_longest(wanted, cells))
     if blocks:
         kinds = [tuple(cell and cell[:2] for cell in pair) for pair in pairs]
-        if (at := next((i for i, (a, b) in enumerate(kinds) if a != b), None)) is not None:
-            return at
+        if (index := next((i for i, (a, b) in enumerate(kinds) if a != b), None)) is not None:
+            return index
     return next((i for i, (a, b) in enumerate(pairs) if a != b), None)
 
 
-def _words(row: Row, wanted: Sequence[Cell], at: int) -> str:
+def _words(row: Row, wanted: Sequence[Cell], index: int) -> str:
     step = f" in step {row.step}" if row.step else ""
-    mine, theirs = _ahead(row.cells), _ahead(wanted)
-    if mine != theirs and at >= min(mine, theirs):
-        many = "one forward" if abs(mine - theirs) == 1 else f"{abs(mine - theirs)} forwards"
-        return f"rank {row.rank} runs {many} too {'many' if mine > theirs else 'few'} before its first backward{step}"
+    ahead, theirs = _ahead(row.cells), _ahead(wanted)
+    if ahead != theirs and index >= min(ahead, theirs):
+        many = "one forward" if abs(ahead - theirs) == 1 else f"{abs(ahead - theirs)} forwards"
+        return f"rank {row.rank} runs {many} too {'many' if ahead > theirs else 'few'} before its first backward{step}"
     split = _is_split(row.cells)
-    if at >= len(row.cells):
-        return f"rank {row.rank} leaves out {_named(wanted[at], wanted, split)}{step}"
-    if at >= len(wanted):
-        return f"rank {row.rank} also runs {_named(row.cells[at], row.cells, split)}{step}"
-    instead = _named(wanted[at], wanted, split)
-    return f"rank {row.rank} runs {_named(row.cells[at], row.cells, split)} instead of {instead}{step}"
+    if index >= len(row.cells):
+        return f"rank {row.rank} leaves out {_named(wanted[index], wanted, split)}{step}"
+    if index >= len(wanted):
+        return f"rank {row.rank} also runs {_named(row.cells[index], row.cells, split)}{step}"
+    instead = _named(wanted[index], wanted, split)
+    return f"rank {row.rank} runs {_named(row.cells[index], row.cells, split)} instead of {instead}{step}"
 
 
 def _ahead(cells: Sequence[Cell]) -> int:
@@ -277,5 +277,5 @@ def _ahead(cells: Sequence[Cell]) -> int:
 def _named(cell: Cell, cells: Sequence[Cell], split: bool) -> str:
     """'the backward of microbatch 3', with its stage where the rank has several."""
     noun = {"F": "forward", "I": "input gradient", "W": "weight gradient"}[cell.half]
-    stage = f" in stage {cell.stage}" if len({one.stage for one in cells}) > 1 else ""
+    stage = f" in stage {cell.stage}" if len({other.stage for other in cells}) > 1 else ""
     return f"the {noun if split or noun == 'forward' else 'backward'} of microbatch {cell.batch}{stage}"

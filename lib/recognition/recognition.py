@@ -50,10 +50,10 @@ def extras_of(ranks: Sequence[RankWork], gathers_in_steps: bool) -> Iterator[str
 def _beside(work: RankWork, *names: str, kind: type = object) -> bool:
     """True if a call with some name is pending during computation."""
     awaited = {op.args[0]: i for i, op in enumerate(work.ops) if op.name == "await"}
-    for at, until in awaited.items():
-        call = work.ops[at]
+    for start, until in awaited.items():
+        call = work.ops[start]
         is_meant = call.name in names and isinstance(work.state.values[call.inputs[0]], kind)
-        if is_meant and any(op.name in COMPUTING for op in work.ops[at:until]):
+        if is_meant and any(op.name in COMPUTING for op in work.ops[start:until]):
             return True
     return False
 
@@ -62,7 +62,7 @@ def _parked(work: RankWork, op: Op) -> str:
     """What moves to or from a tier: 'activations offloaded to the host', 'weights fetched from the host'."""
     value = work.state.values[op.inputs[0] if op.name == "fetch" else op.outputs[0]]
     assert isinstance(value, Parked)
-    loaded = any(value.tier in made.args for made in work.named("load_weights"))
+    loaded = any(value.tier in load.args for load in work.named("load_weights"))
     is_there = loaded and op.name == "fetch" and isinstance(value.value, Weight | OptState)
     how = "fetched from" if is_there else "offloaded to"
     return f"{value.value.kind.split(' ', 1)[1]}s {how} the {value.tier}"
@@ -191,7 +191,7 @@ def recognize_table(table: Timetable) -> Recognition:
 
 
 def _ordered(replicas: Sequence[Pipeline]) -> Match:
-    if all(one.batches == 1 for one in replicas):
+    if all(replica.batches == 1 for replica in replicas):
         return Match("a pipeline without microbatches")
     if all(map(_has_one_at_a_time, replicas)):
         return Match("a pipeline with one microbatch at a time")

@@ -111,8 +111,8 @@ def two_ways(ranks: Sequence[RankWork]) -> list[Ways] | None:
     for work in ranks:
         replicas.setdefault(frozenset((part.step, part.batches) for part in work.parts), []).append(work)
     ways = [_two_ways(replica) for replica in replicas.values()]
-    placements = {(one.placement.p, tuple(one.placement.stage_of)) for one in ways if one is not None}
-    return [one for one in ways if one is not None] if None not in ways and len(placements) == 1 else None
+    placements = {(way.placement.p, tuple(way.placement.stage_of)) for way in ways if way is not None}
+    return [way for way in ways if way is not None] if None not in ways and len(placements) == 1 else None
 
 
 def _two_ways(ranks: Sequence[RankWork]) -> Ways | None:
@@ -153,8 +153,8 @@ class Pipeline:
         """For each row, the position of its rank."""
         self._flushes = placement.kind != "unflushed"
         numbers: dict[Microbatch, int] = {}
-        for work, mine in ((first, lambda key: key not in up), (last, lambda key: key in up)):
-            self._number(work, mine, numbers)
+        for work, begins in ((first, lambda key: key not in up), (last, lambda key: key in up)):
+            self._number(work, begins, numbers)
         self.batches = max(numbers.values(), default=-1) + 1
         for place, work in ranks:
             self._read(place, work, numbers)
@@ -166,20 +166,20 @@ class Pipeline:
         both = [tuple(sorted({stage, p - 1 - stage})) for stage in range(table.stages)]
         turn = [ranks_of[stage][0] for stage in range(table.stages)]
         kind, v = ("two ways", 2) if table.copies > 1 and [*ranks_of.values()] == both else _dealt(turn, p)
-        made = cls.__new__(cls)
-        made.placement = Placement(kind, p, v, range(table.stages))
-        made.regular, made.batches, made.places = True, table.batches, [*range(p)]
-        made.rows = []
+        pipeline = cls.__new__(cls)
+        pipeline.placement = Placement(kind, p, v, range(table.stages))
+        pipeline.regular, pipeline.batches, pipeline.places = True, table.batches, [*range(p)]
+        pipeline.rows = []
         for rank, row in enumerate(table.rows):
             cells = in_halves(row)
-            made.rows.append(Row(rank, 0, cells, range(len(cells))))
-        return made
+            pipeline.rows.append(Row(rank, 0, cells, range(len(cells))))
+        return pipeline
 
-    def _number(self, first: RankWork, mine: Callable[[Microbatch], bool], numbers: dict[Microbatch, int]) -> None:
+    def _number(self, first: RankWork, begins: Callable[[Microbatch], bool], numbers: dict[Microbatch, int]) -> None:
         """Numbers the microbatches of each step in the order of a first stage; or of all steps if none ends."""
         for part in first.parts:
             key = part.step, part.batches
-            if part.half == "F" and part.layer == 0 and key not in numbers and mine(key):
+            if part.half == "F" and part.layer == 0 and key not in numbers and begins(key):
                 numbers[key] = sum(step == part.step or not self._flushes for step, _ in numbers)
 
     def _read(self, place: int, work: RankWork, numbers: Mapping[Microbatch, int]) -> None:

@@ -63,16 +63,16 @@ class _Reader:
         came = [self.came_from(number) for number in self.work.computed_with() if self.values[number].layer == layer]
         updates = [op for op in self.work.named("update") if op.layer == layer]
         gradients = [number for op in updates for number in op.inputs if type(self.values[number]) is WeightGrad]
-        held = [self._share(number) for number in self.work.computed_with() if self.values[number].layer == layer]
+        weights = [self._share(number) for number in self.work.computed_with() if self.values[number].layer == layer]
         states = [self._share(n) for op in updates for n in op.inputs if type(self.values[n]) is OptState]
         scattered = [self.values[number] for op in self.work.named("scatterreduce") for number in op.inputs]
         # What this rank contributes: gradients with something in them.
-        mine = [one for one in scattered if type(one) is WeightGrad and one.batches and one.layer == layer]
-        steps = [getattr(grad, "step", 0) for grad in mine]
+        contributed = [grad for grad in scattered if type(grad) is WeightGrad and grad.batches and grad.layer == layer]
+        steps = [getattr(grad, "step", 0) for grad in contributed]
         return Holding(
             gathered="allgather" in came,
             whole="allgather" not in came[:1],
-            state_cut=min(states, default=Fraction(1)) < min(held, default=Fraction(1)),
+            state_cut=min(states, default=Fraction(1)) < min(weights, default=Fraction(1)),
             summed=frozenset(name for number in gradients for name in self.sums(number)),
             scatters=max(map(steps.count, steps), default=0),
             at_once=self._at_once(layer),
@@ -107,12 +107,12 @@ class _Reader:
     def _at_once(self, layer: int) -> bool:
         """True if a gradient of the layer is summed, as backward made it, before the next backward."""
         parts = [part for part in self.work.parts if part.half == "W"]
-        mine = [part for part in parts if part.layer == layer]
-        if len({part.step for part in mine}) < len(mine):
+        of_layer = [part for part in parts if part.layer == layer]
+        if len({part.step for part in of_layer}) < len(of_layer):
             return False
         ats = [part.at for part in parts]
         sums = {number: i for i, op in enumerate(self.work.ops) if op.name in COLLECTIVES for number in op.inputs}
-        for part in mine:
+        for part in of_layer:
             following = bisect_right(ats, part.at)
             grad = next(n for n in self.work.ops[part.at].outputs if type(self.values[n]) is WeightGrad)
             if following < len(ats) and sums.get(grad, ats[following]) >= ats[following]:
@@ -123,19 +123,19 @@ class _Reader:
 def gathers(work: RankWork) -> list[int]:
     """How often a rank gathers each of its layers in a step; empty where weights are not gathered."""
     values = (work.state.values[number] for op in work.named("allgather") for number in op.outputs)
-    weights = (one for one in values if type(one) is Weight and one.layer in work.layers)
+    weights = (value for value in values if type(value) is Weight and value.layer in work.layers)
     return list(Counter((weight.layer, weight.step) for weight in weights).values())
 
 
 def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
     """The kind of data parallelism of ranks that share their layers, and the first layer that is held differently."""
-    held = ((one, layer) for one in map(_Reader, ranks) for layer in sorted(one.work.layers))
-    found = [(one.work.rank, layer, name_of(one.holding(layer))) for one, layer in held]
-    each = [name for _, _, name in found]
-    most = max(dict.fromkeys(each), key=lambda name: (each.count(name), RANKING.index(name)))
-    for rank, layer, name in found:
+    readers = ((reader, layer) for reader in map(_Reader, ranks) for layer in sorted(reader.work.layers))
+    kinds = [(reader.work.rank, layer, name_of(reader.holding(layer))) for reader, layer in readers]
+    names_of_layers = [name for _, _, name in kinds]
+    most = max(dict.fromkeys(names_of_layers), key=lambda name: (names_of_layers.count(name), RANKING.index(name)))
+    for rank, layer, name in kinds:
         if name != most:
-            everywhere = all(other == name for _, at, other in found if at == layer)
+            everywhere = all(other == name for _, other_layer, other in kinds if other_layer == layer)
             where = "" if everywhere else f" on rank {rank}"
             return most, f"layer {layer} is {HELD[name]}{where}"
     return most, ""
@@ -174,6 +174,6 @@ def context_parallel(ranks: Sequence[RankWork]) -> str:
 
 def _is_zigzag(work: RankWork) -> bool:
     """True if a rank's tokens are in two pieces, as far from the start of a sequence as from its end."""
-    made = [work.state.values[op.inputs[0]] for op in work.named("keys")]
-    held = {(one.shards, one.total) for one in made if isinstance(one, Batched)}
-    return all(2 * sum(shards) == len(shards) * (total - 1) and len(shards) < total for shards, total in held)
+    inputs = [work.state.values[op.inputs[0]] for op in work.named("keys")]
+    tokens = {(inp.shards, inp.total) for inp in inputs if isinstance(inp, Batched)}
+    return all(2 * sum(shards) == len(shards) * (total - 1) and len(shards) < total for shards, total in tokens)

@@ -68,9 +68,9 @@ class Dependencies:
     def received(self, slot: Slot) -> Iterator[Message]:
         """The messages that a slot receives from other ranks."""
         for cell in slot:
-            for made in self.of(cell):
-                if self.rank_of[made] != self.rank_of[cell]:
-                    yield Message(self.rank_of[made], self.rank_of[cell], made, cell)
+            for needed in self.of(cell):
+                if self.rank_of[needed] != self.rank_of[cell]:
+                    yield Message(self.rank_of[needed], self.rank_of[cell], needed, cell)
 
     def sent(self, slot: Slot) -> Iterator[Message]:
         """The messages that a slot sends to other ranks."""
@@ -98,7 +98,7 @@ def in_order(rows: Rows, needs: Dependencies) -> Iterator[tuple[int, int]]:
             while begun[rank] < len(row):
                 slot = row[begun[rank]]
                 if not all(
-                    made in done or made in slot[:at] for at, cell in enumerate(slot) for made in needs.of(cell)
+                    needed in done or needed in slot[:at] for at, cell in enumerate(slot) for needed in needs.of(cell)
                 ):
                     break
                 yield rank, begun[rank]
@@ -139,11 +139,11 @@ def require_complete(rows: Rows, copies: int) -> None:
     for (stage, op, batch), rank in placed:
         if op not in OPERATIONS or min(stage, batch) < 0:
             raise RuleError(f"there is no cell {stage}{op}{batch}; a cell is a stage, F, B, I or W, and a microbatch")
-        held = ranks_of.setdefault(stage, [])
-        if rank not in held:
-            held.append(rank)
-        if len(held) > copies:
-            others, where = named("rank", held[:-1]), "one rank" if copies == 1 else f"{copies} ranks"
+        ranks = ranks_of.setdefault(stage, [])
+        if rank not in ranks:
+            ranks.append(rank)
+        if len(ranks) > copies:
+            others, where = named("rank", ranks[:-1]), "one rank" if copies == 1 else f"{copies} ranks"
             raise RuleError(f"stage {stage} has cells on {others} and on rank {rank}; put all on {where}")
         if rank_of.setdefault((stage, batch), rank) != rank:
             first = rank_of[stage, batch]
@@ -199,7 +199,7 @@ class DryRun:
         """Performs an action, if that is possible now."""
         cell, message, sends = action
         if message is None:
-            here = [made for made in self.needs.of(cell) if self.needs.rank_of[made] == self.needs.rank_of[cell]]
+            here = [needed for needed in self.needs.of(cell) if self.needs.rank_of[needed] == self.needs.rank_of[cell]]
             ready = self._done.issuperset(here)
             self._done |= {cell} if ready else set()
             return ready
@@ -217,9 +217,9 @@ class DryRun:
         while rank not in chain:
             cell, missing = self.stuck[rank].cell, self._missing(self.stuck[rank])
             other = self.needs.rank_of[missing]
-            at = self.stuck[other].cell
+            stuck = self.stuck[other].cell
             chain[rank] = f"{cell} on rank {rank} waits for {missing}"
-            chain[rank] += f", which comes after {at} on rank {other}" if at != missing else ""
+            chain[rank] += f", which comes after {stuck} on rank {other}" if stuck != missing else ""
             rank = other
         return f"this order cannot be played: {'; '.join(chain.values())}. Move one of these cells"
 
@@ -227,4 +227,4 @@ class DryRun:
         """The cell that a stuck action waits for."""
         if action.message is not None:
             return action.message.made
-        return next(made for made in self.needs.of(action.cell) if made not in self._done)
+        return next(needed for needed in self.needs.of(action.cell) if needed not in self._done)

@@ -195,12 +195,12 @@ def _tags(table: Timetable) -> dict[str, str]:
         return dict.fromkeys(
             "tag_given tag_used tag_forward_in tag_forward_out tag_backward_in tag_backward_out".split(), ""
         )
-    own = "" if table.tag is by_stream else f" + {2 * table.stages} * batch"
+    by_batch = "" if table.tag is by_stream else f" + {2 * table.stages} * batch"
     return {
         "tag_given": ", tag",
         "tag_used": ", tag",
-        "tag_forward_in": f", 2 * (stage - 1){own}",
-        "tag_forward_out": f", 2 * stage{own}",
-        "tag_backward_in": f", 2 * (stage + 1) + 1{own}",
-        "tag_backward_out": f", 2 * stage + 1{own}",
+        "tag_forward_in": f", 2 * (stage - 1){by_batch}",
+        "tag_forward_out": f", 2 * stage{by_batch}",
+        "tag_backward_in": f", 2 * (stage + 1) + 1{by_batch}",
+        "tag_backward_out": f", 2 * stage + 1{by_batch}",
     }

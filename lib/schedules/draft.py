@@ -58,7 +58,7 @@ class Draft:
         return [cell for cell in self.wanted if cell not in self.rank_of]
 
     def without(self, cell: Cell) -> Draft:
-        return replace(self, rows=tuple(tuple(one for one in row if one != cell) for row in self.rows))
+        return replace(self, rows=tuple(tuple(other for other in row if other != cell) for row in self.rows))
 
     def put(self, cell: Cell, rank: int, at: int) -> Draft:
         """The draft with a cell moved to index `at` of a rank's row, counted without the cell.
@@ -77,7 +77,7 @@ class Draft:
         can."""
         needs = self._needs([*self.rank_of, cell])
         earlier, later = reached(cell, needs), reached(cell, inverse(needs))
-        home = next((rank for one, rank in self.rank_of.items() if one.stage == cell.stage), None)
+        home = next((rank for placed, rank in self.rank_of.items() if placed.stage == cell.stage), None)
         return [
             [f"stage {cell.stage} is on rank {home}: put {cell} there"] * (len(row) + 1)
             if home not in (None, rank)
@@ -92,16 +92,16 @@ class Draft:
             RuleError: cells wait for each other.
         """
         needs = self._needs(self.rank_of)
-        found: dict[Cell, int] = {}
+        starts: dict[Cell, int] = {}
         left = dict.fromkeys(self.rank_of)
         while left:
-            ready = [cell for cell in left if all(one in found for one in needs[cell])]
+            ready = [cell for cell in left if all(needed in starts for needed in needs[cell])]
             if not ready:
                 raise RuleError(f"{next(iter(left))} and others wait for each other; move one of them")
             for cell in ready:
                 del left[cell]
-                found[cell] = max((found[one] + durations[one.op] for one in needs[cell]), default=0)
-        return found
+                starts[cell] = max((starts[needed] + durations[needed.op] for needed in needs[cell]), default=0)
+        return starts
 
     def computable(self) -> list[list[Cell]]:
         """The beginning of each row, up to the first cell that waits for an unplaced one."""
@@ -151,35 +151,35 @@ class Draft:
 
 def reached(cell: Cell, links: Links) -> dict[Cell, Cell]:
     """All cells that the links lead to, each with the previous one on the way."""
-    found = {one: one for one in links[cell]}
-    queue = deque(found)
+    through = {linked: linked for linked in links[cell]}
+    queue = deque(through)
     while queue:
-        at = queue.popleft()
-        for one in links[at]:
-            if one not in found:
-                found[one] = found[at]
-                queue.append(one)
-    return found
+        here = queue.popleft()
+        for linked in links[here]:
+            if linked not in through:
+                through[linked] = through[here]
+                queue.append(linked)
+    return through
 
 
 def inverse(links: Links) -> dict[Cell, list[Cell]]:
     """The reversed links."""
     turned: dict[Cell, list[Cell]] = {cell: [] for cell in links}
     for cell, others in links.items():
-        for one in others:
-            turned[one].append(cell)
+        for other in others:
+            turned[other].append(cell)
     return turned
 
 
 def _refusal(cell: Cell, row: Sequence[Cell], at: int, earlier: Mapping[Cell, Cell], later: Mapping[Cell, Cell]) -> str:
     """Why a cell cannot be at an index of a row: a cell that must come before it would come after it, or the
     reverse."""
-    behind = next((one for one in reversed(row[at:]) if one in earlier), None)
+    behind = next((other for other in reversed(row[at:]) if other in earlier), None)
     if behind is not None:
         through = earlier[behind]
         waits = f"needs {through}" if through == behind else f"waits for {through}, which waits for {behind}"
         return f"{cell} {waits}: put it after {behind}"
-    ahead = next((one for one in row[:at] if one in later), None)
+    ahead = next((other for other in row[:at] if other in later), None)
     if ahead is not None:
         through = later[ahead]
         waits = f"needs {cell}" if through == ahead else f"waits for {through}, which waits for {cell}"

@@ -108,7 +108,7 @@ def _interleaved(
         ahead = min(lead * (p - r - 1) + first, m * v, m * v if most is None else most - r)
         back = backwards(r)
         pairs = zip(forwards[ahead:], back)
-        return "".join(forwards[:ahead] + [one for pair in pairs for one in pair] + back[m * v - ahead :])
+        return "".join(forwards[:ahead] + [cells for pair in pairs for cells in pair] + back[m * v - ahead :])
 
     return _looped(p, m, v, script)
 
@@ -200,7 +200,7 @@ def _dual(p: int, m: int) -> Script:
         if not lower:
             main = "F0B1" + main.removeprefix("(F0B1)")
         turn = [f"{'B' if k <= r else 'I'}{1 - k % 2}" for k in range(2 * r + 2)]
-        late = [f"W{one[1]}" for one in turn if one[0] == "I"] + ["W0"] * lower
+        late = [f"W{cell[1]}" for cell in turn if cell[0] == "I"] + ["W0"] * lower
         end = [f"{weight}I0" for weight in late[:lower]] + late[lower:]
         return (
             "F0" * (2 * lower) + "F0F1" * (r + 1) + "I1W1F1" * lower + main + "B1(F1B0)" * lower + "".join(turn + end)
@@ -272,10 +272,12 @@ def _row(script: str, stages: Sequence[int], m: int, firsts: Sequence[int] = ())
         seen.update(halves)
         return Cell(stages[int(chunk)], op, batch)
 
-    slots = [[cell(*one) for one in CELL.findall(group)] for group in SLOT.findall(script)]
+    slots = [[cell(*named) for named in CELL.findall(group)] for group in SLOT.findall(script)]
     first = dict(zip(stages, firsts))
-    kept = (slot for slot in slots if all(one.batch < m for one in slot))
-    return tuple(tuple(one._replace(batch=one.batch + first.get(one.stage, 0)) for one in slot) for slot in kept)
+    kept = (slot for slot in slots if all(placed.batch < m for placed in slot))
+    return tuple(
+        tuple(placed._replace(batch=placed.batch + first.get(placed.stage, 0)) for placed in slot) for slot in kept
+    )
 
 
 def _require(met: bool, problem: str) -> None:

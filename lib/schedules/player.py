@@ -16,16 +16,16 @@ from .timetable_rank import TimetableRank, axes_of
 class UnflushedRank(TimetableRank):
     """One rank of an order of all steps' microbatches, whose weights may be older than the data."""
 
-    async def all_steps(self, mine: Sequence[int]) -> None:
+    async def all_steps(self, layers: Sequence[int]) -> None:
         model, setting = self.model, self.model.dist.setting
         self.step, self.lag, self.each = 0, setting.lag, self.table.batches // setting.steps
-        self.left = dict.fromkeys([(step, layer) for step in range(setting.steps) for layer in mine], self.each)
+        self.left = dict.fromkeys([(step, layer) for step in range(setting.steps) for layer in layers], self.each)
         """By step and layer, the number of microbatches whose gradients are missing."""
-        for layer in mine:
+        for layer in layers:
             model.weights[layer, 0] = model.weights.pop(layer)
         for slot in self.table.rows[self.place]:
             await self.play(slot, 0)
-        for layer in mine:
+        for layer in layers:
             model.weights[layer] = model.weights.pop((layer, setting.steps))
 
     def first_input(self, batch: int, step: int) -> Activation:
@@ -69,8 +69,8 @@ class TokenShareRank(TimetableRank):
     def first_input(self, batch: int, step: int) -> Activation:
         microbatch, share, shares = self.share(batch)
         tokens = self.model.SHARES
-        mine = range(share * tokens // shares, (share + 1) * tokens // shares)
-        return self.model.get_activation([self.first_batch + microbatch], step, mine)
+        tokens_of_share = range(share * tokens // shares, (share + 1) * tokens // shares)
+        return self.model.get_activation([self.first_batch + microbatch], step, tokens_of_share)
 
     async def layer_forward(self, layer: int, batch: int) -> Activation:
         stored: dict[Any, Any] = self.model.activations

@@ -156,15 +156,15 @@ class _SettledRank:
 def _by_slot(slots: Slots, stages: tuple[int, int], m: int) -> list[Cell]:
     """The cells of m microbatches by slot. A weight half takes the first free slot, the oldest first."""
     low, high = stages
-    at: dict[int, Cell] = {}
+    by_slot: dict[int, Cell] = {}
     for first, stage, op in zip(slots, (low, high, high, low), "FFII"):
-        at |= {first + PERIOD * batch: Cell(stage, op, batch) for batch in range(m)}
+        by_slot |= {first + PERIOD * batch: Cell(stage, op, batch) for batch in range(m)}
     cells, waiting = [], 0
-    pending = iter([at[slot]._replace(op="W") for slot in sorted(at) if at[slot].op == "I"])
-    for slot in range(max(at) + 1):
-        if slot in at:
-            cells.append(at[slot])
-            waiting += at[slot].op == "I"
+    pending = iter([by_slot[slot]._replace(op="W") for slot in sorted(by_slot) if by_slot[slot].op == "I"])
+    for slot in range(max(by_slot) + 1):
+        if slot in by_slot:
+            cells.append(by_slot[slot])
+            waiting += by_slot[slot].op == "I"
         elif waiting:
             cells.append(next(pending))
             waiting -= 1

@@ -120,8 +120,8 @@ class Timetable:
     @cached_property
     def ranks_of(self) -> Mapping[int, tuple[int, ...]]:
         """The ranks on which each stage lies, nearly always one."""
-        held = [set(self.stages_of(rank)) for rank in range(self.ranks)]
-        return {stage: tuple(r for r, some in enumerate(held) if stage in some) for stage in range(self.stages)}
+        stages = [set(self.stages_of(rank)) for rank in range(self.ranks)]
+        return {stage: tuple(r for r, some in enumerate(stages) if stage in some) for stage in range(self.stages)}
 
 
 def _slot(word: str, number: int) -> Slot:
@@ -166,8 +166,8 @@ def timetable_of(trace: Trace, stages: int) -> Timetable:
 
 def _numbered(rows: list[list[Slot]]) -> list[list[Slot]]:
     """A pipeline's rows with microbatches numbered from 0."""
-    found = sorted({cell.batch for row in rows for slot in row for cell in slot})
-    number = {batch: at for at, batch in enumerate(found)}
+    batches = sorted({cell.batch for row in rows for slot in row for cell in slot})
+    number = {batch: at for at, batch in enumerate(batches)}
     return [[tuple(cell._replace(batch=number[cell.batch]) for cell in slot) for slot in row] for row in rows]
 
 
@@ -180,7 +180,7 @@ def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Slot]:
         if op.name == PAIR:
             if depth > 1 or done:
                 raise RuleError(f"rank {rank} pairs layers of stages with {depth} layers; a pair is of full stages")
-            yield tuple(Cell(one.layer or 0, LETTERS[one.name], *one.batches) for one in halves(op))
+            yield tuple(Cell(half.layer or 0, LETTERS[half.name], *half.batches) for half in halves(op))
         if op.name not in LETTERS or op.layer is None:
             continue
         if len(op.batches) != 1:

@@ -52,23 +52,23 @@ class TimetableRank:
 
     async def train(self) -> None:
         model = self.model
-        mine = [layer for stage in self.table.stages_of(self.place) for layer in self.layers(stage)]
+        layers = [layer for stage in self.table.stages_of(self.place) for layer in self.layers(stage)]
         shard = (self.replica, self.replicas) if self.sharded else (self.shard, self.shards)
-        for layer in mine:
+        for layer in layers:
             model.weights[layer], model.opt_states[layer] = model.load_weights(layer, *shard)
-        await self.all_steps(mine)
+        await self.all_steps(layers)
         for handle in self.under_way:
             await handle
-        for layer in mine:
+        for layer in layers:
             model.set_final_weight(layer, model.weights[layer])
 
-    async def all_steps(self, mine: Sequence[int]) -> None:
+    async def all_steps(self, layers: Sequence[int]) -> None:
         """Plays each step in its order, and then the updates."""
         for step in range(self.model.dist.setting.steps):
             for slot in self.table.rows[self.place]:
                 await self.play(slot, step)
             await self.switch(None)
-            for layer in mine:
+            for layer in layers:
                 await self.update(layer)
 
     def layers(self, stage: int) -> range:
@@ -81,14 +81,14 @@ class TimetableRank:
         for message in self.table.needs.received(slot):
             self.keep(message.made, await self.model.receive(self.peers[message.source], self.tag(message)))
         outgoing = {message.made: message for message in self.table.needs.sent(slot)}
-        made = await self.pair(slot, step) if self.pairs(slot) else dict[Cell, Any]()
+        results = await self.pair(slot, step) if self.pairs(slot) else dict[Cell, Any]()
         for cell in slot:
-            if cell not in made:
-                made[cell] = await self.compute(cell, step)
+            if cell not in results:
+                results[cell] = await self.compute(cell, step)
             if cell not in outgoing:  # the next stage is on this rank too
-                self.keep(cell, made.pop(cell))
+                self.keep(cell, results.pop(cell))
         for cell, message in outgoing.items():
-            sent = self.model.pass_to(self.peers[message.to], made.pop(cell), self.tag(message))
+            sent = self.model.pass_to(self.peers[message.to], results.pop(cell), self.tag(message))
             if self.travels:
                 assert isinstance(sent, Handle)
                 self.under_way.append(sent)

@@ -23,27 +23,27 @@ def bound(problem: Problem) -> LowerBound:
 
 def span_bound(problem: Problem) -> LowerBound:
     """A lower bound on the longest span."""
-    spans = [one for rank in range(problem.ranks) for one in _spans(problem, rank)]
+    spans = [span for rank in range(problem.ranks) for span in _spans(problem, rank)]
     return max([*spans, *_around(problem)])
 
 
 def makespan_bound(problem: Problem) -> LowerBound:
     """A lower bound on the time from the start of the first operation to the end of the last."""
     f, i, w, _ = problem.ticks
-    found = []
+    bounds = []
     for rank in range(problem.ranks):
-        mine = problem.stages_of(rank)
-        first = mine[0]
+        stages = problem.stages_of(rank)
+        first = stages[0]
         begin, home = _way(problem, 0, first, f[:first]), _way(problem, 0, first, i[:first])
         for ticks, reason in _spans(problem, rank):
             after = home if problem.whole else 0
             more = "" if not rank else f"; rank {rank} begins {problem.time(begin):g} after rank 0"
-            found.append(LowerBound(begin + ticks + after, reason + more))
-        busy = problem.microbatches * sum(f[stage] + i[stage] for stage in mine)
-        found.append(
+            bounds.append(LowerBound(begin + ticks + after, reason + more))
+        busy = problem.microbatches * sum(f[stage] + i[stage] for stage in stages)
+        bounds.append(
             LowerBound(begin + busy + home + w[0], f"all forwards and input halves of rank {rank}, and the way home")
         )
-    return max(found)
+    return max(bounds)
 
 
 def _around(problem: Problem) -> Iterator[LowerBound]:
@@ -78,20 +78,20 @@ def least_turnaround(problem: Problem, stage: int) -> int:
 def _spans(problem: Problem, rank: int) -> Iterator[LowerBound]:
     f, i, w, _ = problem.ticks
     m_b, m_w, cap = (*problem.sizes[:2], problem.sizes.cap[rank])
-    mine, m = problem.stages_of(rank), problem.microbatches
-    first, last = mine[0], mine[-1]
+    stages, m = problem.stages_of(rank), problem.microbatches
+    first, last = stages[0], stages[-1]
     work, back = problem.work(rank), least_turnaround(problem, last)
     yield LowerBound(
         f[first] + least_turnaround(problem, first) + i[first] + w[first],
         f"a microbatch goes from rank {rank} to the last stage and back",
     )
-    pieces, smallest = len(mine) * m, min(m_b[stage] for stage in mine)
+    pieces, smallest = len(stages) * m, min(m_b[stage] for stage in stages)
     room = min(cap // smallest, pieces) if smallest else pieces
-    longest = sum(sorted((f[stage] for stage in mine for _ in range(min(m, room))), reverse=True)[:room])
+    longest = sum(sorted((f[stage] for stage in stages for _ in range(min(m, room))), reverse=True)[:room])
     head = max(0, _way(problem, first, last, f[first : last + 1]) + back - longest)
-    rest = m * sum(i[stage] + w[stage] for stage in mine) - i[last] - w[last]
-    halves = [(i[stage] + w[stage], m_b[stage]) for stage in mine]
-    halves += [] if problem.whole else [(w[stage], m_w[stage]) for stage in mine]
+    rest = m * sum(i[stage] + w[stage] for stage in stages) - i[last] - w[last]
+    halves = [(i[stage] + w[stage], m_b[stage]) for stage in stages]
+    halves += [] if problem.whole else [(w[stage], m_w[stage]) for stage in stages]
     densest = max(Fraction(ticks, size) if size else Fraction(1 << 60) for ticks, size in halves)
     tail = ceil(max(Fraction(0), back - min(Fraction(rest), (cap - m_b[last]) * densest)))
     idle = head + tail if pieces > room else max(head, tail)
@@ -100,6 +100,7 @@ def _spans(problem: Problem, rank: int) -> Iterator[LowerBound]:
         why += f", and waits for {problem.time(idle):g} while it has room for {room} forwards"
     yield LowerBound(work + idle, why)
     area = m * sum(
-        m_b[stage] * (f[stage] + least_turnaround(problem, stage) + i[stage]) + m_w[stage] * w[stage] for stage in mine
+        m_b[stage] * (f[stage] + least_turnaround(problem, stage) + i[stage]) + m_w[stage] * w[stage]
+        for stage in stages
     )
     yield LowerBound(-(-area // cap) if cap else 0, f"each microbatch is held on rank {rank} until it comes back")

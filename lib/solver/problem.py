@@ -124,8 +124,8 @@ class Problem:
                 raise RuleError(
                     f"{shown} must be a number or a list of {count}, one for each of the {of}; got {len(value)} numbers"
                 )
-            found = tuple(checked(f"{shown} of {of[:-1]} {place}", each) for place, each in enumerate(value))
-            object.__setattr__(self, name, found[0] if len(set(found)) == 1 else found)
+            numbers = tuple(checked(f"{shown} of {of[:-1]} {place}", number) for place, number in enumerate(value))
+            object.__setattr__(self, name, numbers[0] if len(set(numbers)) == 1 else numbers)
         else:
             object.__setattr__(self, name, checked(shown, value))
 
@@ -152,9 +152,9 @@ class Problem:
         memory = float("inf") if self.memory is None else self.memory
         return memory if isinstance(memory, tuple) else (memory,) * self.ranks  # type: ignore[return-value]
 
-    def fits(self, held: Sequence[float]) -> bool:
+    def fits(self, peaks: Sequence[float]) -> bool:
         """True if each rank may hold so much."""
-        return all(each <= cap + 1e-9 for each, cap in zip(held, self.caps))
+        return all(peak <= cap + 1e-9 for peak, cap in zip(peaks, self.caps))
 
     @property
     def is_even(self) -> bool:
@@ -209,9 +209,9 @@ class Problem:
         """What a rank holds at least: a microbatch is in all its stages when it turns back, and each computes its
         weight half while those before it still wait."""
         m_b, m_w = self.by_stage("m_b"), self.by_stage("m_w")
-        held = least = 0.0
+        kept = least = 0.0
         for stage in self.stages_of(rank):
-            least = max(least, held if self.whole else held + m_w[stage], held := held + m_b[stage])
+            least = max(least, kept if self.whole else kept + m_w[stage], kept := kept + m_b[stage])
         return least
 
     @cached_property

@@ -34,11 +34,11 @@ def rows_of(problem: Problem, shape: Shape) -> list[list[int]]:
     m_b, _, caps = problem.sizes
     rows = []
     for rank in range(problem.ranks):
-        mine = problem.stages_of(rank)
-        largest = max(m_b[stage] for stage in mine)
+        chunks = problem.stages_of(rank)
+        largest = max(m_b[stage] for stage in chunks)
         room = caps[rank] // largest if largest else half
-        forwards = merge(*([(shape.forward[s] + begin[j], s * m + j) for j in range(m)] for s in mine))
-        backs = [*merge(*([(shape.back[s] + begin[j], half + s * m + j) for j in range(m)] for s in mine))]
+        forwards = merge(*([(shape.forward[s] + begin[j], s * m + j) for j in range(m)] for s in chunks))
+        backs = [*merge(*([(shape.back[s] + begin[j], half + s * m + j) for j in range(m)] for s in chunks))]
         row: list[int] = []
         at = 0
         for n, (time, number) in enumerate(forwards):
@@ -166,13 +166,17 @@ class Search:
     def shaped(self, shape: Shape | str, *some: Policy) -> Candidate | None:
         """The best candidate of a shape with one of some policies."""
         steps = self.steps(shape)
-        found = [one for policy in some if steps is not None and (one := self.timed(steps, policy, shape))]
-        return min(found, key=lambda one: one.figures, default=None)
+        candidates = [
+            candidate for policy in some if steps is not None and (candidate := self.timed(steps, policy, shape))
+        ]
+        return min(candidates, key=lambda candidate: candidate.figures, default=None)
 
     def starts(self) -> list[Candidate]:
         """Starts of several kinds, the best first."""
-        found = [one for shape in self.shapes() if (one := self.shaped(shape, *policies(self.problem)))]
-        return sorted(found, key=lambda one: one.figures)
+        candidates = [
+            candidate for shape in self.shapes() if (candidate := self.shaped(shape, *policies(self.problem)))
+        ]
+        return sorted(candidates, key=lambda candidate: candidate.figures)
 
     def shapes(self) -> Iterator[Shape | str]:
         yield from shapes(self.problem)
@@ -192,17 +196,17 @@ class Search:
         while min(self.trials - trials, self.effort - effort) > 0 and stalled < PATIENCE:
             if best.figures.least <= self.least:
                 break
-            found, stalled = self.changed(best), stalled + 1
-            if found is not None and found.figures <= best.figures:
-                stalled = stalled if found.figures == best.figures else 0
-                best = found
+            candidate, stalled = self.changed(best), stalled + 1
+            if candidate is not None and candidate.figures <= best.figures:
+                stalled = stalled if candidate.figures == best.figures else 0
+                best = candidate
         return best
 
-    def changed(self, one: Candidate) -> Candidate | None:
+    def changed(self, candidate: Candidate) -> Candidate | None:
         dice = self.random.random()
-        if isinstance(one.shape, Shape) and (dice < 0.3 or self.problem.whole):
-            return self.shaped(self.shifted(one.shape), one.policy)
-        policy = one.policy.copy()
+        if isinstance(candidate.shape, Shape) and (dice < 0.3 or self.problem.whole):
+            return self.shaped(self.shifted(candidate.shape), candidate.policy)
+        policy = candidate.policy.copy()
         which = policy.lag if dice < 0.65 else policy.late if dice < 0.8 else policy.gap
         some = self.some(self.problem.ranks)
         if which is policy.gap:
@@ -214,7 +218,7 @@ class Search:
             by = self.random.choice((-3, -2, -1, -1, 1, 1, 2, 3))
             for rank in some:
                 which[rank] = min(max(which[rank] + by, 0), self.many)
-        return self.timed(one.steps, policy, one.shape)
+        return self.timed(candidate.steps, policy, candidate.shape)
 
     def some(self, count: int) -> range:
         """One of so many ranks or stages, all from one on, all up to one, or some between two."""
@@ -247,22 +251,23 @@ def shortened(problem: Problem) -> Problem:
 def best(problem: Problem, effort: int = EFFORT, trials: int = TRIALS) -> Candidate | None:
     """The best schedule found, if any."""
     few = shortened(problem)
-    found: list[Candidate] = []
+    climbed: list[Candidate] = []
     if few != problem:
         search = Search(few, effort * 2 // 3, trials * 2 // 3)
-        found = climbs(search)
+        climbed = climbs(search)
         effort, trials = effort - effort * 2 // 3, trials - trials * 2 // 3
     search = Search(problem, effort, trials)
-    if not found:
-        found = climbs(search)
-        return found[0] if found else None
-    carried = [one for each in found if (one := search.shaped(each.shape, each.policy))]
-    carried.sort(key=lambda one: one.figures)
+    if not climbed:
+        climbed = climbs(search)
+        return climbed[0] if climbed else None
+    carried = [candidate for short in climbed if (candidate := search.shaped(short.shape, short.policy))]
+    carried.sort(key=lambda candidate: candidate.figures)
     return search.climbed(carried[0]) if carried else None
 
 
 def climbs(search: Search) -> list[Candidate]:
     """Climbs from each of the best starts, and then from the best results; the best first."""
-    found = search.starts()[:CLIMBS]
-    found = sorted((search.climbed(one, share=1 / (2 * CLIMBS)) for one in found), key=lambda one: one.figures)
-    return [search.climbed(found[0]), *found[1:]] if found else []
+    starts = search.starts()[:CLIMBS]
+    climbed = [search.climbed(start, share=1 / (2 * CLIMBS)) for start in starts]
+    climbed.sort(key=lambda candidate: candidate.figures)
+    return [search.climbed(climbed[0]), *climbed[1:]] if climbed else []

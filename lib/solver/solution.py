@@ -168,7 +168,7 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
     clock, begun = [0] * problem.ranks, [0] * problem.ranks
     for rank, at in in_order(slots, needs):
         cell = rows[rank][at]
-        ready = (ends[one] + c * (needs.rank_of[one] != rank) for one in needs.of(cell))
+        ready = (ends[needed] + c * (needs.rank_of[needed] != rank) for needed in needs.of(cell))
         start = max(clock[rank], *ready, 0)
         begun[rank] = begun[rank] if at else start
         clock[rank] = ends[cell] = start + length[cell.op][cell.stage]
@@ -178,15 +178,15 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
 
 def solution(problem: Problem, table: Timetable, is_proven: bool = False) -> Solution:
     """A table of the problem's stages with its figures."""
-    found = figures(problem, [[cell for slot in row for cell in slot] for row in table.rows])
-    starts, ends = (tuple(map(problem.time, ticks)) for ticks in found[:2])
-    return Solution(problem, table, starts, ends, tuple(found.held), is_proven)
+    by_rank = figures(problem, [[cell for slot in row for cell in slot] for row in table.rows])
+    starts, ends = (tuple(map(problem.time, ticks)) for ticks in by_rank[:2])
+    return Solution(problem, table, starts, ends, tuple(by_rank.held), is_proven)
 
 
 def _most_held(problem: Problem, row: Sequence[Cell]) -> float:
     m_b, m_w = problem.by_stage("m_b"), problem.by_stage("m_w")
-    held = most = 0.0
+    kept = most = 0.0
     for stage, op, _ in row:
-        held += {"F": m_b[stage], "I": m_w[stage] - m_b[stage], "W": -m_w[stage], "B": -m_b[stage]}[op]
-        most = max(most, held)
+        kept += {"F": m_b[stage], "I": m_w[stage] - m_b[stage], "W": -m_w[stage], "B": -m_b[stage]}[op]
+        most = max(most, kept)
     return round(most, 6)

@@ -65,12 +65,12 @@ class _Program:
             self.on_rank(rank, [cell for cell in cells if problem.rank_of(cell.stage) == rank], longest)
         model.minimize(longest)
 
-    def on_rank(self, rank: int, mine: list[Cell], longest: Any) -> None:
+    def on_rank(self, rank: int, row: list[Cell], longest: Any) -> None:
         """One operation at a time, within the memory and the longest time."""
         model, (m_b, m_w, caps) = self.model, self.problem.sizes
         stages = self.problem.stages_of(rank)
-        model.add_no_overlap([model.new_fixed_size_interval_var(self.at[c], self.length(c), "") for c in mine])
-        held = [
+        model.add_no_overlap([model.new_fixed_size_interval_var(self.at[c], self.length(c), "") for c in row])
+        intervals = [
             (self.hold(Cell(s, first, b), Cell(s, then, b), after), size[s])
             for s in stages
             for b in range(self.problem.microbatches)
@@ -78,9 +78,9 @@ class _Program:
                 [("F", self.back, 0, m_b)] + ([] if self.problem.whole else [("I", "W", self.lengths["I"][s], m_w)])
             )
         ]
-        model.add_cumulative([interval for interval, _ in held], [size for _, size in held], caps[rank])
+        model.add_cumulative([interval for interval, _ in intervals], [size for _, size in intervals], caps[rank])
         begin = self.at[Cell(stages[0], "F", 0)] if self.problem.least == "span" else 0
-        for cell in mine:
+        for cell in row:
             if cell.op == self.last and cell.batch == self.problem.microbatches - 1:
                 model.add(self.at[cell] + self.length(cell) <= begin + longest)
 
@@ -141,13 +141,13 @@ def solve(
     for name, number, most in (("effort", effort, 100), ("proof_seconds", proof_seconds, MAX_SECONDS)):
         if not is_number(number) or not 0 <= number <= most:
             raise RuleError(f"{name} must be from 0 to {most:,}; got {number!r:.40}")
-    found = _found(problem, effort)
-    if found.is_optimal or proof_seconds <= 0:
-        return found
-    proof = proven(problem, round(found.took * problem.unit), proof_seconds)
+    solved = _found(problem, effort)
+    if solved.is_optimal or proof_seconds <= 0:
+        return solved
+    proof = proven(problem, round(solved.took * problem.unit), proof_seconds)
     if proof is None:
-        return found
-    return solution(problem, proof.table or found.table, is_proven=True)
+        return solved
+    return solution(problem, proof.table or solved.table, is_proven=True)
 
 
 def _found(problem: Problem, effort: float) -> Solution:
@@ -156,14 +156,14 @@ def _found(problem: Problem, effort: float) -> Solution:
     candidate = best(problem, int(EFFORT * effort), max(int(TRIALS * effort), 1))
     if candidate is not None:
         known.insert(0, cells_of(problem, candidate))
-    found = [(figures(problem, rows), rows) for rows in known]
-    fitting = [one for one in found if problem.fits(one[0].held)]
+    measured = [(figures(problem, rows), rows) for rows in known]
+    fitting = [order for order in measured if problem.fits(order[0].held)]
     if not fitting:
-        least = min((max(one.held) for one, _ in found), default=problem.v * problem.ranks)
+        least = min((max(by_rank.held) for by_rank, _ in measured), default=problem.v * problem.ranks)
         raise RuleError(
             f"no schedule was found for a memory of {min(problem.caps):g}; take memory={least:g}, which an order needs"
         )
-    return solution(problem, Timetable.of(min(fitting, key=lambda one: _measures(problem, one[0]))[1]))
+    return solution(problem, Timetable.of(min(fitting, key=lambda order: _measures(problem, order[0]))[1]))
 
 
 def _names(problem: Problem) -> list[str]:
@@ -177,17 +177,17 @@ def _names(problem: Problem) -> list[str]:
     return [name for name in names if name not in patterns] + [name for _, name in sorted(timed)[:PATTERNS]]
 
 
-def _measures(problem: Problem, one: Figures) -> tuple[int, int]:
+def _measures(problem: Problem, by_rank: Figures) -> tuple[int, int]:
     """The measure to minimize, then the other one."""
-    span, makespan = max(end - start for start, end in zip(one.starts, one.ends)), max(one.ends)
+    span, makespan = max(end - start for start, end in zip(by_rank.starts, by_rank.ends)), max(by_rank.ends)
     return (span, makespan) if problem.least == "span" else (makespan, span)
 
 
-def cells_of(problem: Problem, one: Candidate) -> list[list[Cell]]:
+def cells_of(problem: Problem, candidate: Candidate) -> list[list[Cell]]:
     """The cells of a candidate, by rank."""
     m, half = problem.microbatches, problem.stages * problem.microbatches
     numbers: list[list[int]] = [[] for _ in range(problem.ranks)]
-    timed(problem, one.steps, one.policy, numbers)
+    timed(problem, candidate.steps, candidate.policy, numbers)
     rows: list[list[Cell]] = []
     for row in numbers:
         backs = iter([number - half for number in row if number >= half])

@@ -77,16 +77,16 @@ def orders(placement: str, whole: bool) -> Mapping[str, Order]:
             books = [schedules.interleaved, schedules.breadth_first, *([] if whole else [schedules.interleaved_zb])]
         case _:
             books = [schedules.zb_v, schedules.dualpipev]
-    found: dict[str, Order] = {book.__name__: partial(_sized, book) for book in books}
+    by_name: dict[str, Order] = {book.__name__: partial(_sized, book) for book in books}
     if placement == "contiguous":
-        found["one_f_one_b with fewer in flight"] = _fewer_in_flight
+        by_name["one_f_one_b with fewer in flight"] = _fewer_in_flight
     if placement == "V" and not whole:
-        found |= {book.__name__: partial(_sized, book) for book in (schedules.v_min, schedules.v_half)}
+        by_name |= {book.__name__: partial(_sized, book) for book in (schedules.v_min, schedules.v_half)}
         for in_turn in IN_TURN:
             for unit in (True, False):
                 for slots in (v_min_slots, v_half_slots):
-                    found[f"{PATTERN} {slots.__name__} {in_turn} {unit}"] = partial(_pattern, slots, in_turn, unit)
-    return MappingProxyType(found)
+                    by_name[f"{PATTERN} {slots.__name__} {in_turn} {unit}"] = partial(_pattern, slots, in_turn, unit)
+    return MappingProxyType(by_name)
 
 
 @lru_cache(maxsize=128)
@@ -97,11 +97,11 @@ def cells(problem: Problem, name: str) -> Rows | None:
 
 def ordered(problem: Problem, name: str) -> list[list[int]] | None:
     """The forwards and input halves of an order, numbered as in `timing`."""
-    found, m = cells(problem, name), problem.microbatches
-    if found is None:
+    rows, m = cells(problem, name), problem.microbatches
+    if rows is None:
         return None
     half = problem.stages * m
     return [
         [(half if cell.op != "F" else 0) + cell.stage * m + cell.batch for cell in row if cell.op != "W"]
-        for row in found
+        for row in rows
     ]

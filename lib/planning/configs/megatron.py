@@ -293,9 +293,9 @@ def _sizes(flags: Entries) -> tuple[dict[str, Any], str]:
         flags.asked.add("moe-layer-freq")
         sizes["dense_layers"] = int(dense[1])
     for name, form in WINDOW.items():
-        if found := re.fullmatch(form, flags.entries.get(name, "")):
+        if window := re.fullmatch(form, flags.entries.get(name, "")):
             flags.asked.add(name)
-            sizes["window" if name == "window-size" else "full_every"] = int(found[1])
+            sizes["window" if name == "window-size" else "full_every"] = int(window[1])
     missing = next((f"--{name}" for name in NEEDED if name not in flags), "")
     if missing:
         return sizes, missing
@@ -335,10 +335,10 @@ def _modules(flags: Entries) -> tuple[str, ...]:
 
 def _layout(text: str) -> tuple[int, ...]:
     """The layers of each stage, from a layout in the form that `write` uses."""
-    found = re.fullmatch(r"E((?:t\*\d+)?(?:\|t\*\d+)*\|?m*)L", text)
-    if found is None:
+    layout = re.fullmatch(r"E((?:t\*\d+)?(?:\|t\*\d+)*\|?m*)L", text)
+    if layout is None:
         raise RuleError(f"--pipeline-model-parallel-layout is read in the form 'Et*3|t*4|t*2L'; got {text[:60]!r}")
-    return tuple(int(part[2:].rstrip("m") or 0) + part.count("m") for part in found[1].split("|"))
+    return tuple(int(part[2:].rstrip("m") or 0) + part.count("m") for part in layout[1].split("|"))
 
 
 def _layers(flags: Entries, why: str) -> int:
@@ -349,7 +349,7 @@ def _layers(flags: Entries, why: str) -> int:
 
 def _flags(text: str) -> dict[str, str]:
     """Each flag with its values, or with an empty text if it has none."""
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     try:
         words = shlex.split(text.replace("\\\n", " "), comments=True)
     except ValueError as why:
@@ -358,7 +358,7 @@ def _flags(text: str) -> dict[str, str]:
     for word in words:
         if word.startswith("--"):
             name, _, value = word[2:].partition("=")
-            found[name] = value
+            values[name] = value
         elif name:
-            found[name] = f"{found[name]} {word}".strip()
-    return found
+            values[name] = f"{values[name]} {word}".strip()
+    return values

@@ -167,7 +167,7 @@ def _entries(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """The entries of all tables, named as in `training.seq_len`."""
     for name, value in tables.items():
         if isinstance(value, dict):
-            yield from ((f"{name}.{inner}", one) for inner, one in _entries(value))
+            yield from ((f"{name}.{inner}", entry) for inner, entry in _entries(value))
         elif name in ("training", "parallelism", "activation_checkpoint", "model"):
             raise RuleError(f"{name} must be a table, [{name}]; got {str(value)[:40]!r}")
         else:

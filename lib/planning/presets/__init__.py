@@ -57,10 +57,10 @@ def _of_file(kind: type[P], text: str, changed: Mapping[str, Any]) -> P:
         tables = tomllib.loads(text)
     except tomllib.TOMLDecodeError as why:
         raise RuleError(f"a preset file is TOML: {why}") from None
-    own = [field for field in fields(kind) if field.name not in ("name", "source")]
-    needed = {field.name for field in own if field.default is MISSING}
+    known_fields = [field for field in fields(kind) if field.name not in ("name", "source")]
+    needed = {field.name for field in known_fields if field.default is MISSING}
     rows = [(name, row) for name, row in tables.items() if isinstance(row, dict)]
-    known = {field.name for field in own} | {"source"}
+    known = {field.name for field in known_fields} | {"source"}
     if len(tables) != 1 or len(rows) != 1 or not needed <= set(rows[0][1]) <= known:
         must, may = (", ".join(sorted(names)) for names in (needed, known - needed))
         raise RuleError(f"a preset file has one table, [my-{_thing(kind)}], with {must}; it may have {may}")
