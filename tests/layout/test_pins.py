@@ -101,7 +101,7 @@ def test_random_pins_on_random_networks_cost_what_an_integer_program_finds(seed:
     copied = (
         "from the copy of" in found.explain()
     )  # the integer program moves every input from where its tensor is kept
-    assert found.bytes < least if copied else found.bytes == least
+    assert found.bytes <= least if copied else found.bytes == least
     assert_same_program(found)
 
 

@@ -240,7 +240,7 @@ NAMES = dict(
 )
 
 
-ALIKE = {("zb_h2", 0): "ZB-H1", ("eager_1f1b", 0): "1F1B", ("hanayo", 0): "ZB-V", ("v_half", 2): "V-Min"}
+ALIKE = {("zb_h2", 0): "ZB-H1", ("eager_1f1b", 0): "1F1B", ("hanayo", 0): "ZB-V"}
 """With two microbatches, on so many ranks or on any number."""
 
 
