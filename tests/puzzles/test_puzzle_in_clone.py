@@ -16,15 +16,15 @@ from puzzles.tracks import SHIPPED, TRACKS
 from tests.test_imports import ROOT
 
 COPIED = ("lib", "drawing", "puzzles", "solutions", "docs", "notebooks", "tests")
-FILES = ("README.md", "CONTRIBUTING.md", "Makefile", "pyproject.toml", ".pre-commit-config.yaml")
 
 
 def cloned(folder: Path) -> Path:
     """A copy of this clone."""
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
-    for name in FILES:
-        shutil.copy(ROOT / name, folder / name)
+    for path in ROOT.iterdir():
+        if path.is_file():
+            shutil.copy(path, folder)
     return folder
 
 
@@ -81,7 +81,14 @@ def test_the_quick_tests_of_catalog_and_docs_pass_with_a_puzzle_in_each_track(tm
         assert all(slug in (folder / "docs" / f"{page}.md").read_text(encoding="utf-8") for slug in slugs)
     for tests in ("tests/catalog", "tests/docs"):
         words = ("-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not slow", tests)
-        done = subprocess.run([sys.executable, *words], cwd=folder, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=folder,
+            env={**os.environ, "PYTEST_DEBUG_TEMPROOT": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout[-4000:]
 
 

@@ -168,5 +168,5 @@ assert "33.3 steps" in drawing.text(run(gpipe, 8, 4, 4).trace)
 @pytest.mark.slow
 def test_a_graded_file_may_still_draw() -> None:
     """A picture names a schedule by those of lib.schedules; where these are withheld, it does without."""
-    verdict = graded(DRAWN, "process")
+    verdict = graded(DRAWN)
     assert verdict.status == "passed", verdict.message
