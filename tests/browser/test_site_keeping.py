@@ -519,7 +519,7 @@ def test_how_to_leave_the_editor_with_the_keyboard_is_said(game: Game) -> None:
     assert "Escape" in game.text(".keys")
     assert game.script("return document.activeElement.getAttribute('aria-describedby')") == "keys"
     ActionChains(game.browser).send_keys(Keys.ESCAPE, Keys.TAB).perform()
-    assert game.script("return document.activeElement.textContent") == "Run"
+    game.until(lambda: game.script("return document.activeElement.textContent") == "Run")
 
 
 def elsewhere(game: Game, name: str) -> str:
