@@ -243,7 +243,7 @@ class IntegerProgram:
         values, least = self.program.solve(costs, effort, known + most)
         if least == inf:
             self._refuse(effort)
-        bound = max(0, ceil((least - most) / step * (1 - TOLERANCE)) * step)
+        bound = max(0, ceil((least - most) / step * (1 - TOLERANCE) - TOLERANCE) * step)
         return Solved(None if values is None else self._plan(values), bound)
 
     def _with_memory(self, step: int) -> tuple[list[float], float]:
