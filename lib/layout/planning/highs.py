@@ -70,8 +70,8 @@ class LinearProgram:
         gap grows and they are asked again.
         """
         scale = max(1.0, *costs)
-        scaled = np.array(costs) / scale
-        relaxed = self._solved(scaled, np.array(self.most), effort, whole=False)
+        problem = self._written(np.array(costs) / scale)
+        relaxed = self._solved(problem, np.array(self.most), effort, whole=False)
         if relaxed.bound == inf:
             return LinearSolution(None, inf)
         least, reduced = 0.0, np.zeros(len(costs))
@@ -83,30 +83,37 @@ class LinearProgram:
         gap = min(least * FIRST_GAP, widest)
         while True:
             kept = reduced <= gap + TOLERANCE
-            answer = self._solved(scaled, np.where(kept, self.most, 0), effort)
+            answer = self._solved(problem, np.where(kept, self.most, 0), effort)
             above = answer.cost - least
             if kept.all() or gap == widest or not answer.is_done or above <= gap + TOLERANCE:
                 bound = max(least, answer.bound)
                 return LinearSolution(answer.values, (bound if kept.all() else min(bound, least + gap)) * scale)
             gap = min(widest, above if answer.values is not None else max(4 * gap, least, TOLERANCE))
 
-    def _solved(self, costs: Any, most: Any, effort: int, whole: bool = True) -> _Answer:
+    def _written(self, costs: Any) -> Any:
+        """The program as HiGHS takes it, which is written once: searches differ in bounds and in what is whole."""
         import highspy
 
-        highs: Any = highspy
-        solver, problem = highs.Highs(), highs.HighsLp()
+        problem, matrix = highspy.HighsLp(), highspy.HighsSparseMatrix()
         problem.num_col_, problem.num_row_ = len(costs), len(self.rows)
-        problem.col_cost_, problem.col_lower_, problem.col_upper_ = costs, np.zeros(len(costs)), most
+        problem.col_cost_, problem.col_lower_ = costs, np.zeros(len(costs))
         problem.row_lower_, problem.row_upper_ = (np.array([row[i] for row in self.rows]) for i in (1, 2))
-        matrix = problem.a_matrix_
-        matrix.format_ = highs.MatrixFormat.kRowwise
+        matrix.format_ = highspy.MatrixFormat.kRowwise
         matrix.num_col_, matrix.num_row_ = len(costs), len(self.rows)
         matrix.start_ = np.cumsum([0, *(len(terms) for terms, _, _ in self.rows)])
         matrix.index_ = [v for terms, _, _ in self.rows for v in terms]
         matrix.value_ = [c for terms, _, _ in self.rows for c in terms.values()]
-        if whole:
-            kinds = highs.HighsVarType.kContinuous, highs.HighsVarType.kInteger
-            problem.integrality_ = [kinds[is_whole] for is_whole in self.is_whole]
+        problem.a_matrix_ = matrix
+        return problem
+
+    def _solved(self, problem: Any, most: Any, effort: int, whole: bool = True) -> _Answer:
+        import highspy
+
+        highs: Any = highspy
+        solver = highs.Highs()
+        problem.col_upper_ = most
+        kinds = highs.HighsVarType.kContinuous, highs.HighsVarType.kInteger
+        problem.integrality_ = [kinds[is_whole] for is_whole in self.is_whole] if whole else []
         options = {"output_flag": False, "threads": 1, "mip_rel_gap": 0.0, "mip_abs_gap": 1e-8}
         for option, value in {**options, "simplex_iteration_limit": max(1, effort) * MAX_ITERATIONS}.items():
             solver.setOptionValue(option, value)
