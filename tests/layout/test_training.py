@@ -196,16 +196,14 @@ def test_stage_three_gathers_a_weight_in_forward_and_again_in_backward():
 
 @pytest.mark.slow
 def test_the_batch_decides_between_data_and_tensor_parallelism():
-    def free(batch: int) -> GraphPlan:
-        graph = megatron_mlp(devices=8, tokens=batch, width=64)
-        step = training(graph, "sgd")
-        return plan(step, memory_cap=plan(step).memory * 9 // 10)
+    def capped(batch: int, cap: int) -> GraphPlan:
+        return plan(training(megatron_mlp(devices=8, tokens=batch, width=64), "sgd"), memory_cap=cap)
 
     def split_of_weights(found: GraphPlan) -> bool:
         return found.operators["matmul1"].strategy[1] != (1, 1)
 
-    assert split_of_weights(free(64))
-    assert not split_of_weights(free(8192))
+    assert split_of_weights(capped(64, 62_668))
+    assert not split_of_weights(capped(8192, 4_327_833))
 
 
 def documented(batch: int, forward: GraphPlan) -> Graph:

@@ -288,14 +288,22 @@ def network(uneven: bool | None = True, devices: int = 4) -> Graph:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-@pytest.mark.parametrize("rows", [((4, 1), (1, 1)), ((1, 1), (1, 4)), ((1, 4), (4, 1)), ((2, 1), (1, 2))])
-def test_a_training_step_with_padding_equals_one_device(optimizer, rows, monkeypatch):
+@pytest.mark.parametrize(
+    ("rows", "caps"),
+    [
+        (((4, 1), (1, 1)), {"sgd": 478, "adam": 831}),
+        (((1, 1), (1, 4)), {"sgd": 367, "adam": 496}),
+        (((1, 4), (4, 1)), {"sgd": 381, "adam": 540}),
+        (((2, 1), (1, 2)), {"sgd": 378, "adam": 637}),
+    ],
+)
+def test_a_training_step_with_padding_equals_one_device(optimizer, rows, caps, monkeypatch):
     poison(monkeypatch)
     step = training(network(), optimizer)
     assert step.uneven is True
     step.shard("first", rows)
     given = numbers(step)
-    for found in (propagate(step), plan(step), plan(step, memory_cap=plan(step).memory * 19 // 20)):
+    for found in (propagate(step), plan(step), plan(step, memory_cap=caps[optimizer])):
         alone, done = step.run(given), found.on_engine(given)
         for name, tensor in alone.items():
             np.testing.assert_allclose(done.value(name), tensor, rtol=1e-9, atol=1e-9, err_msg=name)
