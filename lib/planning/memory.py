@@ -88,7 +88,7 @@ SENT = ("messages", "gradients", "weights", "host")
 """Kinds of bytes that a rank sends in the pipeline and to its replicas."""
 
 
-class Figures(NamedTuple):
+class StepFigures(NamedTuple):
     """The `ticks` of the step, the ticks that each rank computes, the memory of each rank, by kind (see SENT) the bytes
     of the rank that sends the most, and the mean ticks in which a rank waits for replicas (`dp`) and for the host."""
 
@@ -104,14 +104,14 @@ class Figures(NamedTuple):
         return 1 - sum(self.busy) / (len(self.busy) * self.ticks)
 
 
-def figures(job: Job, split: Split) -> Figures:
+def figures(job: Job, split: Split) -> StepFigures:
     """What a step of a split takes."""
     fused, eager = walked(job, split), walked(job, split, eager=True)
     memory = tuple(rank_memory(job, split, place, *ranks) for place, ranks in enumerate(zip(fused, eager)))
     totals = [sent_by(job, split, place) for place in range(len(fused))]
     most = max(totals, key=lambda sent: sum(sent.values()))
     waits = {axis: sum(rank.waits[axis] for rank in fused) / len(fused) for axis in ("dp", "host")}
-    return Figures(max(rank.ticks for rank in fused), tuple(rank.busy for rank in fused), memory, most, waits)
+    return StepFigures(max(rank.ticks for rank in fused), tuple(rank.busy for rank in fused), memory, most, waits)
 
 
 def sent_by(job: Job, split: Split, place: int) -> dict[str, int]:

@@ -12,7 +12,7 @@ from .cost_model import TICKS, between_groups, members_of_replicas, of_layers, p
 from .gpus import LINKS
 from .job import Job
 from .layer_cost import copied_bytes, ep_traffic, layer_times, link_of, shared
-from .memory import Figures, RankMemory, figures
+from .memory import RankMemory, StepFigures, figures
 from .split import Split, require_fit
 
 VERDICTS = ("fits", "depends on the code", "does not fit")
@@ -113,7 +113,7 @@ def plan(job: Job, split: Split) -> Plan:
     return Plan(job, split, totals.ticks / TICKS, totals.bubble, totals.memory, sent, links(job, split), waits)
 
 
-def sent_in_step(job: Job, split: Split, totals: Figures) -> Mapping[str, int]:
+def sent_in_step(job: Job, split: Split, totals: StepFigures) -> Mapping[str, int]:
     """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
     priced, times = prices(job, split), layer_times(of_layers(job, split), shared(split))
     program = program_of(job, split)

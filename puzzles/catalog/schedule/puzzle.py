@@ -8,7 +8,7 @@ from typing import NamedTuple
 from lib import Goal, Size
 from puzzles.catalog.puzzle import Puzzle
 
-from .sketch import Sketch
+from .sketch import PlaceSketch
 
 EXTENDED = tuple("group tag step tier to outer on scale shares into past grad_keys total".split())
 """Parameters of calls that the classic games do not have. A puzzle names the ones that it needs."""
@@ -58,7 +58,7 @@ class SchedulePuzzle(Puzzle):
     reload_reason: str = RELOAD_REASON
     reload_advice: str = ""
     """What a schedule is told whose ranks end with less than they loaded (`Goal.steady`); else the calls decide."""
-    sketch: Sketch | None = None
+    sketch: PlaceSketch | None = None
     reference_at: tuple[ReferenceAt, ...] = ()
     """What the reference scores at the other sizes; `puzzles check` measures it."""
 

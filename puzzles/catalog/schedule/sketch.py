@@ -19,7 +19,7 @@ HOLDS = ("full", "shard", "stage", "nothing")
 
 
 @dataclass(frozen=True)
-class Sketch:
+class PlaceSketch:
     shares: Mapping[tuple[int, int], Share]
     """By rank and layer, the part that the rank keeps."""
     batches: tuple[str, ...]
@@ -40,12 +40,12 @@ class Sketch:
         return layer in self.works.get(rank, (layer,))
 
 
-def read_sketch(fields: Fields, size: Size) -> Sketch:
+def read_sketch(fields: Fields, size: Size) -> PlaceSketch:
     """The sketch that a table describes."""
     layers, _, ranks = size
     each, texts = fields.text("each", ""), fields.texts("batches")
     passes = tuple(range(ranks - 1)) if fields.flag("chain") else _numbers(fields, "passes_on", ranks)
-    sketch = Sketch(
+    sketch = PlaceSketch(
         _shares(fields, size),
         tuple(texts[rank] if rank < len(texts) else each.replace("{rank}", str(rank)) for rank in range(ranks)),
         fields.text("talk", ""),

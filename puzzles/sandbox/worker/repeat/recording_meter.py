@@ -6,7 +6,7 @@ from typing import Any, Protocol
 from lib.engine.metering.meter import Life, Meter, current
 
 
-class Recorder(Protocol):
+class LifeRecorder(Protocol):
     """What the meter needs of a `DeviceRecorder`."""
 
     segments: list[Any]
@@ -20,7 +20,7 @@ class RecordingMeter(Meter):
 
     __slots__ = ("recorder",)
 
-    def __init__(self, recorder: Recorder, byte_time: Mapping[str, int] | None = None) -> None:
+    def __init__(self, recorder: LifeRecorder, byte_time: Mapping[str, int] | None = None) -> None:
         super().__init__(byte_time)
         self.recorder = recorder
 
