@@ -12,10 +12,11 @@ from lib.judging.family import PIPELINES
 from lib.recognition import Recognition, recognize
 from lib.trace.ops import TIMED
 from lib.values.algebra import counted
+from puzzles.catalog.path import TRICKS
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks.later import as_svg
-from puzzles.tracks.outcomes import SEE_NOTE, amount, number_text
+from puzzles.tracks.outcomes import SEE_NOTE, amount, listed, number_text
 
 from .pictures import can_be_drawn
 
@@ -56,12 +57,23 @@ def _own(puzzle: SchedulePuzzle, point: Figures, stars: int) -> Iterator[str]:
         yield f"Three stars: no better schedule{of_this_kind} is known."
     else:
         yield _to_beat(goal, own, f"Best known{of_this_kind}")
+    if (ahead := _best(goal.beyond, point)) is not None:
+        yield f"Beyond: with {ideas_text(goal.untold(ahead))}, {goal.words(ahead)}."
     if not has_others:
         return
     if any_kind is None:
         yield "No schedule of any kind known at this size is better."
     elif any_kind != own:
         yield f"Of any kind at this size: {goal.words(any_kind)} ({any_kind.family})."
+
+
+def ideas_text(ideas: Sequence[str]) -> str:
+    """'the idea of `gpipe`, and a trick: drop the model's input, and take it again with `get_activation`'."""
+    puzzles = [f"`{idea}`" for idea in ideas if idea not in TRICKS]
+    tricks = [TRICKS[idea] for idea in ideas if idea in TRICKS]
+    words = [f"the {'ideas' if len(puzzles) > 1 else 'idea'} of {listed(puzzles)}"] if puzzles else []
+    words += [f"{'tricks' if len(tricks) > 1 else 'a trick'}: {'; '.join(tricks)}"] if tricks else []
+    return ", and ".join(words)
 
 
 def _other(puzzle: SchedulePuzzle, point: Figures, stars: int, family: str) -> Iterator[str]:
