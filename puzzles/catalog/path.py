@@ -70,9 +70,21 @@ def ideas_of(slug: str) -> frozenset[str]:
     if slug not in placed():
         return frozenset()
     before = known([slug])
-    last = max((CORE.index(one) for one in before if one in CORE), default=len(CORE) - 1)
+    last = max((place_of(one) for one in before if one in CORE), default=len(CORE))
     before.update(CORE[: last + 1])
     return frozenset(before.union(*(placed()[one].tells for one in before)))
+
+
+def place_of(slug: str) -> int:
+    """A puzzle's place on the core path, from 0; extra puzzles come after it."""
+    return CORE.index(slug) if slug in CORE else len(CORE)
+
+
+def taught_in(ideas: Iterable[str]) -> tuple[str, ...]:
+    """The puzzles that teach some ideas, without repetition; of a trick the first that tells it."""
+    slugs = sorted(placed(), key=place_of)
+    taught = (idea if idea in placed() else next(s for s in slugs if idea in placed()[s].tells) for idea in ideas)
+    return tuple(dict.fromkeys(taught))
 
 
 def next_on_path(solved: Iterable[str], after: str = "") -> str | None:

@@ -33,8 +33,18 @@ STAR = (
     ),
 )
 
+DROPPED = """            if not first:  # the next step computes with newer weights
+                del weights[layer]
+"""
+JOINED = """            if layer == 1 and not first:
+                await join()
+"""
+
+ROOM = "2 * ((ranks + 2) // 2))[me]"
+
 SKIPS: Skips = {
     "straggler": {
+        "in the given order": (altered("straggler", ((", key=lambda batch: -lengths[batch]", ""),)), {"time"}),
         "in turn": (altered("straggler", ((DEALT, "range(model.rank, 12, 4)"),)), {"time"}),
         "blocks of three": (altered("straggler", ((DEALT, "range(3 * model.rank, 3 * model.rank + 3)"),)), {"time"}),
         "equal tokens": (altered("straggler", (("setting.costs.slow, model", "{}, model"),)), {"time"}),
@@ -66,6 +76,8 @@ SKIPS: Skips = {
         "interleaved": (grid(8, order=interleaved, chunks=2), {"time", "memory"}),
         "zb-v": (grid(8, order=zb_v), {"memory"}),
         "v-min": (grid(8, order=v_min), {"time"}),
+        "room for nine": (altered("v_half", ((ROOM, "9)[me]"),)), {"time"}),
+        "room for thirteen": (altered("v_half", ((ROOM, "13)[me]"),)), {"memory"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
     },
     "two_ways": {
@@ -88,18 +100,14 @@ SKIPS: Skips = {
         "whole weights stay, all microbatches together": (HOLD_AT_ONCE, {"memory", "traffic"}),
     },
     "host_update": {
-        "all on the device": (host_updates("device"), {"time", "memory"}),
-        "all on the device, microbatches in turn": (host_updates("device", at_once=False), {"time", "memory"}),
-        "each step waits for the host": (host_updates("host"), {"time", "host"}),
-        "each step waits for the host, microbatches in turn": (
-            host_updates("host", at_once=False),
-            {"time", "memory", "host"},
+        "each step waits for the host": (host_updates(), {"time", "host"}),
+        "each step waits for the host, microbatches in turn": (host_updates(at_once=False), {"time", "memory", "host"}),
+        "the next step's first weight comes late": (
+            altered("host_update", (("if renewed and layer == 0:", "if False:"), ("if renewed and layer:", "if renewed:"))),
+            {"time"},
         ),
-        "states are fetched": (host_updates("fetched"), {"time", "memory", "host"}),
-        "states are fetched, microbatches in turn": (
-            host_updates("fetched", at_once=False),
-            {"time", "memory", "host"},
-        ),
+        "weights of both versions": (altered("host_update", ((DROPPED, ""),)), {"memory"}),
+        "updates are pending through the next forward": (altered("host_update", ((JOINED, ""),)), {"memory"}),
     },
     "streaming_diloco": {
         "all layers after every fourth step, and ranks wait": (outer_steps(all_together, waits=True), {"time"}),
