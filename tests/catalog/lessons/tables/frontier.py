@@ -6,18 +6,25 @@ from lib.schedules import pipeline
 from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.host_updates import host_updates
+from tests.catalog.lessons.families.orders import in_pairs, long_warm_up
 from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps, two_together
 from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages, two_by_two
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
+from tests.support.variants import module_of
 
 DEALT = "dealt(setting.lengths, setting.costs.slow, model.RANKS)[model.rank]"
 
 PAIR = """out, (new, grad) = model.forward_backward(
-                (layer, activations[batch], weights[layer]), (layers[other], *behind)
+                (layer, activations[key], weights[layer]), (layers[other], *behind)
             )"""
-ONE_BY_ONE = """out = model.forward(layer, activations[batch], weights[layer])
+ONE_BY_ONE = """out = model.forward(layer, activations[key], weights[layer])
             new, grad = model.backward(layers[other], *behind)"""
+FIRST_ALONE = (
+    "    for k in range(2 * rank + 2)",
+    "    if not below:\n        at = slots.index(('F0', 'B1'))\n        slots[at : at + 1] = [('F0',), ('B1',)]\n"
+    "    for k in range(2 * rank + 2)",
+)
 
 MORE_IN_FLIGHT = "> ranks - rank"
 AWAITED = (
@@ -81,10 +88,14 @@ SKIPS: Skips = {
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
     },
     "two_ways": {
-        "1f1b": (pipeline(one_f_one_b), {"time"}),
-        "zb-h1": (pipeline(zb_h1), {"time"}),
-        "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time"}),
-        "both ways without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        "1f1b, one forward further ahead, with pairs": (pipeline(in_pairs(long_warm_up)), {"time", "memory"}),
+        "interleaved with pairs": (pipeline(in_pairs(interleaved)), {"time", "memory"}),
+        "zb-h1": (pipeline(zb_h1), {"time", "memory"}),
+        "zb-v": (pipeline(zb_v), {"time"}),
+        "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time", "memory"}),
+        "the V without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        "the last rank's first backward is no pair": (altered("two_ways", (FIRST_ALONE,)), {"time"}),
+        "from both ends": (module_of("solutions/records/two_ways_from_both_ends.py").two_ways, {"memory"}),
         **all_messages("time traffic", "time traffic", "time memory", "time traffic", *["time steady"] * 2),
     },
     "weight_versions": {
@@ -103,7 +114,9 @@ SKIPS: Skips = {
         "each step waits for the host": (host_updates(), {"time", "host"}),
         "each step waits for the host, microbatches in turn": (host_updates(at_once=False), {"time", "memory", "host"}),
         "the next step's first weight comes late": (
-            altered("host_update", (("if renewed and layer == 0:", "if False:"), ("if renewed and layer:", "if renewed:"))),
+            altered(
+                "host_update", (("if renewed and layer == 0:", "if False:"), ("if renewed and layer:", "if renewed:"))
+            ),
             {"time"},
         ),
         "weights of both versions": (altered("host_update", ((DROPPED, ""),)), {"memory"}),
