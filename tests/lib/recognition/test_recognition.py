@@ -182,7 +182,6 @@ KNOWN = {
     "records.local_sgd_input_again": "local SGD",
     "records.expert_parallel_loss_at_the_experts": "expert parallelism",
     "records.expert_parallel_one_after_the_other": "expert parallelism",
-    "records.fsdp_prefetch_input_again": f"{ZERO_3}, with prefetch and gradients summed during backward",
     "records.hybrid_shard_one_full_weight: within_a_machine": "hybrid sharding (HSDP)",
     "records.hybrid_shard_one_full_weight: over_all_ranks": ZERO_3,
     "records.interleaved_short_warm_up": "an interleaved pipeline",
