@@ -54,7 +54,11 @@ REFUSED = [
     ("llama_8b_16", Split(dp=16, zero=4), "ZeRO has the stages 0 to 3"),
     ("llama_8b_16", Split(dp=16, schedule="1f2b"), "there is no schedule '1f2b'; there are 1f1b"),
     ("llama_8b_16", Split(dp=16, zero=2, offload="states"), "offload is 'none' in this puzzle"),
-    ("llama_405b_1024", Split(8, 8, 16, schedule="zb_v", chunks=2, recompute="selective"), "recompute is 'none' in this"),
+    (
+        "llama_405b_1024",
+        Split(8, 8, 16, schedule="zb_v", chunks=2, recompute="selective"),
+        "recompute is 'none' in this",
+    ),
     ("llama_8b_16", Split(dp=2**31), "dp of a split is less than"),
     ("gpt3_384", Split(dp=3, tp=128), "tp 128 does not divide 96 heads; tp may be"),
     ("gpt3_384", Split(dp=4, tp=1, pp=96), "are played; take more replicas or microbatch 2"),

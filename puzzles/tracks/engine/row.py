@@ -27,6 +27,7 @@ def asked(trial: Trial) -> dict[str, Any]:
         "stream": None if trial.stream is None else list(trial.stream[0]),
         "devices": trial.devices,
         "options": dict(trial.options),
+        "spmd": trial.spmd,
     }
 
 
