@@ -6,13 +6,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from docs.generate import papers
 from puzzles.catalog.content import CONTENT, placed, puzzle_files
-from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
-from puzzles.tracks import TRACKS
+from puzzles.catalog.engine import EnginePuzzle
+from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.path import CORE, TRICKS
+from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES, SchedulePuzzle
+from puzzles.tracks import TRACKS, track_of
 
 ROOT = Path(__file__).parents[2]
 README, PLAY, VARIANTS = ROOT / "README.md", ROOT / "docs" / "play.md", ROOT / "docs" / "variants.md"
@@ -30,7 +35,39 @@ def play() -> str:
     """docs/play.md with the tables of the schedules."""
     text = filled(PLAY.read_text(encoding="utf-8"), "classics", table(CLASSICS.slugs))
     others = [slug for chapter in CHAPTERS[1:] for slug in chapter.slugs]
-    return filled(text, "chapters", table(others, with_chapter=True))
+    text = filled(text, "chapters", table(others, with_chapter=True))
+    return filled(text, "third stars", third_stars())
+
+
+def third_stars() -> Iterator[str]:
+    """For each core puzzle its idea, the figures that no player with three stars may be behind, and the other ideas
+    that the record needs."""
+    yield "| puzzle | its idea | three stars | with |"
+    yield "|---|---|---|---|"
+    for slug in CORE:
+        puzzle = track_of(slug).puzzle(slug)
+        figures, ideas = best_known(puzzle)
+        yield f"| `{slug}` | {placed()[slug].idea or puzzle.title} | {figures} | {', '.join(ideas) or '-'} |"
+    yield ""
+    for trick, words in TRICKS.items():
+        yield f"- `{trick}`: {words}."
+
+
+def best_known(puzzle: Any) -> tuple[str, Sequence[str]]:
+    """The figures that decide the third star in words, and what their record needs besides the puzzle's idea."""
+    match puzzle:
+        case SchedulePuzzle(goal=goal):
+            rivals = [
+                r for r in goal.rivals(goal.family) if goal.meets_time(r.timesteps) and goal.meets_memory(r.peak_memory)
+            ]
+            record = min(rivals, key=lambda record: record.figures[:2])
+            return goal.words(record), [f"`{idea}`" for idea in record.ideas if idea != puzzle.slug]
+        case EnginePuzzle():
+            best = replace(puzzle, targets=puzzle.records[0]) if puzzle.records else puzzle
+            return best.targets_text(), ()
+        case LayoutPuzzle():
+            return f"{puzzle.best:,} bytes moved", ()
+    return f"a step of {puzzle.best:,} s, or the best of its kind", ()
 
 
 def table(slugs: Iterable[str], with_chapter: bool = False) -> Iterator[str]:

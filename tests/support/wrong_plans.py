@@ -6,11 +6,15 @@ from lib.planning import Split
 
 FULL = "full"
 
+NOTHING_SHARDED = Split(4, 2, 2, zero=0, schedule="interleaved", chunks=4, layers=(4, 5, 5, 4, 4, 4, 4, 2))
+"""With ZeRO 0, and stages whose layers were chosen by a search."""
+
 WRONG = [
     ("llama_8b_16", Split(dp=16, zero=0), "memory", "optimizer states 89.7"),
     ("llama_8b_16", Split(dp=2, tp=8), "slow", "tensor parallel communication"),
     ("llama_8b_16", Split(tp=16), "slow", "tensor parallel communication"),
     ("llama_8b_16", Split(pp=16), "slow", "the pipeline's bubble"),
+    ("llama_8b_16", NOTHING_SHARDED, "slow", "the pipeline's bubble"),
     ("gpt3_384", Split(dp=384), "memory", "gradients"),
     ("gpt3_384", Split(dp=24, tp=16, recompute=FULL), "slow", "tensor parallel communication"),
     ("gpt3_384", Split(dp=384, zero=3, microbatch=4, recompute=FULL), "slow", "collectives that slow computation"),
@@ -32,9 +36,9 @@ WRONG = [
     ("llama_70b_40gb", Split(dp=64, zero=3, recompute=FULL), "memory", "38.0 are for training"),
     ("llama_70b_40gb", Split(dp=8, tp=8, zero=3, recompute=FULL), "slow", "collectives that slow computation"),
     ("llama_70b_40gb", Split(dp=2, tp=8, pp=4), "memory", "activations 21.0"),
-    ("llama_405b_1024", Split(dp=128, tp=8, zero=3, recompute=FULL), "slow", "waiting for replicas"),
+    ("llama_405b_1024", Split(dp=128, tp=8, zero=3), "memory", "activations"),
+    ("llama_405b_1024", Split(dp=8, tp=8, pp=16, schedule="zb_h1"), "slow", "the pipeline's bubble"),
     ("llama_405b_1024", Split(dp=16, tp=8, pp=8), "memory", "activations 51.1"),
-    ("llama_405b_1024", Split(dp=8, tp=8, pp=16, recompute=FULL), "slow", "recomputation"),
     ("llama_70b_64", Split(dp=64, zero=3), "memory", "activations 167.6"),
     ("llama_70b_64", Split(dp=4, tp=16), "slow", "tensor parallel communication"),
     ("llama_70b_64", Split(dp=4, pp=16, recompute=FULL), "slow", "the pipeline's bubble"),
@@ -50,6 +54,11 @@ REFUSED = [
     ("llama_8b_16", Split(dp=16, zero=4), "ZeRO has the stages 0 to 3"),
     ("llama_8b_16", Split(dp=16, schedule="1f2b"), "there is no schedule '1f2b'; there are 1f1b"),
     ("llama_8b_16", Split(dp=16, zero=2, offload="states"), "offload is 'none' in this puzzle"),
+    (
+        "llama_405b_1024",
+        Split(8, 8, 16, schedule="zb_v", chunks=2, recompute="selective"),
+        "recompute is 'none' in this",
+    ),
     ("llama_8b_16", Split(dp=2**31), "dp of a split is less than"),
     ("gpt3_384", Split(dp=3, tp=128), "tp 128 does not divide 96 heads; tp may be"),
     ("gpt3_384", Split(dp=4, tp=1, pp=96), "are played; take more replicas or microbatch 2"),

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import inf
 from typing import TypeVar
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
@@ -26,6 +27,9 @@ PRODUCTS = frozenset(("flops", "clock", "elapsed"))
 
 HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
 Scored = TypeVar("Scored")
+ROUGHLY = 1.05
+"""Up to so many times the products of a record count as as many."""
+
 WRITTEN_OUT = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
 MAX_ROWS = 12
 """Lines of an explanation."""
@@ -106,8 +110,10 @@ def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, line
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
     is_explained = "peak" in targets and FIGURES["peak"].of(lines) == measured["peak"]
     why = tuple(_peak_lines(lines)) if is_explained else ()
-    advice = _advice(measured, targets, performed) if missed else ""
     too_high = bool(why) and measured["peak"] > targets["peak"]
+    if measured.get("flops", 0) > targets.get("flops", inf) and FIGURES["flops"].of(lines) == measured["flops"]:
+        why, too_high = (*why, *_product_lines(lines)), True
+    advice = _advice(measured, targets, performed) if missed else ""
     return Score(figures, missed, stars, advice=advice, why=why, why_matters=too_high)
 
 
@@ -143,11 +149,16 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
 
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
-    record count as the record's: some products are not noticed, and they make up for nothing."""
+    record count as the record's: some products are not noticed, and they make up for nothing. So do a few more, since
+    they depend on how a factor is written."""
     known = puzzle.records
     lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
-    believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
+    believed = {name: lowest[name] if _as_few(value, lowest.get(name)) else value for name, value in figures.items()}
     return next((record for record in known if _is_better(record, believed)), None)
+
+
+def _as_few(flops: float, lowest: int | None) -> bool:
+    return lowest is not None and flops <= ROUGHLY * lowest
 
 
 def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
@@ -218,6 +229,18 @@ def _peak_lines(performed: Performed) -> Iterator[str]:
     for nbytes, line, idle in sorted(rows, key=lambda row: -row[0])[:MAX_ROWS]:
         if nbytes > 0:
             yield f"  {nbytes:>{width},}  " + (f"made at line {line}" if int(line) else "given to the class") + idle
+
+
+def _product_lines(performed: Performed) -> Iterator[str]:
+    """The lines whose products take the flops of the busiest device."""
+    readings = performed.readings[-1]
+    device = max(range(len(readings)), key=lambda device: readings[device].flops)
+    most = readings[device]
+    yield f"Device {device} computes most, {most.flops:,} flops:"
+    width = len(f"{most.flops:,}")
+    for line, flops in sorted(most.products.items(), key=lambda row: -row[1])[:MAX_ROWS]:
+        if flops > 0:
+            yield f"  {flops:>{width},}  {flops / most.flops:>4.0%}  " + (f"line {line}" if int(line) else "elsewhere")
 
 
 def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:

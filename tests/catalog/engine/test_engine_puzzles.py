@@ -164,9 +164,9 @@ def test_the_record_is_that_of_the_best_class(puzzle: EnginePuzzle) -> None:
 
 
 def test_a_class_that_a_record_beats_has_two_stars(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a puzzle without a target for the peak, whose lines a run has to tell."""
+    """Of a puzzle without targets for the peak and for flops, whose lines a run has to tell."""
     beaten = [slug for slug, puzzle in ENGINE_PUZZLES.items() if better_record(puzzle, FIGURES[slug])]
-    puzzle = next(ENGINE_PUZZLES[slug] for slug in beaten if "peak" not in ENGINE_PUZZLES[slug].targets)
+    puzzle = next(ENGINE_PUZZLES[s] for s in beaten if not {"peak", "flops"} & ENGINE_PUZZLES[s].targets.keys())
     trial: Any = trials_of(puzzle)[0]()
     over = {name: target + 1 for name, target in puzzle.targets.items()}
     monkeypatch.setattr(scoring, "_require_counted", lambda *_: None)
@@ -174,6 +174,15 @@ def test_a_class_that_a_record_beats_has_two_stars(monkeypatch: pytest.MonkeyPat
     for figures, stars in ((puzzle.records[0], 3), (FIGURES[puzzle.slug], 2), (over, 1)):
         monkeypatch.setattr(scoring, "_measured", lambda *_, figures=figures: figures)
         assert scoring.score_figures(puzzle, trial, None, None).stars == stars  # type: ignore[arg-type]
+
+
+def test_a_few_more_flops_than_the_record_cost_no_star() -> None:
+    """How a factor is written decides on them; a peak that is higher by a byte counts."""
+    puzzle = ENGINE_PUZZLES["RingAttention"]
+    (record,) = puzzle.records
+    assert better_record(puzzle, {**record, "flops": puzzle.targets["flops"]}) is None
+    assert better_record(puzzle, {**record, "peak": record["peak"] + 1}) == record
+    assert better_record(puzzle, {**record, "flops": int(1.06 * record["flops"])}) == record
 
 
 def test_every_record_class_is_tried() -> None:

@@ -9,14 +9,6 @@ ON_DEVICE = (
     '            parked["weight", layer], parked["state", layer] = model.update(\n'
     "                layer, await leaving.pop(layer), *masters)\n"
 )
-SUM = (
-    "    await model.pass_to(other, grad_weights.pop(other), tag=model.BATCHES)\n"
-    "    add(me, await model.receive(other, tag=model.BATCHES))\n"
-)
-SEND_BACK = (
-    "    await model.pass_to(other, weights[me], tag=model.BATCHES)\n"
-    "    weights[other] = await model.receive(other, tag=model.BATCHES)\n"
-)
 
 FRONTIER = [
     Mistake(
@@ -60,38 +52,34 @@ FRONTIER = [
         (("= await updates.pop(layer)", "= updates.pop(layer)"),),
         ("update(layer=5) on line 48", "await it first"),
     ),
-    Mistake("two_ways", "no sum of both copies", ((SUM, ""),), ("only batches 0-3 of 8", "first add batches 4-7")),
     Mistake(
         "two_ways",
-        "both copies are updated by one rank each, and not sent back",
-        ((SEND_BACK, ""),),
-        (
-            "rank 0 ended with less of the weight of layer 3 than at the start; rank 1",
-            "get it from the rank that updates it",
-        ),
+        "the turn of the V sends to itself",
+        (("elif (way, me) == (0, last):\n            activations[1, batch] = out\n        ", ""),),
+        ("rank 4 does not exist", "there are ranks 0 to 3"),
     ),
     Mistake(
         "two_ways",
-        "both ways begin with microbatch 0",
-        (("half * (steps[way] < 0)", "0"),),
-        ("activations[0]", "nothing is stored under this key"),
-    ),
-    Mistake(
-        "two_ways",
-        "the second way goes the same way",
-        (("(1, -1) if me == near else (-1, 1)", "(1, 1) if me == near else (-1, -1)"),),
-        ("rank -1 does not exist", "there are ranks 0 to 3"),
+        "the way up goes down",
+        (("(me + 1, me - 1)", "(me + 1, me + 1)"),),
+        ("rank 4 does not exist", "there are ranks 0 to 3"),
     ),
     Mistake(
         "two_ways",
         "messages forward have no tag",
-        (("out, tag=batch", "out"),),
-        ("pass_to(1) on line 53", "receive(2, tag=4) on line 44", "in a circle"),
+        (("out, tag=way * model.BATCHES + batch", "out"),),
+        ("pass_to(1) on line", "receive", "in a circle"),
+    ),
+    Mistake(
+        "two_ways",
+        "both ways are one in the keys",
+        (("key, layer = (way, batch), layers[way]", "key, layer = (0, batch), layers[way]"),),
+        ("activation of layer",),
     ),
     Mistake(
         "two_ways",
         "both halves of a pair with one weight",
-        (("grad_activations.pop(old), weights[layers[other]]", "grad_activations.pop(old), weights[layer]"),),
-        ("this is the weight of layer 0", "pass the weight of layer 3"),
+        (("old)), weights[layers[other]]", "old)), weights[layer]"),),
+        ("this is the weight of layer 3", "pass the weight of layer 4"),
     ),
 ]

@@ -5,7 +5,11 @@ from __future__ import annotations
 from tests.support.mistakes import Mistake
 
 GATHER = "        if layer < top:\n            gather = model.allgather(weights[layer + 1], layer + 1)\n"
-FORWARD = '        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])\n'
+FORWARD = """\
+        inp = activations[layer] if layer else model.get_activation([model.rank])
+        activations[layer + 1] = model.forward(layer, inp, weights["full"])
+        del inp
+"""
 
 OVERLAP = [
     Mistake(
@@ -73,7 +77,7 @@ OVERLAP = [
         "fsdp_prefetch",
         "no await",
         (("= await gather\n        if layer <", "= gather\n        if layer <"),),
-        ("weights holds weights only", "allgather(layer=0) on line 14, which is still pending; await it first"),
+        ("weights holds weights only", "allgather(layer=0) on line 16, which is still pending; await it first"),
     ),
     Mistake(
         "fsdp_prefetch",

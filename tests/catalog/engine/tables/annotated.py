@@ -63,12 +63,6 @@ WRONG = {
         "        h = np.exp(h)\n        y = np",
         "failed: line 22: the planner does not support numpy.exp with these arguments; it supports einsum, @, +",
     ),
-    ("AnnotatedMLP", "everything everywhere"): (
-        "        return self.spmd.forward({",
-        "        whole = self.all_gather(x)\n        whole @ self.spmd.parameters['w0'].repeat(2, axis=0)\n"
-        "        return self.spmd.forward({",
-        "over_target: correct, but bytes sent 7,168, and the target is 4,096; and flops ",
-    ),
     ("AnnotatedMoE", "nothing more annotated"): (SENT, "", "over_target: correct, but bytes after loading 16,384"),
     ("AnnotatedMoE", "each expert split in four"): (
         SENT,
