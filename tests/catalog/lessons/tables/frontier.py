@@ -95,10 +95,12 @@ SKIPS: Skips = {
         "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time", "memory"}),
         "two replicas of a V of two ranks": (two_by_two(dualpipev), {"memory"}),
         "two replicas of two stages, 1f1b with pairs": (two_by_two(in_pairs(long_warm_up)), {"time", "memory"}),
-        "the V without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        "the V without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time", "memory"}),
         "the last rank's first backward is no pair": (altered("two_ways", (FIRST_ALONE,)), {"record"}),
         "from both ends": (module_of("solutions/records/two_ways_from_both_ends.py").two_ways, {"memory"}),
-        **all_messages("time traffic", "time traffic", "time memory", "time traffic", *["time steady"] * 2),
+        **all_messages(
+            "time memory traffic", "time traffic", *["time memory traffic"] * 2, "time steady", "time steady traffic"
+        ),
     },
     "weight_versions": {
         "a flush each step": (pipeline(one_f_one_b), {"time"}),
