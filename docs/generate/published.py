@@ -81,15 +81,15 @@ MEASURED = """\
 Steps on one H100 (80 GB HBM3) with PyTorch 2.11: Llama and GPT-2 as transformers 5.17 builds them, under FSDP2 on one
 rank (16-bit computation, 32-bit weights, states and reduced gradients, gathered weights kept after forward), AdamW
 fused, 3 warm-up steps, the median of 7. *Compiled* means that each layer is compiled; the last norm and the loss are
-not. Predictions are those of `--kernels pytorch --gpus 1 --zero 0`. Half of the predicted times are within {median:.1f} %,
-the worst is off by {worst:.1f} %.
+not. Predictions are those of `--kernels pytorch --gpus 1 --zero 0`. Half of the predicted times are within
+{median:.1f} %, the worst is off by {worst:.1f} %.
 
 | model | layers | tokens | recompute | code | measured ms | predicted ms | error | reserved GiB | low | high |
 |---|---|---|---|---|---|---|---|---|---|---|
 {table}
 
 No constant was fitted to these times. The rates of matrix products (78 % of the data sheet), of cuDNN's attention
-(56 %) and of the memory (76 %) are from a profile of two layers on the same GPU. What kernels read and write is counted:
+(56 %) and of the memory (76 %) are from a profile of two layers on the same GPU. The bytes of kernels are counted:
 
 - **The optimizer** reads and writes 28 bytes a parameter: {optimizer} ms per 10^9 parameters were measured, and 11.0
   are predicted.
