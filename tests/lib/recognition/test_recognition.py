@@ -92,6 +92,8 @@ KNOWN = {
     "sequence_parallel": SEQUENCE,
     "expert_parallel": "expert parallelism",
     "three_d": "1F1B x tensor parallelism x data parallelism",
+    "packing": f"data parallelism{OVERLAPPED}",
+    "frozen_encoder": "1F1B",
     "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
     "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,
