@@ -1,7 +1,7 @@
 """Checks that the step can be repeated: each rank must end with the updated form of what it started with."""
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import pairwise
 from typing import TypeVar
@@ -57,12 +57,11 @@ def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: 
     return [layer for layer in sorted(updated) if not _contain(states.get(layer, []), {1: {0}})]
 
 
-def missing_at_end(state: RankState, prof: Profile, steps: int, frozen: Collection[int] = ()) -> list[int]:
+def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
     """Layers whose loaded weight a rank has used, but whose updated weight it does not hold after the last of
-    `steps`; of a frozen layer, the loaded weight."""
+    `steps`."""
     left = [state.values[number] for number in prof.lifetimes.stored_at_end]
     kept = _by_layer(Weight, [*left, *state.final, *state.copies], steps)
-    kept |= {layer: weights for layer, weights in _by_layer(Weight, left).items() if layer in frozen}
     loaded = [state.values[op.outputs[0]] for op in state.all({"load_weights"})]
     if not _fewer(kept, _by_layer(Weight, loaded)):
         return []  # whoever holds all that was loaded holds all that was used

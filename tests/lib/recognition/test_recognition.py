@@ -94,6 +94,7 @@ KNOWN = {
     "three_d": "1F1B x tensor parallelism x data parallelism",
     "packing": f"data parallelism{OVERLAPPED}",
     "frozen_encoder": "1F1B",
+    "whole_update": f"{OWNERS_SEND}{OVERLAPPED}",
     "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
     "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,

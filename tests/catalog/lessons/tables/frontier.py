@@ -19,6 +19,7 @@ PAIR = """out, (new, grad) = model.forward_backward(
 ONE_BY_ONE = """out = model.forward(layer, activations[batch], weights[layer])
             new, grad = model.backward(layers[other], *behind)"""
 
+TICKS, LEAST = 'kind.ticks["update"]', "loads.index(min(loads))"
 SIX = "(6, 3, 2, 2)"
 KEPT = (
     "            if layer in trained:\n                activations[layer",
@@ -64,6 +65,16 @@ SKIPS: Skips = {
         ),
         "inputs of frozen layers are kept": (altered("frozen_encoder", (KEPT,)), {"memory"}),
         "gpipe": (altered("frozen_encoder", (("min(last - me, model.BATCHES)", "model.BATCHES"),)), {"time", "memory"}),
+    },
+    "whole_update": {
+        "owners in turn": (altered("whole_update", ((LEAST, "layer % ranks"),)), {"time", "traffic"}),
+        "equal elements": (altered("whole_update", ((TICKS, "kind.weight"),)), {"time"}),
+        "equal numbers": (altered("whole_update", ((TICKS, "1"),)), {"time", "traffic"}),
+        "one owner": (altered("whole_update", ((LEAST, "0"),)), {"time", "memory", "traffic"}),
+        "broadcasts in the order of layers": (
+            altered("whole_update", (("sorted(of, key=ends.get)", "sorted(of)"),)),
+            {"time"},
+        ),
     },
     "vocab_parallel": {
         "the head on one rank": (uneven((3, 3, 2, 1)), {"time"}),
