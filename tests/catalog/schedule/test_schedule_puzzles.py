@@ -31,6 +31,8 @@ TABLE = {
 }
 
 AWAITED = {
+    "reduce",
+    "broadcast",
     "allreduce",
     "allgather",
     "scatterreduce",

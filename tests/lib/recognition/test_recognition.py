@@ -92,6 +92,7 @@ KNOWN = {
     "sequence_parallel": SEQUENCE,
     "expert_parallel": "expert parallelism",
     "three_d": "1F1B x tensor parallelism x data parallelism",
+    "two_dimensions": f"Ulysses inside a ring (USP){OVERLAPPED}",
     "packing": f"data parallelism{OVERLAPPED}",
     "frozen_encoder": "1F1B",
     "whole_update": f"{OWNERS_SEND}{OVERLAPPED}",
