@@ -119,14 +119,6 @@ _HALVES = ("forward", "backward_input", "backward_weight")
 _WIDE_HEAD = Kind(4 * HIDDEN * HIDDEN, None, 4 * HIDDEN * LENGTH, _with(dict.fromkeys(_HALVES, 40), backward=80))
 """A vocabulary of 4 h: four blocks' weights, and the work of four blocks."""
 
-_MATRICES = MappingProxyType(
-    {
-        name: Kind(size * HIDDEN * HIDDEN, ticks=_with({}, forward=5 * size, backward=10 * size, update=update))
-        for name, size, update in (("small", 1, 10), ("wide", 2, 30), ("large", 4, 60))
-    }
-)
-"""Matrices that a Newton-Schulz iteration updates: its time does not grow in proportion to the weights."""
-
 COSTS: Mapping[str, Costs] = MappingProxyType(
     {
         costs.name: costs
@@ -190,12 +182,6 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
                 kinds=MappingProxyType({HEAD: _WIDE_HEAD}),
             ),
             Costs(
-                "matrices",
-                ticks=_with(_STAGES, update=10, **dict.fromkeys((*_COLLECTIVES[1:], "reduce", "broadcast"), 2)),
-                overlap=True,
-                kinds=_MATRICES,
-            ),
-            Costs(
                 "outer_steps",
                 ticks=_with({}, forward=10, backward=20, loss=0, update=5, outer_update=5, allreduce=80),
                 overlap=True,
@@ -243,9 +229,6 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "have twice the weights",
         "vocabulary_shards": "parts, with a head of four times the work of a layer and four times the weights; "
         "communication overlaps with computation: an all-reduce takes 0.5 steps, and messages none",
-        "matrices": "layers of three kinds, small, wide and large, with 1, 2 and 4 times the weights: forward 0.5, 1 "
-        "and 2 steps, backward twice that, an update 1, 3 and 6; a reduce, a broadcast, a reduce-scatter or an "
-        "all-gather takes 0.2 steps, and overlaps with computation",
         "outer_steps": "forward 1 step, backward 2, an update or an outer update 0.5; an all-reduce takes 8 steps, "
         "over a slow link, and overlaps with computation",
         "sequences": "long, for layers of attention: keys and values of a microbatch take 3.2 steps and attending 6.4, "
