@@ -44,6 +44,7 @@ def test_each_section_links_to_the_puzzles_that_use_it() -> None:
     assert all((ROOT / "docs" / path).is_file() for links in linked.values() for _, path in links)
     assert {section: [slug for slug, _ in links] for section, links in linked.items() if links} == {
         "Groups": those(lambda p: "group" in p.parameters),
+        "Frozen layers, and updates of full matrices": those(lambda p: p.goal.setting.frozen or p.goal.setting.whole),
         "Overlap": those(lambda p: p.goal.costs.overlap),
         "Backward in two halves": those(lambda p: "backward_input" in p.calls),
         "Tags": those(lambda p: "tag" in p.parameters),
