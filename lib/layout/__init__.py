@@ -22,7 +22,6 @@ from lib.layout.program.imported_graph import ImportedGraph
 from lib.layout.program.operators import Operator
 from lib.layout.program.training import training
 from lib.layout.redistribution.exchange import bound, exchange
-from lib.layout.redistribution.links import Links
 from lib.layout.redistribution.redistribution import Redistribution, least_bytes, redistribute
 from lib.layout.redistribution.steps import Step
 
@@ -40,7 +39,6 @@ __all__ = [
     "GraphPlan",
     "ImportedGraph",
     "LayoutError",
-    "Links",
     "Operator",
     "P",
     "Pieces",
