@@ -1,6 +1,5 @@
 """A graph that came from a function of JAX, and JAX itself, if it is installed."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -35,7 +34,9 @@ class ImportedGraph(Graph):
         if len(leaves) != len(self.arguments):
             names = ", ".join(self.arguments)
             raise LayoutError(f"the function takes {len(self.arguments)} arrays, {names}; got {len(leaves)}")
-        return {**dict(zip(self.arguments, map(np.asarray, leaves))), **self.constants}
+        keys = [is_key(getattr(leaf, "dtype", None)) for leaf in leaves]
+        arrays = (jax_here().random.key_data(leaf) if yes else leaf for leaf, yes in zip(leaves, keys))
+        return {**dict(zip(self.arguments, map(np.asarray, arrays))), **self.constants}
 
 
 def jax_here() -> Any:
@@ -48,28 +49,15 @@ def jax_here() -> Any:
     return jax
 
 
-OUTSIDE = "compute it outside and give the function the result as an argument"
-RANDOM = "draw the random numbers outside and give them to the function as an argument"
-PARTS = "keep the real and the imaginary parts in arrays of their own"
-UNROLL = "write the loop in Python, so that its steps are traced one by one"
-NEXT: Mapping[str, str] = {
-    "": f"{OUTSIDE}, or write it with matmul, einsum, softmax and elementwise functions",
-    "while": UNROLL,
-    "cond": "choose the branch in Python, or compute both and use jnp.where",
-    **dict.fromkeys(("sort", "argmax", "argmin", "approx_top_k"), OUTSIDE),
-    **dict.fromkeys(
-        ("psum", "all_gather", "psum_scatter", "ppermute", "all_to_all", "shard_map", "axis_index"),
-        "import the function for one device, without collectives: the plan adds them",
-    ),
-}
-"""What to do instead, by primitive; '' for all others."""
-REAL = "a graph has real numbers only"
+COLLECTIVES = ("psum", "psum2", "all_gather", "psum_scatter", "ppermute", "all_to_all", "shard_map", "axis_index")
+ONE_DEVICE = "import the function for one device, without collectives: the plan adds them"
+REAL = "a graph has real numbers only; keep the real and the imaginary parts in arrays of their own"
 
 
-def instead(name: str, dtype: Any = None) -> str:
-    """What to do instead of a primitive, or of one that makes values of a type."""
-    kinds = {"key": RANDOM, "com": PARTS}
-    return kinds.get(str(dtype)[:3]) or NEXT.get(name, NEXT[""])
+def is_key(dtype: Any) -> bool:
+    """True for keys of random numbers."""
+    jax = jax_here()
+    return dtype is not None and bool(jax.numpy.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def is_real(dtype: Any) -> bool:
