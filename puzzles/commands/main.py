@@ -22,6 +22,7 @@ from .draw import compare, draw
 from .export import export, import_
 from .grade import grade
 from .gradescope import gradescope
+from .layout import layout
 from .list import list_, path, reset, status
 from .notebook import notebook
 from .plan import plan
@@ -113,7 +114,7 @@ OTHERS = {
     "to play": (path, run, hint, compare, status, reset, notebook, costs),
     "share": (share, verify),
     "for a class": (new, check, gradescope, doctor),
-    "on a cluster": (profile, solve, plan, export, import_),
+    "on a cluster": (profile, solve, plan, layout, export, import_),
 }
 
 for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, export):

@@ -17,7 +17,7 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
 
 from .graph import Graph
-from .imported_graph import COLLECTIVES, ONE_DEVICE, REAL, ImportedGraph, is_key, is_real, jax_here
+from .imported_graph import COLLECTIVES, ONE_DEVICE, REAL, ImportedGraph, Place, is_key, is_real, jax_here
 from .jax_opaque import from_jax_array, opaque, to_jax
 from .jax_primitives import CALLS, ELEMENTWISE, HANDLERS, SAME_ANYWHERE
 from .jax_values import Importer, Known, TensorView, Value
@@ -66,26 +66,30 @@ def from_jax(
         raise LayoutError(f"jax cannot trace {_name(function)} with these shapes: {first}") from why
     for name, leaf in zip(names, leaves):
         (graph.parameter if name in roles else graph.input)(name, Importer.shape_of(leaf))
-    graph.arguments = tuple(names)
+    graph.arguments, graph.structs = tuple(names), tuple(structs)
     importer = Importer(graph, fused)
     importer.where = _name(function)
     given: list[Value] = [TensorView.whole(name, graph.shapes[name]) for name in names]
-    results = _follow(importer, closed.jaxpr, _constants(importer, closed), given, "")
+    results = _follow(importer, closed.jaxpr, _constants(importer, closed), given, "", ())
     _finish(graph, [importer.plain(value) for value in results])
     return graph
 
 
-def _follow(importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequence[Value], scope: str) -> list[Value]:
+def _follow(
+    importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequence[Value], scope: str, at: Place | None
+) -> list[Value]:
     known: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *given)))
 
     def read(var: Any) -> Value:
         return Known(np.asarray(var.val)) if hasattr(var, "val") else known[var]
 
-    for eqn in jaxpr.eqns:
+    for number, eqn in enumerate(jaxpr.eqns):
         if all(type(var).__name__ == "DropVar" for var in eqn.outvars):
             continue  # nobody reads it
         inputs = [read(var) for var in eqn.invars]
         inside = ".".join([*filter(None, [scope]), *SCOPE.findall(str(eqn.source_info.name_stack))])
+        is_backward = "transpose(" in str(eqn.source_info.name_stack)  # no line of the function has such a value
+        importer.place = None if at is None or is_backward else (*at, number)
         outputs = _equation(importer, eqn, inputs, inside)
         known.update(zip(eqn.outvars, outputs))
     return [read(var) for var in jaxpr.outvars]
@@ -93,10 +97,20 @@ def _follow(importer: Importer, jaxpr: Any, consts: Sequence[Value], given: Sequ
 
 def _equation(importer: Importer, eqn: Any, inputs: list[Value], scope: str) -> list[Value]:
     name = eqn.primitive.name
-    outer = importer.where
+    outer, place, before = importer.where, importer.place, len(importer.graph.operators)
     importer.scope, importer.where = scope, jax_here().extend.source_info_util.summarize(eqn.source_info) or outer
     try:
-        return _made(importer, name, eqn, inputs)
+        outputs = _made(importer, name, eqn, inputs)
+        for added in islice(importer.graph.operators, before, None):
+            importer.graph.lines.setdefault(added, importer.where)
+        if (
+            place is not None
+            and len(outputs) == 1
+            and isinstance(outputs[0], TensorView)
+            and importer.is_plain(outputs[0])
+        ):
+            importer.graph.places.setdefault(outputs[0].name, place)
+        return outputs
     finally:
         importer.where = outer
 
@@ -104,7 +118,8 @@ def _equation(importer: Importer, eqn: Any, inputs: list[Value], scope: str) -> 
 def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
     if name in CALLS:
         inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
-        return _follow(importer, getattr(inner, "jaxpr", inner), _constants(importer, inner), inputs, importer.scope)
+        jaxpr, consts = getattr(inner, "jaxpr", inner), _constants(importer, inner)
+        return _follow(importer, jaxpr, consts, inputs, importer.scope, importer.place)
     if name == "scan":
         return _scan(importer, eqn.params, inputs)
     if name in COLLECTIVES:
@@ -169,7 +184,7 @@ def _scan(importer: Importer, settings: Any, inputs: list[Value]) -> list[Value]
         inside = ".".join(filter(None, [scope, f"step{step}"]))
         asked, before = len(importer.added), len(importer.graph.operators)
         slices = [_row(importer, row, step) for row in rows]
-        results = _follow(importer, inner.jaxpr, _constants(importer, inner), [*fixed, *carry, *slices], inside)
+        results = _follow(importer, inner.jaxpr, _constants(importer, inner), [*fixed, *carry, *slices], inside, None)
         importer.scope = scope
         first = first or importer.added[asked:]
         _tie(importer.graph, first, importer.added[asked:], before)
@@ -243,6 +258,10 @@ def _finish(graph: ImportedGraph, results: Sequence[str]) -> None:
         named.get(name, name): replace(op, name=named.get(name, name), inputs=tuple(named.get(x, x) for x in op.inputs))
         for name, op in graph.operators.items()
     }
+    for notes in (graph.lines, graph.places):
+        moved: dict[str, Any] = {named.get(name, name): note for name, note in notes.items()}
+        notes.clear()
+        notes.update(moved)
     graph.operators.clear()
     graph.operators.update(operators)
     shapes = {named.get(name, name): shape for name, shape in graph.shapes.items()}

@@ -11,6 +11,9 @@ from lib.layout.layouts.pieces import Array
 
 from .graph import Graph
 
+Place = tuple[int, ...]
+"""A primitive of a traced function: its number, within a call also those of the calls around it."""
+
 
 class ImportedGraph(Graph):
     """A graph that came from a function of JAX, with the names of its arguments and results, and its constants."""
@@ -21,8 +24,14 @@ class ImportedGraph(Graph):
         super().__init__(devices, mesh, itemsize, uneven)
         self.arguments: tuple[str, ...] = ()
         """Names of the function's arguments, those within containers each on its own, in the order of JAX."""
+        self.structs: tuple[Any, ...] = ()
+        """The function's arguments, as JAX was given them."""
         self.constants: dict[str, Array] = {}
         """Arrays that the function contains, such as a mask or a scale. They are inputs of the graph."""
+        self.lines: dict[str, str] = {}
+        """By operator: the line of the function that it came from, as 'model.py:12 (step)'."""
+        self.places: dict[str, Place] = {}
+        """By operator outside of loops: the primitive of the traced function that has its output."""
 
     def values(self, *arguments: Any) -> dict[str, Array]:
         """The values of all sources, given the function's arguments: what `run` and `on_engine` take.

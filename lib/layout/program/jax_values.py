@@ -14,7 +14,7 @@ import numpy as np
 
 from lib.layout.layouts.pieces import Array
 
-from .imported_graph import ImportedGraph, is_key, is_real
+from .imported_graph import ImportedGraph, Place, is_key, is_real
 from .operators import Operator
 
 Shape = tuple[int, ...]
@@ -81,6 +81,8 @@ class Importer:
         """Names of `jax.named_scope` around the current primitive, joined by dots."""
         self.where = ""
         """The line of the current primitive, or of the call around it."""
+        self.place: Place | None = None
+        """Of the current primitive, outside of loops."""
         self.types: list[Any] = []
         """Of the inputs of the current primitive."""
         self.added: list[str] = []
