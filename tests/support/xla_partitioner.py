@@ -293,7 +293,7 @@ def measure() -> list[dict[str, Any]]:
         row: dict[str, Any] = {"name": case.name, "sent": sent, "steps": [s.name for s in steps if s.total]}
         once = sum(op.flops({}) for op in graph.operators.values())
         flops = [planned.flops * DEVICES / once if once else 1.0]
-        alone = flops_of(jax.jit(in_jax(planned, graph.results, False)[0]).lower(values).compile())
+        undivided = flops_of(jax.jit(in_jax(planned, graph.results, False)[0]).lower(values).compile())
         for column, every, shardy in COLUMNS:
             jax.config.update("jax_use_shardy_partitioner", shardy)
             function, how = in_jax(planned, graph.results, every)
@@ -302,7 +302,7 @@ def measure() -> list[dict[str, Any]]:
             for name, array in zip(graph.results, done):
                 np.testing.assert_allclose(array, alone[name], rtol=1e-4, atol=1e-4 * abs(alone[name]).max())
             row[column] = collectives(program.as_text(), DEVICES)
-            flops.append(flops_of(program) * DEVICES / alone if alone else 1.0)
+            flops.append(flops_of(program) * DEVICES / undivided if undivided else 1.0)
         found.append(row | {"flops": [round(n, 2) for n in flops], "seconds": seconds})
     return found
 

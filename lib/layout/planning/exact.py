@@ -25,7 +25,7 @@ from lib.layout.program.graph import Graph, require_graph
 from .alike import alike
 from .choices import Choices
 from .completion import complete
-from .highs import is_solver_here
+from .highs import TOLERANCE, is_solver_here
 from .integer_program import IntegerProgram, Solved
 from .objective import Objective
 from .plan import GraphPlan
@@ -104,7 +104,8 @@ def plan(graph: Graph, **options: Unpack[PlanOptions]) -> GraphPlan:
 
     Configured operators keep their strategies. Every other operator may have any of its `candidates`, which use all
     devices, or as many as their sizes allow; every source may have any even layout or one that a consumer needs.
-    Operators that take a tensor in the same layout share one move of it.
+    Operators that take a tensor in the same layout share one move of it. Of dimensions that a reshape merges or
+    divides, only the first may be split: a plan that splits several of them together may move less.
 
     If the search is not done in its effort, `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could be saved.
     What `complete` finds from the layouts that are given is the first plan, so that none is worse.
@@ -196,7 +197,7 @@ def _better(best: GraphPlan | None, solved: Solved, objective: Objective) -> Gra
     if best is None:
         raise OutOfEffortError(solved.bound)
     cost = objective.of_plan(best)
-    if solved.bound >= cost:
+    if solved.bound >= cost * (1 - TOLERANCE):
         return replace(best, tied=False)
     return replace(best, tied=False, at_least=solved.bound, gap=1 - solved.bound / cost)
 

@@ -50,7 +50,8 @@ class PlacedGraph:
     tied: bool = False
     """True if identical layers are laid out alike, and other plans were not compared."""
     at_least: int | None = None
-    """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
+    """What every plan under the same caps costs, if it is not known that this one is the cheapest: bytes, and if it was
+    planned for a `rate`, also the bytes that could be sent while devices compute."""
     gap: float = 0.0
     """How far that is below what this plan costs: at most this part of it could be saved."""
     rate: int | None = None

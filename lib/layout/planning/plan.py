@@ -101,8 +101,9 @@ class GraphPlan(PlacedGraph):
             lines.append("there may be cheaper plans: identical layers are laid out alike; plan(effort=) compares all")
         if self.at_least is not None:
             saved = f", so that at most {self.gap:.1%} could be saved" if self.gap else ""
+            of = "equivalent bytes, computing included" if self.rate else "bytes"
             lines.append(
-                f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}{saved}"
+                f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,} {of}{saved}"
             )
         if self.redundancy > 1.005:
             lines.append(
@@ -110,7 +111,11 @@ class GraphPlan(PlacedGraph):
             )
         lines.append(f"at most {self.peak:,} bytes at a time on a device, when {self.peak_moment}")
         if self.rate:
-            lines.append(f"computing takes as long as sending {self.flops // self.rate:,} bytes from each device")
+            each = self.flops // self.rate
+            whole = self.bytes + each * self.graph.devices
+            lines.append(
+                f"computing takes as long as sending {each:,} bytes from each device: {whole:,} equivalent bytes"
+            )
         most = int(self.sent.max())
         lines.append(f"{self.bytes:,} bytes moved, at most {most:,} by a device; {self.memory:,} bytes on each device")
         return "\n".join(lines)
