@@ -111,6 +111,7 @@ class Job:
         """The share of the peak rate that matrix products reach."""
         return self.gpu.efficiency_alone if self.by_kernel else self.gpu.efficiency
 
+    @property
     def layer_state(self) -> int:
         """Bytes of the optimizer's state of a parameter in the layers; ends and norms are updated by Adam."""
         return self.state if self.optimizer == "adam" else 4 + max(self.state - 4, 0) // 2

@@ -26,7 +26,13 @@ MAX_COUNT = 1 << 20
 
 def requests(puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
     """The only run of a layout: on the puzzle's graph."""
-    yield RunRequest("the graph", {"graph": graph_to_data(puzzle.graph())}, lambda row: score_strategies(puzzle, row))
+    yield request_of(puzzle, graded=True)
+
+
+def request_of(puzzle: LayoutPuzzle, graded: bool = False) -> RunRequest:
+    """A run on the puzzle's graph; of a graded one the planners are withheld."""
+    data = {"graph": graph_to_data(puzzle.graph()), "graded": graded}
+    return RunRequest("the graph", data, lambda row: score_strategies(puzzle, row))
 
 
 def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
@@ -42,7 +48,7 @@ def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
 
 def plan_of_file(puzzle: LayoutPuzzle, bench: Workbench) -> GraphPlan | Failure:
     """The plan of the player's file, whatever it costs; or why there is none."""
-    row = run_once(next(requests(puzzle)), bench)
+    row = run_once(request_of(puzzle), bench)
     strategies = row if isinstance(row, Failure) else strategies_of(row)
     return strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
 
