@@ -137,12 +137,6 @@ def test_a_rank_with_several_layers_also_shows_the_layer(eight: Trace) -> None:
     assert {scene_of(eight, colour="microbatch").colouring.layer_text(mark) for mark in two.lanes[0].marks} == {""}
 
 
-@pytest.mark.slow
-def test_dark_is_the_same_picture_in_other_colours(halves: Trace) -> None:
-    light, dark = (svg(draw(halves, colour="microbatch", dark=night)) for night in (False, True))
-    assert re.sub("#[0-9a-f]{3,6}", "", light) == re.sub("#[0-9a-f]{3,6}", "", dark)
-
-
 # --- Chunks ---
 
 

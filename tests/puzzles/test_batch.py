@@ -175,22 +175,6 @@ def test_csv_has_a_row_for_each_puzzle_and_no_formulas(tmp_path: Path, monkeypat
     assert (row["submission"], row["reason"]) == ("'=cleo.py", "crash")
 
 
-@pytest.mark.usefixtures("stated_verdicts")
-def test_gradescope_counts_points_and_partial_credit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    deadlock = real_verdict("ddp", "failed", stars=0, reason="deadlock", message="line 2: rank 0 waits")
-    write_verdicts("class/ben.py", real_verdict("basic", "over_target", stars=1, message="correct, but slow"), deadlock)
-    write_verdicts("class/anna.py", real_verdict("basic"), real_verdict("ddp", stars=3))
-    puzzles("grade", "class/ben.py", "-o", "results.json", "--points", "basic=10,1=3", "--partial", "0.7")
-    results = json.loads(Path("results.json").read_text())
-    assert results["score"] == 7
-    assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
-    assert "<p>Correct, but slow" in results["tests"][0]["output"]
-    assert "<p>Line " in results["tests"][2]["output"]
-    puzzles("grade", "class", "-o", "best.json", "--one-student", "--trust", code=0)
-    assert json.loads(Path("best.json").read_text())["score"] == 2, "of the best file for each puzzle"
-
-
 REFUSED = [
     (["--points", "basic"], "--points takes pairs like fsdp=10,gpipe=5; got 'basic'"),
     (["--points", "basic=-1"], "--points takes pairs like fsdp=10,gpipe=5; got 'basic=-1'"),
@@ -436,8 +420,3 @@ def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: i
     assert told in page
     assert "stars" in page
     assert "…" not in page
-
-
-def test_the_message_on_a_broken_file_is_shown_once(a_class: Path) -> None:
-    Path("broken.py").write_text("async def ddp(model:\n")
-    assert puzzles("grade", "broken.py").stdout.count("is not valid Python") == 1

@@ -26,7 +26,7 @@ from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
 from tests.support.commands import as_line, puzzles, solution
-from tests.support.fake_grading import real_verdict, stated_in, stating, write_verdicts
+from tests.support.fake_grading import real_verdict, stated_in, stating
 from tests.support.solved import reference_of
 
 COLUMNS = 100
@@ -350,16 +350,6 @@ def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
 def test_what_was_built_takes_six_lines(slug: str):
     built = feedback.built(Verdict(slug, track_of(slug).name, "passed", {}))
     assert 1 <= len(wrapped(built, 80).splitlines()) <= 6
-
-
-@pytest.mark.usefixtures("stated_verdicts")
-def test_a_pass_names_the_one_reason_why_the_third_star_is_missing():
-    note = "works only at the shown size (2 layers); with 3 layers it fails"
-    write_verdicts("basic.py", real_verdict("basic", notes=(note,), shown_size_only=True))
-    page = as_line(puzzles("grade", "basic.py").stdout)
-    assert "The third star is missing: works only at the shown size" in page
-    assert page.count("works only at the shown size") == 2, "in the table's legend and as the reason"
-    assert "Match that" not in page
 
 
 def test_the_other_sizes_are_in_the_statement_of_the_third_star():

@@ -8,12 +8,9 @@ from typing import Any
 
 import pytest
 
-from lib import DeadlockError, Model, PuzzleError, Setting, referee, run, trace_to_json
-from lib.planning import Job, Split, gpu, transformer
-from lib.planning import plan as planned
+from lib import DeadlockError, Model, PuzzleError, Setting, run, trace_to_json
 from lib.runtime.nested import run_nested
 from lib.schedules import one_f_one_b, pipeline
-from lib.solver import solve
 from tests.support import CLASSICS, Classic
 
 
@@ -83,23 +80,6 @@ async def test_others_on_the_loop_go_on_afterwards() -> None:
     await beside
     assert seen == ["before", "after"]
     assert (asyncio.get_running_loop(), asyncio.current_task(), asyncio.all_tasks()) == (loop, task, others)
-
-
-async def test_what_the_solver_finds_has_a_trace_in_a_notebook() -> None:
-    found = solve(2, 3, send=0.1, memory=2, effort=0.05, proof_seconds=0)
-    assert referee(found.trace()).makespan == found.makespan
-    assert found.trace() == await asyncio.to_thread(found.trace)
-
-
-async def test_a_plan_is_played_in_a_notebook() -> None:
-    job = Job(transformer("llama-3-8b"), gpu("h100"), 4, 6, sequence=1234)
-    split = Split(dp=2, pp=2)
-    assert planned(job, split).trace == (await asyncio.to_thread(planned, job, split)).trace
-
-
-async def test_a_players_run_still_says_what_to_use() -> None:
-    with pytest.raises(PuzzleError, match="await run_async"):
-        run(deadlocked)
 
 
 async def test_it_needs_no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
