@@ -14,7 +14,7 @@ import pytest
 
 from drawing import draw, draw_compare, draw_replay, save, svg, text
 from drawing.export.html import run_data
-from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, luminance, text_on
+from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, text_on
 from drawing.runs.axis import Scale
 from drawing.runs.colouring import COLOURS, PAINTS, Colouring, chunk_bars, tinted
 from drawing.runs.glyphs import draw_text, glyph_of
@@ -23,7 +23,7 @@ from drawing.runs.timeline_rows import frame_of
 from lib import PuzzleError, Setting, Trace, run
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from puzzles.tracks import workbench
-from tests.drawing.test_palette import VISION, apart
+from tests.drawing.test_palette import VISION, apart, contrast
 
 NEW = ("microbatch", "operation")
 TONES = [str, dark_variant]
@@ -48,11 +48,6 @@ def shapes(picture: Any, fill: str) -> int:
 
 
 # --- The palettes ---
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("tone", TONES, ids=["light", "dark"])

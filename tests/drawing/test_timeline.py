@@ -35,6 +35,7 @@ from drawing.runs.timeline import summary_lines
 from lib import Goal, Model, Size, Trace, referee, run
 from lib.planning import Job, Split, gpu, plan, transformer
 from puzzles.catalog.schedule import PUZZLES
+from tests.drawing.test_palette import contrast
 from tests.support import CLASSICS
 from tests.support.svg import SVG, paths, root, texts, tips
 
@@ -179,11 +180,6 @@ def test_dark_is_the_same_picture_in_other_colours() -> None:
     light, night = svg(picture("fsdp")), svg(picture("fsdp", dark=True))
     assert re.sub("#[0-9a-f]{3,6}", "", light) == re.sub("#[0-9a-f]{3,6}", "", night)
     assert 'fill="#fff"' not in night.split("\n")[1]
-
-
-def contrast(colour: str, other: str) -> float:
-    low, high = sorted((luminance(colour), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_text_can_be_read_on_every_layer_in_light_and_dark() -> None:

@@ -105,16 +105,6 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert "Puzzle 2: " in watched.press("n")
 
 
-@pytest.mark.slow
-def test_what_has_not_passed_is_looked_at_in_the_order_of_the_path():
-    watched = Watched(stating(real_verdict("basic"), real_verdict("grad_accum")))
-    visited = [watched.game.current]
-    for _ in ALL:
-        watched.press("n")
-        visited.append(watched.game.current)
-    assert set(visited) >= set(CORE[2:])
-
-
 @pytest.mark.sandboxed
 @pytest.mark.parametrize(("text", "is_run"), [(BASIC, False), (solution("basic"), True)])
 def test_a_file_that_passes_is_shown_as_passed(text: str, is_run: bool) -> None:
