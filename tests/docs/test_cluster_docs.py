@@ -62,10 +62,16 @@ def test_the_example_for_torchtitan_loads_the_file_that_is_exported(tmp_path: Pa
     args = ["export", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--format", "torch-csv", "-o", str(file)]
     assert puzzles(*args).exit_code == 0
     assert len(file.read_text().splitlines()) == chosen["pipeline_parallel_degree"]
-    if not missing():
-        from torch.distributed.pipelining.schedules import get_schedule_class
 
-        assert hasattr(get_schedule_class(chosen["pipeline_parallel_schedule"]), "_load_csv")
+
+@pytest.mark.slow
+def test_pytorch_has_the_schedule_of_the_example_for_torchtitan() -> None:
+    if why := missing():
+        pytest.skip(why)
+    from torch.distributed.pipelining.schedules import get_schedule_class
+
+    config = tomllib.loads(re.findall(r"^```toml\n(.*?)^```", PAGES["torch"], re.MULTILINE | re.DOTALL)[0])
+    assert hasattr(get_schedule_class(config["parallelism"]["pipeline_parallel_schedule"]), "_load_csv")
 
 
 def test_the_page_says_how_to_install_what_a_refusal_asks_for() -> None:

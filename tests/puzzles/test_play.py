@@ -281,17 +281,6 @@ def test_ctrl_c_ends_a_script() -> None:
 # --- Small things ---
 
 
-async def test_an_untouched_starter_is_not_attempted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    for slug, puzzle in PUZZLES.items():
-        file = tmp_path / f"my_{slug}.py"
-        file.write_text(f"from lib import Model, WeightGrad\n\n{puzzle.starter}")
-        names: dict[str, Any] = {}
-        exec(compile(file.read_text(), str(file), "exec"), names)
-        result = await play(slug, names[slug])
-        assert (result.status, result.stars, result.trace) == ("not_attempted", 0, None)
-        assert f"between the two marks in {slug}" in result.next_step
-
-
 def test_the_page_escapes_what_comes_from_the_player() -> None:
     verdict = Verdict("ddp", "schedule", "failed", {}, message="<script>`x<y`", notes=("a & b",))
     result = Result(PUZZLES["ddp"], verdict)
