@@ -67,13 +67,6 @@ def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "mine.py").exists()
 
 
-def test_the_make_targets_exist() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for text in (PAGES, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
-        for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
-            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
 def test_the_table_of_puzzles_is_that_of_the_catalog() -> None:
     rows = re.findall(
         r"^\| (\d+) \| (?:\w+ \| )?`(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (< [\d.,]+)(?: us)? \| (< [\d.]+M) "
