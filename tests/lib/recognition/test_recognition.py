@@ -124,8 +124,8 @@ KNOWN = {
     "records.gpipe_sharded: no_input_kept": ZERO_3 + RECOMPUTED,
     "records.pipeline_timetable": "a pipeline",
     "records.fsdp_owners_send: six_layers_two_twice": OWNERS_SEND,
-    "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
-    "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
+    "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, with every weight gathered "
+    "once, but rank 0 runs the forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
     "records.checkpoint_binomial: eight_slots": STANDARD,
     "records.checkpoint_binomial: seven_slots": STANDARD + RECOMPUTED,
     "records.checkpoint_binomial: six_slots": STANDARD + RECOMPUTED,
