@@ -96,13 +96,13 @@ def _table(node: SyntaxTreeNode, width: int) -> list[str]:
 
 
 def aligned_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Rows of plain text with their columns aligned; where they do not fit, cells are wrapped."""
+    """Rows of Markdown as plain text with their columns aligned; where they do not fit, cells are wrapped."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2, 0, 0))
     for row in rows:
-        table.add_row(*map(Text, row))
+        table.add_row(*(Text(cell.replace("`", "")) for cell in row))
     return _printed(table, width)
 
 

@@ -91,7 +91,7 @@ def from_python(path: Path) -> OwnPuzzle:
     _require_texts(puzzle, path)
     track = track_named(puzzle)
     try:
-        TRACKS[track].limits(puzzle), TRACKS[track].targets(puzzle)
+        TRACKS[track].words.limits(puzzle), TRACKS[track].words.targets(puzzle)
     except Exception as why:
         raise OwnPuzzleError(f"{shown(path)}: PUZZLE has a field of a wrong type: {error_text(why)}") from None
     return OwnPuzzle(puzzle, track, path, reference, dict(wrong), partial(_trials_in, module, path))
@@ -125,7 +125,7 @@ def _require_puzzle(path: Path) -> None:
 def track_named(puzzle: Puzzle) -> str:
     """The name of the track that a puzzle is for, by its class."""
     of = type(puzzle).__name__
-    found = next((name for name, track in TRACKS.items() if track.puzzle_class == of), None)
+    found = next((name for name, track in TRACKS.items() if track.custom.puzzle_class == of), None)
     if found is None:
         raise OwnPuzzleError(f"{puzzle.slug}: no track has puzzles of the class {of}")
     return found
@@ -148,7 +148,7 @@ def from_toml(path: Path, chapter: ChapterFile, draft: bool = False, is_shipped:
     table = fields.table("wrong", {})
     wrong = {name: table.text(name) for name in table.names}
     try:
-        puzzle = track.read(path.stem, fields)
+        puzzle = track.custom.read(path.stem, fields)
     except PuzzleError as why:
         raise OwnPuzzleError(f"{where}: {why}") from None
     fields.done()

@@ -125,11 +125,11 @@ def test_it_runs_on_no_tensors(mine: Path) -> None:
 
 def test_a_saved_split_is_judged_again() -> None:
     track = TRACKS["plan"]
-    row = track.row_of_saved('{"split": {"dp": 16, "zero": 2}, "prediction": null}')
-    assert track.kept(row)
+    row = track.judge.row_of_saved('{"split": {"dp": 16, "zero": 2}, "prediction": null}')
+    assert track.judge.kept(row)
     for text in ('{"split": {"dp": "x"', '{"split": {"dp": [16]}}', "[]"):
         with pytest.raises(ValueError, match=r"not a split|Expecting|line"):
-            track.row_of_saved(text)
+            track.judge.row_of_saved(text)
 
 
 def test_starters_are_not_attempts(tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_teachers_job_is_read_strictly(job: dict[str, object], words: str) -> 
     texts = {"title": "t", "statement": "s", "starter": "s"}
     given = {"model": "llama-3-8b", "gpu": "h100", "gpus": 8, "batch": 8, **job}
     with pytest.raises(OwnPuzzleError) as refused:
-        TRACKS["plan"].read("mine", Fields("mine.toml", {**texts, "job": given, "targets": {"seconds": 1.5}}))
+        TRACKS["plan"].custom.read("mine", Fields("mine.toml", {**texts, "job": given, "targets": {"seconds": 1.5}}))
     assert words in str(refused.value)
 
 

@@ -19,7 +19,9 @@ COPIED = ("lib", "drawing", "puzzles", "solutions", "docs", "notebooks", "tests"
 
 
 def cloned(folder: Path) -> Path:
-    """A copy of this clone."""
+    """A copy of this clone, in a folder of its own: notebooks look for the game in the folders above them."""
+    folder = folder / "clone"
+    folder.mkdir()
     for name in COPIED:
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
     for path in ROOT.iterdir():
@@ -71,25 +73,23 @@ def test_a_puzzle_is_added_and_shown_and_graded(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_quick_tests_of_catalog_and_docs_pass_with_a_puzzle_in_each_track(tmp_path: Path) -> None:
+def test_the_quick_tests_pass_with_a_puzzle_in_each_track(tmp_path: Path) -> None:
     folder = cloned(tmp_path)
     for track in TRACKS:
-        add(folder, f"relay_{track}", track)
+        add(folder, f"added_{track}", track)
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert all(f", {len(track.slugs) + 1} puzzles |" in readme for track in TRACKS.values())
-    for page, slugs in (("play", ["relay_schedule"]), ("variants", ["relay_schedule", "relay_engine"])):
+    for page, slugs in (("play", ["added_schedule"]), ("variants", ["added_schedule", "added_engine"])):
         assert all(slug in (folder / "docs" / f"{page}.md").read_text(encoding="utf-8") for slug in slugs)
-    for tests in ("tests/catalog", "tests/docs"):
-        words = ("-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not slow", tests)
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=folder,
-            env={**os.environ, "PYTEST_DEBUG_TEMPROOT": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, done.stdout[-4000:]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not slow", "tests"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "PYTEST_DEBUG_TEMPROOT": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:]
 
 
 @pytest.mark.slow

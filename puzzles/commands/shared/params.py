@@ -138,7 +138,7 @@ def saved_puzzle(name: str) -> Puzzle:
 
 def _is_saved(slug: str) -> bool:
     track = track_of(slug)
-    return bool(track.saved_as(track.puzzle(slug)))
+    return bool(track.judge.saved_as(track.puzzle(slug)))
 
 
 @Slug

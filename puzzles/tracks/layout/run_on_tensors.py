@@ -19,7 +19,7 @@ from puzzles.catalog.tables import print_table
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
-from .score import plan_of_file
+from .judge import plan_of_file
 
 CLOSE = 1e-5
 """Of a tensor's largest element: gelu and softmax leave fractions, which other orders of summing round differently."""

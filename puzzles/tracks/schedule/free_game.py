@@ -19,7 +19,7 @@ from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .comparison import above_possible
-from .score import parse_trace, trace_in
+from .judge import parse_trace, trace_in
 
 MAX_SIZE = 1024
 """Layers, batches and ranks."""
@@ -44,6 +44,7 @@ class FreeGame:
 
     goal = None
     """A free game has no targets."""
+    track = "schedule"
 
     @classmethod
     def of(cls, name: str, size: Size, setting: Setting) -> FreeGame:

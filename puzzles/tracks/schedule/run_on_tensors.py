@@ -25,7 +25,7 @@ from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .free_game import FreeGame, summary
-from .score import request_at, trace_in
+from .judge import request_at, trace_in
 
 WIDTH = 84
 

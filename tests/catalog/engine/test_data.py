@@ -31,7 +31,7 @@ from puzzles.content.engine.shards.trials import (
     zero2,
     zero2_targets,
 )
-from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.trial_runs import require_right
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory

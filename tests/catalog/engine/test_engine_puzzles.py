@@ -26,9 +26,8 @@ from puzzles.grading.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks import TRACKS
-from puzzles.tracks.engine import score as scoring
-from puzzles.tracks.engine.score import better_record
-from puzzles.tracks.engine.track import CALLS
+from puzzles.tracks.engine import judge as scoring
+from puzzles.tracks.engine.words import CALLS, better_record
 from tests.catalog.engine.tables import FIGURES, WRONG
 from tests.support.engine_trials import REFERENCES, SOLUTIONS, reference, score_class, verdict_on
 from tests.support.selection import first_of_each_kind

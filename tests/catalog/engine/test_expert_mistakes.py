@@ -15,7 +15,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.transformer import softmax
 from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
 from puzzles.content.engine.experts import trials
-from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.trial_runs import require_right
 from solutions.engine.balance_loss import BalanceLoss
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace

@@ -22,7 +22,7 @@ from puzzles.content.engine.layers.trials import (
     random_layers,
     split_targets,
 )
-from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.trial_runs import require_right
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.catalog.engine.tables.layers import WRONG

@@ -76,7 +76,7 @@ def test_an_uneven_strategy_of_a_player_is_refused(tmp_path):
 
 def test_a_pass_says_what_was_left_out(tmp_path):
     def said(slug: str, stars: int) -> str:
-        return TRACKS["layout"].record(LAYOUT_PUZZLES[slug], {}, stars)
+        return TRACKS["layout"].words.record(LAYOUT_PUZZLES[slug], {}, stars)
 
     assert "not even one that leaves devices unused or splits parts of axes" in said("ffn", 3)
     assert "With devices that hold copies, or parts of axes, it finds 163,840 bytes." in said("embedding_head", 3)

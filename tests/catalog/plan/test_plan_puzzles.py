@@ -20,8 +20,7 @@ from puzzles.custom.clone import wrong_solutions
 from puzzles.failure import Failure
 from puzzles.tracks import TRACKS
 from puzzles.tracks.outcomes import Score
-from puzzles.tracks.plan.score import score_split
-from puzzles.tracks.plan.words import dominating
+from puzzles.tracks.plan.judge import dominating, score_split
 from tests.support import published_runs
 from tests.support.plan_enumeration import fastest
 from tests.support.wrong_plans import REFUSED, WRONG
@@ -280,7 +279,7 @@ def test_the_flops_by_hand_are_those_of_the_job(puzzle: PlanPuzzle) -> None:
 
 def test_show_says_what_to_predict_and_names_every_answer() -> None:
     track = TRACKS["plan"]
-    words = str(track.sections(PLAN_PUZZLES["gpt3_384"]))
+    words = str(track.words.sections(PLAN_PUZZLES["gpt3_384"]))
     assert all(name in words for name in DOMINATES)
 
 

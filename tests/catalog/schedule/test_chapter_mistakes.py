@@ -13,7 +13,7 @@ import solutions
 from lib import run
 from puzzles.catalog.schedule import CHAPTERS, PUZZLES
 from puzzles.failure import Failure
-from puzzles.tracks.schedule.score import score_trace
+from puzzles.tracks.schedule.judge import score_trace
 
 FOLDER = Path(solutions.__file__).parent
 NAMES = ("memory", "overlap", "clusters")

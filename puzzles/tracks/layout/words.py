@@ -1,22 +1,16 @@
-"""The layout track: a function that configures operators of a graph; propagation completes and measures the plan."""
+"""What is said of a layout: its targets and figures, its graph, and what is counted."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from puzzles.catalog.content import reader_of
-from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
-from puzzles.tracks.base import Track
-from puzzles.tracks.later import later
+from puzzles.tracks import base
+from puzzles.tracks.base import Section
 from puzzles.tracks.outcomes import Measure, capitalized
-from puzzles.tracks.shown import OptionError, Section
-from puzzles.tracks.workbench import TensorOptions
 
 if TYPE_CHECKING:
     from puzzles.catalog.layout.puzzle import LayoutPuzzle
-
-# What needs numpy is imported inside the methods that judge: list does without.
 
 CALLS = (
     ("graph.shard(name, strategy)", "Configures an operator: for each input, the number of parts of each dimension."),
@@ -28,7 +22,6 @@ CALLS = (
     ("graph.consumers(tensor)", "The operators that read a tensor, and as which input."),
     ("propagate(graph).explain()", "The plan after propagation: strategies, local shapes, bytes on every edge."),
 )
-
 
 BYTES = (
     "bytes moved",
@@ -65,37 +58,19 @@ COUNTED_IN_STEPS = (
 )
 
 
-class Layouts(Track["LayoutPuzzle"]):
-    """Layouts of tensors: a function configures operators of a graph, and propagation does the rest."""
-
-    listing = LAYOUT_PUZZLES
-    puzzle_class = "LayoutPuzzle"
-    name = "layout"
-    title = CHAPTER.title
-    idea = CHAPTER.idea
+class Words(base.Words["LayoutPuzzle"]):
     form = "one function that configures a few operators of a graph"
-    stage = "puzzles.sandbox.worker.stages.layout"
-    in_browser = True
-    page_needs = ("numpy",)
-    has_pictures = True
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
     overview_columns = ("ops", "moved", "held")
 
-    read = staticmethod(reader_of("layout"))
-
     def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
         return {"bytes": puzzle.target, "memory": puzzle.memory_cap}
-
-    requests = later("layout.score", "requests")
 
     def measures(self, puzzle: LayoutPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
             Measure.at_most("bytes moved", figures.get("bytes"), puzzle.target, "bytes"),
             Measure.at_most("bytes on each device", figures.get("memory"), puzzle.memory_cap, "memory"),
         ]
-
-    kept = later("layout.score", "strategies_text")
-    restored = later("layout.score", "plan_of")
 
     def limits(self, puzzle: LayoutPuzzle) -> str:
         return capitalized(puzzle.limits)
@@ -137,18 +112,6 @@ class Layouts(Track["LayoutPuzzle"]):
 
     def devices(self, puzzle: LayoutPuzzle) -> int:
         return puzzle.graph().devices
-
-    # --- Pictures and tensors ---
-
-    picture = later("layout.draw", "picture")
-    picture_text = later("layout.draw", "picture_text")
-    draw = later("layout.draw", "draw_plan_of")
-
-    def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:
-        if options.output:
-            raise OptionError(f"{puzzle.slug} is a layout, and 'puzzles draw' draws it; leave out -o")
-
-    run_on_tensors = later("layout.run_on_tensors", "replay_plan")
 
 
 def graph_lines(puzzle: LayoutPuzzle) -> list[str]:

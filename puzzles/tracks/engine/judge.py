@@ -1,8 +1,8 @@
-"""Scores a class: the trials that it is run with, the figures of each against their limits, and the stars."""
+"""Judges a class: the trials that it is run with, the figures of each against their limits, and the stars."""
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.figures import FIGURES
@@ -10,19 +10,18 @@ from puzzles.catalog.engine.lower_bounds import below
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
-from puzzles.sandbox.plain_data import pack
-from puzzles.tracks.outcomes import SEE_NOTE, FurtherRun, Row, RunRequest, Score, listed
+from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.worker.stages.engine_trial import run_class
+from puzzles.tracks import base
+from puzzles.tracks.outcomes import FurtherRun, LocalRun, Row, RunRequest, Score, listed
+from puzzles.tracks.workbench import Turns
 
-from .compare import require_right
-from .repeat import repeat_request
-from .row import asked, performed_of, size_of
+from .trial_runs import asked, performed_of, repeat_request, require_right, size_of
+from .words import PRODUCTS, better_record
 
 TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
 """Figures that follow from what is called."""
 
-
-PRODUCTS = frozenset(("flops", "clock", "elapsed"))
-"""Figures that follow from what is multiplied."""
 
 HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
 Scored = TypeVar("Scored")
@@ -34,19 +33,28 @@ ADVICE = dict.fromkeys(PRODUCTS, WRITTEN_OUT)
 """What to do about a figure that is too low."""
 
 
-def requests_for(puzzle: EnginePuzzle) -> Iterator[RunRequest]:
-    """A run for each trial. The request does not contain the right results. Trials are made one by one, because after a
-    failure no more are needed."""
-    shown: Trial | None = None
-    for make in trials_of(puzzle):
-        trial = make()
-        if not isinstance(trial, Trial):
-            name = getattr(make, "__name__", repr(make))
-            raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
-        shown = shown or trial
-        yield RunRequest(
-            size_of(trial, shown), {"trial": pack(asked(trial))}, _scorer(puzzle, trial, make), trial.hidden
-        )
+class Judge(base.Judge[EnginePuzzle]):
+    stage = "puzzles.sandbox.worker.stages.engine"
+    max_result = 16 << 20
+
+    def requests(self, puzzle: EnginePuzzle) -> Iterator[RunRequest]:
+        """A run for each trial. The request does not contain the right results. Trials are made one by one, because
+        after a failure no more are needed."""
+        shown: Trial | None = None
+        for make in trials_of(puzzle):
+            trial = make()
+            if not isinstance(trial, Trial):
+                name = getattr(make, "__name__", repr(make))
+                raise OwnPuzzleError(f"{puzzle.slug}: {name} in TRIALS returns a Trial; got {trial!r:.80}")
+            shown = shown or trial
+            yield RunRequest(
+                size_of(trial, shown), {"trial": pack(asked(trial))}, _scorer(puzzle, trial, make), trial.hidden
+            )
+
+    async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
+        """One launch as one turn. Devices share the class and its module, as they do in the sandbox."""
+        trial: Any = unpack(request.data["trial"])
+        return LocalRun(turns.turn(lambda: run_class(slug, definition, trial)))
 
 
 def _scorer(
@@ -141,37 +149,6 @@ def _require_named_memories(puzzle: EnginePuzzle, trial: Trial, performed: Perfo
                 )
 
 
-def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
-    """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
-    record count as the record's: some products are not noticed, and they make up for nothing."""
-    known = puzzle.records
-    lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
-    believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
-    return next((record for record in known if _is_better(record, believed)), None)
-
-
-def comparison(puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
-    """What a verdict cannot vouch for."""
-    if PRODUCTS & puzzle.targets.keys():
-        yield "Products by sums of logarithms or angles, and two products in one float64, are not counted in full."
-    if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
-        yield (
-            "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "
-            "precision of the results, and digits that are packed into it are not noticed."
-        )
-
-
-def record(puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-    """What is best known, and what the third star takes."""
-    if stars >= 3:
-        return "Three stars: no known class is better."
-    better = better_record(puzzle, figures)
-    if better is None:
-        return SEE_NOTE
-    known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
-    return f"Best known: {known}. Match that for the third star."
-
-
 def _require_allowed(puzzle: EnginePuzzle, performed: Performed) -> None:
     for device, reading in enumerate(performed.readings[-1]):
         for call, times in reading.calls.items():
@@ -218,7 +195,3 @@ def _peak_lines(performed: Performed) -> Iterator[str]:
     for nbytes, line, idle in sorted(rows, key=lambda row: -row[0])[:MAX_ROWS]:
         if nbytes > 0:
             yield f"  {nbytes:>{width},}  " + (f"made at line {line}" if int(line) else "given to the class") + idle
-
-
-def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:
-    return all(record[name] <= figures[name] for name in figures) and any(record[n] < figures[n] for n in figures)

@@ -7,15 +7,15 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, TypedDict
 
-from lib.layout import GraphPlan, complete
+from lib.layout import GraphPlan, complete, propagate
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, write_file
-from puzzles.tracks.later import as_svg, report_failure
+from puzzles.tracks import base
+from puzzles.tracks.base import OptionError
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.shown import OptionError
-from puzzles.tracks.workbench import DrawOptions, Workbench
+from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench, as_svg, report_failure
 
-from .score import plan_of, plan_of_file
+from .judge import plan_of_file
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -24,6 +24,55 @@ TEXT_WIDTH = 100
 """Columns of text in a file."""
 MAX_DEVICES = 64
 """As many as the picture of who holds what shows."""
+
+
+class Show(base.Show[LayoutPuzzle]):
+    has_pictures = True
+
+    def picture(self, puzzle: LayoutPuzzle, kept: str, judged: bool = True, colour: str = "layer") -> str:
+        """The plan of a kept run as SVG; empty if there is none."""
+        plan = self.track.judge.restored(puzzle, kept)
+        return as_svg("drawing.layouts.graph:draw_plan", plan, puzzle.title, **limits(puzzle)) if plan else ""
+
+    def picture_text(self, puzzle: LayoutPuzzle, kept: str, width: int, colour: str = "layer") -> str:
+        from drawing.layouts.text import explained
+
+        plan = self.track.judge.restored(puzzle, kept)
+        return "" if plan is None else explained(plan, width).plain
+
+    def sketch(self, puzzle: LayoutPuzzle, rendered: Callable[..., str]) -> str:
+        """The graph as it is given, completed by the rule."""
+        from drawing import svg
+        from drawing.layouts.graph import draw_plan
+
+        if not puzzle.given:
+            return ""  # nothing to complete it from
+        return svg(draw_plan(propagate(puzzle.graph()), "The graph as it is given, completed by the rule"))
+
+    def draw(self, puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
+        """`puzzles draw` of a layout: writes the picture, and returns whether there is a plan."""
+        if options.against or options.pareto or options.critical or options.colour != "layer":
+            raise OptionError(f"{puzzle.slug} is a layout; only its plan can be drawn, without these options")
+        target = options.output or f"{puzzle.slug}.svg"
+        write = None if options.text and not options.output else _writer(puzzle, target, options.dark)
+        plan = plan_of_file(puzzle, bench)
+        if isinstance(plan, Failure):
+            return report_failure(puzzle.slug, plan, bench)
+        if options.text:
+            bench.console.print(text_of_plan(plan, puzzle, options.width), soft_wrap=True, end="")
+        if write is not None:
+            write(plan)
+            bench.wrote(target)
+        return True
+
+    def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:
+        if options.output:
+            raise OptionError(f"{puzzle.slug} is a layout, and 'puzzles draw' draws it; leave out -o")
+
+    def run_on_tensors(self, puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
+        from .run_on_tensors import replay_plan  # here, since a browser has no terminal
+
+        return replay_plan(puzzle, options, bench)
 
 
 def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
@@ -35,23 +84,6 @@ def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
     head, steps = Text("\nWho holds what\n"), Text("\nStep by step\n")
     found = plan_text(plan, width, **limits(puzzle)) + head + holders_text(plan, width)
     return found + steps + propagation_text(plan, width)
-
-
-def draw_plan_of(puzzle: LayoutPuzzle, options: DrawOptions, bench: Workbench) -> bool:
-    """`puzzles draw` of a layout: writes the picture, and returns whether there is a plan."""
-    if options.against or options.pareto or options.critical or options.colour != "layer":
-        raise OptionError(f"{puzzle.slug} is a layout; only its plan can be drawn, without these options")
-    target = options.output or f"{puzzle.slug}.svg"
-    write = None if options.text and not options.output else _writer(puzzle, target, options.dark)
-    plan = plan_of_file(puzzle, bench)
-    if isinstance(plan, Failure):
-        return report_failure(puzzle.slug, plan, bench)
-    if options.text:
-        bench.console.print(text_of_plan(plan, puzzle, options.width), soft_wrap=True, end="")
-    if write is not None:
-        write(plan)
-        bench.wrote(target)
-    return True
 
 
 def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPlan], None]:
@@ -100,19 +132,6 @@ class PlanLimits(TypedDict):
     target: int
     cap: int
     given: tuple[str, ...]
-
-
-def picture(puzzle: LayoutPuzzle, kept: str, judged: bool = True) -> str:
-    """The plan of a kept run as SVG; empty if there is none."""
-    plan = plan_of(puzzle, kept)
-    return as_svg("drawing.layouts.graph:draw_plan", plan, puzzle.title, **limits(puzzle)) if plan else ""
-
-
-def picture_text(puzzle: LayoutPuzzle, kept: str, width: int) -> str:
-    from drawing.layouts.text import explained
-
-    plan = plan_of(puzzle, kept)
-    return "" if plan is None else explained(plan, width).plain
 
 
 def limits(puzzle: LayoutPuzzle) -> PlanLimits:

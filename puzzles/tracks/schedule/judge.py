@@ -1,4 +1,4 @@
-"""Scores a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
+"""Judges a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
 
 import re
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, trace_from_json
+from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, run_async, trace_from_json, trace_to_json
 from lib.game.setting import CLASSIC_SETTING
 from lib.game.setting_notation import setting_to_json
 from lib.judging.family import ONE_RANK
@@ -16,7 +16,10 @@ from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.size_text import size_text
 from puzzles.failure import Failure, of_refusal, sanitized
-from puzzles.tracks.outcomes import Row, RunRequest, Score
+from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
+from puzzles.tracks import base
+from puzzles.tracks.outcomes import LocalRun, Row, RunRequest, Score
+from puzzles.tracks.workbench import Turns
 
 from .advice import advice, traffic_sentences
 
@@ -34,6 +37,47 @@ REPEATED_END = re.compile(", so the (step|request) cannot be repeated(?=;)")
 
 MAX_SENTENCE = 2000
 """Characters of a message on a broken trace."""
+
+
+class Judge(base.Judge[SchedulePuzzle]):
+    stage = "puzzles.sandbox.worker.stages.schedule"
+    star_imports_solve = True
+    is_saved = True
+    turn_seconds = 0.8
+    """A turn is what a rank does between two waits; most take less than a thousandth of it."""
+
+    def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
+        for size in (puzzle.goal.size, *puzzle.other_sizes):
+            yield request_at(puzzle, size, graded=True)
+
+    async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
+        """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
+        require_schedule(slug, definition)
+        size, setting = prepare(request.data)
+        outcome = await run_async(turns.in_turns(definition), *size, setting=setting)
+        row, error = {"trace": outcome.trace}, outcome.error
+        if error is None:
+            return LocalRun(row)
+        model = outcome.models[outcome.errors.index(error)]
+        return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
+
+    def kept(self, row: Row) -> str:
+        trace = trace_in(row)
+        return "" if isinstance(trace, Failure) else trace_to_json(trace)
+
+    def row_of_saved(self, text: str) -> Row:
+        try:
+            return {"trace": parse_trace(text)}
+        except (PuzzleError, RecursionError, MemoryError, TypeError) as why:
+            raise ValueError(str(why)) from None
+
+    sent, row_of_sent = kept, row_of_saved
+
+    def restored(self, puzzle: SchedulePuzzle, kept: str) -> Trace | None:
+        return parse_trace(kept) if kept else None
+
+    def report(self, puzzle: SchedulePuzzle, restored: Trace) -> Report:
+        return referee(restored, puzzle.goal)
 
 
 def request_at(puzzle: SchedulePuzzle, size: Size, graded: bool = False) -> RunRequest:

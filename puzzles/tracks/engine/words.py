@@ -1,23 +1,17 @@
-"""The engine track: a class that every device runs on real tensors; results are compared and meters are read."""
+"""What is said of a class: its targets and figures, the calls of a device, and how it is judged."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from puzzles.catalog.content import reader_of
-from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
+from puzzles.catalog.engine import EnginePuzzle, trials_of
 from puzzles.catalog.engine.figures import FIGURES
-from puzzles.tracks.base import Track
-from puzzles.tracks.later import later
-from puzzles.tracks.outcomes import LocalRun, Measure, RunRequest
-from puzzles.tracks.shown import OptionError, Section
+from puzzles.tracks import base
+from puzzles.tracks.base import Section
+from puzzles.tracks.outcomes import SEE_NOTE, Measure
 
-if TYPE_CHECKING:
-    from puzzles.tracks.workbench import DrawOptions, TensorOptions, Turns, Workbench
-
-# What needs numpy is imported inside the methods that judge: list, show and hint do without.
-
+PRODUCTS = frozenset(("flops", "clock", "elapsed"))
+"""Figures that follow from what is multiplied."""
 
 CALLS = (
     ("self.device_id, self.num_devices", "This device's number, from 0; their number n."),
@@ -29,7 +23,6 @@ CALLS = (
     ("self.all_to_all(arr, axis=0)", "This device's n-th of every array, concatenated; sends (n-1)/n S."),
     ("help(ShardedEngine)", "More calls: groups, barriers, other devices' buffers, slower memories."),
 )
-
 
 JUDGED = (
     (
@@ -57,41 +50,17 @@ JUDGED = (
 )
 
 
-class Engine(Track[EnginePuzzle]):
-    """One class that every device runs, with blocking calls and plain numpy."""
-
-    listing = ENGINE_PUZZLES
-    puzzle_class = "EnginePuzzle"
-    needs_trials = True
-    name = "engine"
-    title = "On real tensors"
-    idea = "who holds what, and who sends what?"
+class Words(base.Words[EnginePuzzle]):
     form = "one class that every device runs, on numpy arrays"
-    stage = "puzzles.sandbox.worker.stages.engine"
-    in_browser = True
-    page_needs = ("numpy", "suspending")
-    max_result = 16 << 20
     noun = "class"
-
-    read = staticmethod(reader_of("engine"))
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets
-
-    requests = later("engine.score", "requests_for")
 
     def measures(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
             Measure.at_most(FIGURES[name].words, figures.get(name), limit) for name, limit in puzzle.targets.items()
         ]
-
-    async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
-        """One launch as one turn. Devices share the class and its module; in the sandbox, each has its own."""
-        from puzzles.sandbox.plain_data import unpack
-        from puzzles.sandbox.worker.stages.engine_trial import run_class
-
-        trial: Any = unpack(request.data["trial"])
-        return LocalRun(turns.turn(lambda: run_class(slug, definition, trial)))
 
     def called(self, puzzle: EnginePuzzle) -> str:
         return puzzle.slug
@@ -109,8 +78,25 @@ class Engine(Track[EnginePuzzle]):
     def signature(self, slug: str) -> str:
         return f"class {slug}(ShardedEngine)"
 
-    record = later("engine.score", "record")
-    comparison = later("engine.score", "comparison")
+    def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        """What is best known, and what the third star takes."""
+        if stars >= 3:
+            return "Three stars: no known class is better."
+        better = better_record(puzzle, figures)
+        if better is None:
+            return SEE_NOTE
+        known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
+        return f"Best known: {known}. Match that for the third star."
+
+    def comparison(self, puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
+        """What a verdict cannot vouch for."""
+        if PRODUCTS & puzzle.targets.keys():
+            yield "Products by sums of logarithms or angles, and two products in one float64, are not counted in full."
+        if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
+            yield (
+                "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "
+                "precision of the results, and digits that are packed into it are not noticed."
+            )
 
     def sections(self, puzzle: EnginePuzzle) -> Sequence[Section]:
         judged = Section("How it is judged", JUDGED)
@@ -122,23 +108,15 @@ class Engine(Track[EnginePuzzle]):
     def devices(self, puzzle: EnginePuzzle) -> int:
         return puzzle.devices
 
-    # --- Pictures and tensors ---
 
-    def draw(self, puzzle: EnginePuzzle, options: DrawOptions, bench: Workbench) -> bool:
-        raise OptionError(f"{puzzle.slug} is a class, and classes have no picture; 'puzzles grade' measures it")
+def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
+    """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
+    record count as the record's: some products are not noticed, and they make up for nothing."""
+    known = puzzle.records
+    lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
+    believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
+    return next((record for record in known if _is_better(record, believed)), None)
 
-    def require_runnable(self, puzzle: EnginePuzzle, options: TensorOptions) -> None:
-        if options.output:
-            raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
-        if options.on == "mpi":
-            raise OptionError(
-                f"{puzzle.slug} is a class, and runs in one process here; in your own program, launch(..., on='mpi') "
-                "runs it on MPI"
-            )
 
-    def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """In the sandbox, judged as `grade` judges it."""
-        needed = puzzle.devices
-        if options.devices not in (None, needed):
-            return bench.refuse(f"is tried on {needed} devices; leave out -n, or use -n {needed}")
-        return bench.grade()
+def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:
+    return all(record[name] <= figures[name] for name in figures) and any(record[n] < figures[n] for n in figures)

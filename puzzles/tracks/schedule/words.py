@@ -1,30 +1,24 @@
-"""The schedule track: a coroutine that every rank runs; its trace is judged by the referee."""
+"""What is said of a schedule: its targets and figures, and the calls of a Model in a line or two each.
+
+The calls are read off the Model itself, so that they cannot drift apart. `comparison.py` says how a schedule that
+passed compares with others; it is imported when it is needed, since lists do without."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+import inspect
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from lib import Goal, PuzzleError, Report, Trace, referee, run_async, trace_to_json
+from lib import Goal, Model
 from lib.values.algebra import counted
-from puzzles.catalog.content import reader_of
-from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule.puzzle import EXTENDED
+from puzzles.catalog.schedule.setting_text import differences, price_text
 from puzzles.catalog.schedule.size_text import size_text
-from puzzles.failure import Failure
-from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
-from puzzles.tracks.base import Track
-from puzzles.tracks.later import later
-from puzzles.tracks.outcomes import LocalRun, Measure, Row, RunRequest
-from puzzles.tracks.workbench import COLOURS, TensorOptions, Turns, Workbench
-
-from .score import parse_trace, request_at, trace_in
-
-if TYPE_CHECKING:
-    from .free_game import FreeGame
-
-
-# What draws or computes is imported inside the methods that need it: list and show do without.
+from puzzles.tracks import base
+from puzzles.tracks.base import Section
+from puzzles.tracks.outcomes import Measure
 
 FIGURES = ("timesteps", "makespan", "peak_memory")
 """In JSON these are at the top level."""
@@ -32,62 +26,43 @@ FIGURES = ("timesteps", "makespan", "peak_memory")
 OTHER_FIGURES = ("lasting_peak", "traffic", "drift", "host_memory")
 """These follow them where a run has them."""
 
+CLASSIC = (("load_weights", "total"),)
+"""Parameters of those names that the classic games do have."""
 
-class Schedules(Track[SchedulePuzzle]):
-    """Schedules: one coroutine that every rank runs, which orders its computation and communication."""
+MEANINGLESS = ("self", ("update", "shard"))
+"""Parameters that no player writes."""
 
-    listing = PUZZLES
-    puzzle_class = "SchedulePuzzle"
-    name = "schedule"
-    in_browser = True
-    title = "Schedules"
-    idea = "who computes and sends what, and when?"
+SHARD = ("value.shard(i, n)", "Shard i of n of a weight, optimizer state or weight gradient. Takes no time.")
+"""A call of a value, which players need where a puzzle cuts one."""
+
+SECOND_STEP = (
+    "The memory target also holds in a second step. There, whatever a rank loads counts from the start, each time that "
+    "it is loaded, and a message counts until it is read. Each rank ends with the updated form of what it loads."
+)
+SECOND_REQUEST = (
+    "The memory target also holds in a second request, where whatever a rank loads counts from the start, each time "
+    "that it is loaded."
+)
+"""What the memory target counts besides the peak of the run (`Goal.steady`)."""
+
+ONCE = "No rank loads a weight twice, and a second step needs no more memory than the first."
+"""What the third star takes where the memory target is for the first step only."""
+
+STEPS = re.compile(r"\b[0-9.]+ steps?\b")
+"""A price of the classic games in a docstring."""
+
+
+class Words(base.Words[SchedulePuzzle]):
     form = "one coroutine that every rank runs"
-    stage = "puzzles.sandbox.worker.stages.schedule"
     columns = (("time", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
     overview_columns = ("L", "B", "R", "time", "memory", "traffic")
-    star_imports_solve = True
-    has_pictures = True
-    is_saved = True
-    runs_without_tensors = True
-    colours = COLOURS
-    turn_seconds = 0.8
-    """A turn is what a rank does between two waits; most take less than a thousandth of it."""
-
-    def is_default(self, slug: str) -> bool:
-        return slug in CLASSICS.slugs
-
-    # --- Puzzles of teachers ---
-
-    read = staticmethod(reader_of("schedule"))
-    tightest = later("schedule.custom", "tightest")
-    reference_games = later("schedule.custom", "games")
-    reference_row = later("schedule.custom", "measured")
-    stated_rows = later("schedule.custom", "stated")
-
-    # --- Grading ---
 
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, float]:
         given = {name: getattr(puzzle.goal, name) for name in ("time", "memory", "host", "traffic", "drift")}
         return {name: value for name, value in given.items() if value is not None}
 
-    def requests(self, puzzle: SchedulePuzzle) -> Iterator[RunRequest]:
-        for size in (puzzle.goal.size, *puzzle.other_sizes):
-            yield request_at(puzzle, size, graded=True)
-
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return list(measures(puzzle.goal, figures))
-
-    async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
-        """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
-        require_schedule(slug, definition)
-        size, setting = prepare(request.data)
-        outcome = await run_async(turns.in_turns(definition), *size, setting=setting)
-        row, error = {"trace": outcome.trace}, outcome.error
-        if error is None:
-            return LocalRun(row)
-        model = outcome.models[outcome.errors.index(error)]
-        return LocalRun(row, error, f"rank {model.rank}, t={model.time:g}")
 
     def margin(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> str:
         """Without the peak of a second step, which a sentence of its own follows with its reason."""
@@ -107,28 +82,6 @@ class Schedules(Track[SchedulePuzzle]):
         }
         found = {name: {"below": limit} for name, limit in below.items() if limit is not None}
         return found if goal.drift is None else found | {"drift": {"at_most": goal.drift}}
-
-    # --- Kept runs ---
-
-    def kept(self, row: Row) -> str:
-        trace = trace_in(row)
-        return "" if isinstance(trace, Failure) else trace_to_json(trace)
-
-    def row_of_saved(self, text: str) -> Row:
-        try:
-            return {"trace": parse_trace(text)}
-        except (PuzzleError, RecursionError, MemoryError, TypeError) as why:
-            raise ValueError(str(why)) from None
-
-    sent, row_of_sent = kept, row_of_saved
-
-    def restored(self, puzzle: SchedulePuzzle, kept: str) -> Trace | None:
-        return parse_trace(kept) if kept else None
-
-    def report(self, puzzle: SchedulePuzzle, restored: Trace) -> Report:
-        return referee(restored, puzzle.goal)
-
-    # --- Words ---
 
     def called(self, puzzle: SchedulePuzzle) -> str:
         return f"puzzle {PUZZLES.number(puzzle.slug)}"
@@ -153,17 +106,47 @@ class Schedules(Track[SchedulePuzzle]):
     def signature(self, slug: str) -> str:
         return f"def {slug}(model)"
 
-    record = later("schedule.comparison", "standing")
-    comparison = later("schedule.comparison", "comparison")
-    third_star = later("schedule.comparison", "third_star")
-    built = later("schedule.comparison", "recognized")
-    sections = later("schedule.calls", "sections")
+    def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        from .comparison import standing
+
+        return standing(puzzle, figures, stars, family)
+
+    def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        from .comparison import third_star
+
+        return third_star(puzzle, figures, stars, family)
+
+    def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterable[str]:
+        from .comparison import comparison
+
+        return comparison(puzzle, figures, kept)
+
+    def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
+        from .comparison import recognized
+
+        return recognized(puzzle, kept)
+
+    def sections(self, puzzle: SchedulePuzzle) -> list[Section]:
+        """The calls, what counts as memory if a second step counts, and what the third star takes."""
+        goal, others = puzzle.goal, "; ".join(map(size_text, puzzle.other_sizes))
+        also = f", and the same code also works at other sizes: {others}" if others else ""
+        third = f"No known schedule of its kind is better{also}."
+        again = SECOND_REQUEST if goal.setting.task == "infer" else SECOND_STEP
+        if not goal.steady:
+            third = f"{third} {ONCE}"
+        elif goal.decides == "star":
+            third = f"{third} {again}"
+        return [
+            Section("Calls", [*reminder(puzzle), *value_calls(puzzle)]),
+            *[Section("The memory target", [("peak", again)])] * (goal.steady and goal.decides == "pass"),
+            Section("The third star", [("***", third)]),
+        ]
 
     def background(self, puzzle: SchedulePuzzle) -> Sequence[tuple[str, str]]:
         return [("The prediction", puzzle.answer)] if puzzle.answer else []
 
     def setting_rows(self, puzzle: SchedulePuzzle) -> Sequence[Sequence[str]]:
-        rows = [[cell.replace("`", "") for cell in row] for row in differences(puzzle.goal.setting, puzzle.calls)]
+        rows = differences(puzzle.goal.setting, puzzle.calls)
         return [[f"costs '{puzzle.goal.costs.name}'", "here", "in the classics"], *rows] if rows else ()
 
     def overview_cells(self, puzzle: SchedulePuzzle) -> Sequence[str]:
@@ -182,27 +165,6 @@ class Schedules(Track[SchedulePuzzle]):
 
     def devices(self, puzzle: SchedulePuzzle) -> int:
         return puzzle.goal.size.ranks
-
-    # --- Pictures and tensors ---
-
-    picture = later("schedule.pictures", "picture")
-    beside_reference = later("schedule.comparison", "beside_reference")
-    pictures = later("schedule.pictures", "pictures")
-    picture_text = later("schedule.pictures", "picture_text")
-    draw = later("schedule.draw", "draw_runs")
-
-    def require_runnable(self, puzzle: SchedulePuzzle | FreeGame, options: TensorOptions) -> None:
-        if options.output:
-            from drawing import require_ending
-
-            require_ending(options.output, of_a_run=False)
-
-    def run_on_tensors(self, puzzle: SchedulePuzzle | FreeGame, options: TensorOptions, bench: Workbench) -> bool:
-        from .run_on_tensors import replay_run, run_freely
-
-        if not isinstance(puzzle, SchedulePuzzle):
-            return run_freely(puzzle, options, bench)
-        return bench.grade() if options.tensors is False else replay_run(puzzle, options, bench)
 
 
 def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
@@ -229,3 +191,38 @@ def measures(goal: Goal, figures: Mapping[str, float]) -> Iterator[Measure]:
         yield Measure.at_most("updates between two averages", figures.get("drift"), goal.drift, "drift")
     if counts_steady and for_star:
         yield in_steady._replace(figure="lasting_peak", for_star=True)
+
+
+def reminder(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
+    """For each method that a puzzle is likely to need its call, as a player writes it, and what its docstring says
+    about this game: the first paragraph, and the sentences on the parameters, the layer and the task of the puzzle,
+    and on overlap where there is any."""
+    return [(_call(name, puzzle), " ".join(_meaning(name, puzzle))) for name in puzzle.calls]
+
+
+def value_calls(puzzle: SchedulePuzzle) -> list[tuple[str, str]]:
+    """The call that cuts a value into shards, where the puzzle's starter or hints use it."""
+    return [SHARD] if any(".shard(" in text for text in (puzzle.starter, *puzzle.hints)) else []
+
+
+def _call(name: str, puzzle: SchedulePuzzle) -> str:
+    signature = inspect.signature(getattr(Model, name))
+    left_out = {*MEANINGLESS, *EXTENDED} - {*puzzle.parameters}
+    parameters = [
+        parameter.replace(annotation=parameter.empty)
+        for parameter in signature.parameters.values()
+        if (name, parameter.name) in CLASSIC or not left_out & {parameter.name, (name, parameter.name)}
+    ]
+    waits = "await " if re.search("Awaitable|Coroutine", str(signature.return_annotation)) else ""
+    arguments = inspect.Signature(parameters)
+    return f"{waits}model.{name}{arguments}"
+
+
+def _meaning(name: str, puzzle: SchedulePuzzle) -> Iterator[str]:
+    first, _, rest = (inspect.getdoc(getattr(Model, name)) or "").partition("\n\n")
+    price, costs = price_text(puzzle.goal.costs, name), puzzle.goal.costs
+    yield " ".join((STEPS.sub(price, first, count=1) if price else first).split())
+    setting = puzzle.goal.setting
+    words = [*puzzle.parameters, setting.layer, setting.task, *(["overlap"] if costs.overlap else [])]
+    sentences = re.split(r"(?<=\.) ", " ".join(rest.split()))
+    yield from (text for text in sentences if re.search(rf"\b({'|'.join(words)})", text))

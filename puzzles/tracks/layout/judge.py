@@ -1,4 +1,4 @@
-"""Scores a player's strategies: propagation completes them on a graph of our own, and the plan is measured."""
+"""Judges a player's strategies: propagation completes them on a graph of our own, and the plan is measured."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,6 +11,7 @@ from lib.layout.program.notation import graph_to_data
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
+from puzzles.tracks import base
 from puzzles.tracks.outcomes import Row, RunRequest, Score
 from puzzles.tracks.workbench import Workbench, run_once
 
@@ -24,9 +25,30 @@ MAX_COUNT = 1 << 20
 """Parts of a dimension, and operators."""
 
 
-def requests(puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
-    """The only run of a layout: on the puzzle's graph."""
-    yield RunRequest("the graph", {"graph": graph_to_data(puzzle.graph())}, lambda row: score_strategies(puzzle, row))
+class Judge(base.Judge[LayoutPuzzle]):
+    stage = "puzzles.sandbox.worker.stages.layout"
+
+    def requests(self, puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
+        """The only run of a layout: on the puzzle's graph."""
+        yield request_of(puzzle)
+
+    def kept(self, row: Row) -> str:
+        """The strategies as JSON, from which the plan can be drawn again; empty if there are none."""
+        strategies = strategies_of(row)
+        return "" if isinstance(strategies, Failure) else json.dumps(strategies)
+
+    def restored(self, puzzle: LayoutPuzzle, kept: str) -> GraphPlan | None:
+        """The plan of strategies that `kept` gave; None if there are none."""
+        given = {
+            name: (tuple(map(tuple, one)), None if out is None else tuple(out))
+            for name, (one, out) in json.loads(kept or "{}").items()
+        }
+        plan = completed(puzzle, given) if kept else None
+        return None if isinstance(plan, Failure) else plan
+
+
+def request_of(puzzle: LayoutPuzzle) -> RunRequest:
+    return RunRequest("the graph", {"graph": graph_to_data(puzzle.graph())}, lambda row: score_strategies(puzzle, row))
 
 
 def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
@@ -42,7 +64,7 @@ def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:
 
 def plan_of_file(puzzle: LayoutPuzzle, bench: Workbench) -> GraphPlan | Failure:
     """The plan of the player's file, whatever it costs; or why there is none."""
-    row = run_once(next(requests(puzzle)), bench)
+    row = run_once(request_of(puzzle), bench)
     strategies = row if isinstance(row, Failure) else strategies_of(row)
     return strategies if isinstance(strategies, Failure) else completed(puzzle, strategies)
 
@@ -80,22 +102,6 @@ def completed(puzzle: LayoutPuzzle, strategies: Configured) -> GraphPlan | Failu
         return propagate(graph)
     except PuzzleError as why:
         return of_refusal(why)
-
-
-def strategies_text(row: Row) -> str:
-    """The strategies as JSON, from which the plan can be drawn again; empty if there are none."""
-    strategies = strategies_of(row)
-    return "" if isinstance(strategies, Failure) else json.dumps(strategies)
-
-
-def plan_of(puzzle: LayoutPuzzle, text: str) -> GraphPlan | None:
-    """The plan of strategies that `strategies_text` gave; None if there are none."""
-    given = {
-        name: (tuple(map(tuple, one)), None if out is None else tuple(out))
-        for name, (one, out) in json.loads(text or "{}").items()
-    }
-    plan = completed(puzzle, given) if text else None
-    return None if isinstance(plan, Failure) else plan
 
 
 def _name(name: Any) -> str:
