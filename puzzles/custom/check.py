@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lib.game.goal import figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
-from puzzles.custom.puzzle_file import OwnPuzzle, shown
+from puzzles.custom.puzzle_file import EDITS, OwnPuzzle, edited, shown
 from puzzles.custom.writing import TAKEN, TEXTS, can_be_written, unfinished
 from puzzles.failure import UNPARSABLE, of_source
 from puzzles.grading.grader import grade_file
@@ -142,7 +142,7 @@ class Check:
 
     def _wrong(self) -> Iterator[Finding]:
         if self.own.root is not None and not self.own.wrong:
-            yield Finding("wrong: none here; tables of the tests have wrong solutions of this puzzle")
+            yield Finding("wrong: none here; the tests have solutions that skip its lesson")
         elif len(self.own.wrong) < MIN_WRONG:
             yield Finding(f"wrong: name at least {MIN_WRONG} wrong solutions, each with what it should get", True)
         for name, wanted in self.own.wrong.items():
@@ -179,6 +179,9 @@ class Check:
         if not path.is_file():
             return f"there is no file {shown(path)}"
         submission = Submission.read(path)
+        if path.suffix == EDITS:
+            reference = self.own.path(self.own.reference).read_text(encoding="utf-8")
+            submission = Submission(path, edited(reference, path).encode())
         if variant:
             submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
         (verdict,) = grade_file(

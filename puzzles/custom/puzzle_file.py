@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,6 +42,32 @@ class OwnPuzzle:
 
     def path(self, name: str) -> Path:
         return (self.root or self.file.parent) / name
+
+
+EDITS = ".diff"
+"""The ending of a wrong solution that is given as its edits of the reference."""
+
+
+def edited(reference: str, path: Path) -> str:
+    """The reference with the edits in a file, a diff in which hunks are divided by '@@': the lines of a hunk that begin
+    with '-' or a space are lines of the reference, and those that begin with '+' or a space come in their place. Lines
+    that begin with '#' are notes."""
+    done, left = list[str](), reference.splitlines()
+    lines = [(n, line) for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if line[:1] != "#"]
+    for is_mark, hunk in groupby(lines, lambda numbered: numbered[1].startswith("@@")):
+        if is_mark:
+            continue
+        (first, _), *_ = rows = list(hunk)
+        if wrong := [number for number, line in rows if line[:1] not in ("", " ", "-", "+")]:
+            raise OwnPuzzleError(f"{shown(path)}, line {wrong[0]}: a line of a diff begins with ' ', '-', '+' or '@@'")
+        old, new = ([line[1:] for _, line in rows if line[:1] in ("", " ", sign)] for sign in "-+")
+        places = (at for at in range(len(left)) if left[at : at + len(old)] == old)
+        place = next(places, None)
+        if place is None or not old:
+            raise OwnPuzzleError(f"{shown(path)}, line {first}: the reference has no such lines here: {old[:1]!r:.80}")
+        done += left[:place] + new
+        left = left[place + len(old) :]
+    return "\n".join([*done, *left]) + "\n"
 
 
 def module_at(path: Path) -> ModuleType:

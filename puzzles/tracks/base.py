@@ -138,8 +138,7 @@ class Judge(Part[P], ABC):
     max_result: int = 1 << 20
     """Bytes that one run may send back."""
     reasons: Sequence[str] = ("layout",)
-    """One-word reasons of failures that its runs may report, besides the reasons of every track. Any code may use
-    `lib.layout`."""
+    """One-word reasons of its failures, besides the reasons of every track. Any code may use `lib.layout`."""
     star_imports_solve: bool = False
     """True if a name that `from module import *` may have imported is run to find out."""
     is_saved: bool = False

@@ -27,6 +27,7 @@ MAX_COUNT = 1 << 20
 
 class Judge(base.Judge[LayoutPuzzle]):
     stage = "puzzles.sandbox.worker.stages.layout"
+    reasons = ("layout", "annotations")
 
     def requests(self, puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
         """The only run of a layout: on the puzzle's graph."""
