@@ -180,13 +180,14 @@ def fields_of(path: Path, chapter: ChapterFile, given: Mapping[str, Any] | None 
 
 class Placed(NamedTuple):
     """Where a puzzle of the game comes, as its file says: its step of the core path and its place there, if it is core;
-    the puzzles that it builds on; of a schedule the class that does the same on real tensors; and in a few words what
-    it is about, for lists."""
+    the puzzles that it builds on; of a schedule the class that does the same on real tensors; in a few words what it
+    is about, for lists; and what it splits, for the map."""
 
     core: tuple[str, int] | None
     after: tuple[str, ...]
     on_tensors: str
     idea: str
+    variant: str
 
     @classmethod
     def take(cls, fields: Fields) -> Placed:
@@ -196,7 +197,8 @@ class Placed(NamedTuple):
             table = fields.table("core")
             core = table.one_of("step", content()["path.toml"]["steps"]), table.number("place")
             table.done()
-        return cls(core, fields.texts("after"), fields.text("on_tensors", ""), fields.text("idea", ""))
+        variant = fields.one_of("variant", content()["path.toml"]["variants"], "")
+        return cls(core, fields.texts("after"), fields.text("on_tensors", ""), fields.text("idea", ""), variant)
 
 
 @cache

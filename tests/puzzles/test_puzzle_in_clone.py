@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -42,6 +43,11 @@ def ok(folder: Path, *words: str) -> str:
     return done.stdout
 
 
+def printed(folder: Path, code: str) -> str:
+    """What a program prints in the clone."""
+    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout
+
+
 def add(folder: Path, slug: str, track: str, *options: str) -> list[str]:
     """Adds a puzzle by two commands, with the texts and the solution of the draft; returns its files."""
     lines = ok(folder, "new", slug, "--track", track, *options).splitlines()
@@ -79,8 +85,17 @@ def test_the_quick_tests_pass_with_a_puzzle_in_each_track(tmp_path: Path) -> Non
         add(folder, f"added_{track}", track)
     readme = (folder / "README.md").read_text(encoding="utf-8")
     assert all(f", {len(track.slugs) + 1} puzzles |" in readme for track in TRACKS.values())
-    for page, slugs in (("play", ["added_schedule"]), ("variants", ["added_schedule", "added_engine"])):
-        assert all(slug in (folder / "docs" / f"{page}.md").read_text(encoding="utf-8") for slug in slugs)
+    views = (folder / "docs" / "map.md").read_text(encoding="utf-8").split("\n## ")[1:]
+    assert [[view.count(f"[added_{track}](") for track in TRACKS] for view in views] == [[1] * len(TRACKS)] * 3
+    assert "(pictures/added_schedule.svg)" in (folder / "docs" / "pictures.md").read_text(encoding="utf-8")
+    assert (folder / "docs" / "pictures" / "added_schedule.svg").is_file()
+    page = json.loads(
+        printed(folder, "import json; from puzzles.site.listing import listing; print(json.dumps(listing()))")
+    )
+    assert {f"added_{track}" for track in TRACKS} <= page["puzzles"].keys()
+    ok(folder, "notebook", "books")
+    chapters = (folder / "books" / "01_puzzles.ipynb").read_text(encoding="utf-8")
+    assert "added_schedule" in chapters
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not slow", "tests"],
         cwd=folder,
