@@ -1,4 +1,4 @@
-"""Lists the puzzles where pages list them: docs/map.md with its three views, README.md, pictures.md and papers.md.
+"""Lists the puzzles where pages list them: docs/map.md with its three views, README.md, and other pages.
 
 `make docs` and `puzzles check --write` run it.
 """
@@ -13,11 +13,12 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from docs.generate import papers
-from puzzles.catalog.content import CONTENT, placed, puzzle_files
+from docs.generate import extended, papers
+from docs.generate.extended import filled, linked
+from puzzles.catalog.content import placed
 from puzzles.catalog.path import AFTER, CORE, PATH, VARIANTS
 from puzzles.catalog.schedule import CHAPTERS, PUZZLES
-from puzzles.tracks import SHIPPED, TRACKS, Track, track_of
+from puzzles.tracks import SHIPPED, TRACKS, Track
 
 ROOT = Path(__file__).parents[2]
 README, MAP, PICTURES = ROOT / "README.md", ROOT / "docs" / "map.md", ROOT / "docs" / "pictures.md"
@@ -64,7 +65,7 @@ def played(track: Track[Any]) -> Iterator[str]:
             puzzle = track.puzzle(slug)
             cells = [*track.words.overview_cells(puzzle)] or [track.words.listed_limits(puzzle)]
             idea, number = placed()[slug].idea or puzzle.title, track.puzzles.number(slug)
-            yield f"| {number} | {group.name} | {linked(slug)} | {idea} | {' | '.join(cells)} |"
+            yield f"| {number} | {group.name} | {linked(slug, slug in CORE)} | {idea} | {' | '.join(cells)} |"
     note = track.words.overview_note([track.puzzle(slug) for slug in track.slugs])
     yield from ("", *([note, ""] if note else []))
 
@@ -100,14 +101,7 @@ SHIPPED_IN_ORDER = [slug for track in TRACKS.values() for slug in track.slugs if
 
 
 def names(slugs: Iterable[str]) -> str:
-    return ", ".join(map(linked, slugs))
-
-
-def linked(slug: str) -> str:
-    """A puzzle's name as a link to its file, bold if it is core."""
-    (file,) = (name for (track, _, one), name in puzzle_files().items() if (track, one) == (track_of(slug).name, slug))
-    mark = "**" * (slug in CORE)
-    return f"{mark}[{slug}](../{(CONTENT / file).relative_to(ROOT).as_posix()}){mark}"
+    return ", ".join(linked(slug, slug in CORE) for slug in slugs)
 
 
 # --- The gallery ---
@@ -135,14 +129,7 @@ def draw_missing() -> None:
                 save(draw(solved(slug), puzzle.title, goal=puzzle.goal), file)
 
 
-def filled(text: str, name: str, lines: Iterable[str]) -> str:
-    """A page with these lines between the comments of a name."""
-    head, begin, rest = text.partition(f"<!-- {name} -->\n")
-    _, end, tail = rest.partition(f"<!-- end of {name} -->\n")
-    return f"{head}{begin}{''.join(f'{line}{chr(10)}' for line in lines)}{end}{tail}"
-
-
-PAGES = {README: readme, MAP: the_map, PICTURES: pictures, papers.FILE: papers.page}
+PAGES = {README: readme, MAP: the_map, PICTURES: pictures, papers.FILE: papers.page, extended.FILE: extended.page}
 
 
 def main() -> None:
