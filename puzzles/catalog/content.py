@@ -234,7 +234,7 @@ def reader_of(track: str) -> Any:
     file is read: some need numpy."""
 
     def read(slug: str, fields: Fields) -> Any:
-        return import_module(f"puzzles.catalog.{track}.reading").read_puzzle(slug, fields)
+        return import_module(f"puzzles.catalog.{track}.puzzle").read_puzzle(slug, fields)
 
     return read
 

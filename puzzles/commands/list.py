@@ -9,8 +9,7 @@ import click
 
 from puzzles.catalog.path import CORE, PATH, known
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.tables import print_table
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, wrapped
+from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
 from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped

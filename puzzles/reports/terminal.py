@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.values.algebra import counted
-from puzzles.catalog.tables import print_table
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
+from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.custom import folders
 from puzzles.failure import sanitized

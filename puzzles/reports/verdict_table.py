@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from puzzles.catalog.tables import full_width
+from puzzles.catalog.text_lines import full_width
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import Track, outcomes
 

@@ -10,8 +10,7 @@ from typing import Any
 from puzzles.address import requirement, source
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences
-from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule.setting_text import differences, size_text
 from puzzles.reports.html import environment, rendered
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized

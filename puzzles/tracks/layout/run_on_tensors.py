@@ -15,7 +15,7 @@ from lib.layout import Graph, GraphPlan, propagate
 from lib.layout.program.notation import graph_from_data, graph_to_data
 from lib.values.algebra import counted
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.catalog.tables import print_table
+from puzzles.catalog.text_lines import print_table
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 

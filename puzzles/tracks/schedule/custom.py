@@ -9,7 +9,7 @@ from puzzles.catalog.content import reader_of
 from puzzles.catalog.fields import NO_LIMIT
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import ReferenceAt
-from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule.setting_text import size_text
 from puzzles.tracks import base
 from puzzles.tracks.base import ReferenceRow
 

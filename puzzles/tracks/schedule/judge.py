@@ -14,7 +14,7 @@ from lib.judging.traffic import traffic_lines
 from lib.trace.gc_pause import no_collection
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule.setting_text import size_text
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks import base

@@ -14,8 +14,7 @@ from lib import Goal, Model
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import EXTENDED
-from puzzles.catalog.schedule.setting_text import differences, price_text
-from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule.setting_text import differences, price_text, size_text
 from puzzles.tracks import base
 from puzzles.tracks.base import Section
 from puzzles.tracks.outcomes import Measure
