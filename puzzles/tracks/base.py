@@ -142,7 +142,7 @@ class Judge(Part[P], ABC):
     star_imports_solve: bool = False
     """True if a name that `from module import *` may have imported is run to find out."""
     is_saved: bool = False
-    """True if `verify` can judge a kept run again."""
+    """True if a kept run is saved in a file, which `verify` can judge again."""
     turn_seconds: float = TIME_LIMIT
     """Wall time of one turn of `play`, unless the player sets another limit."""
 
@@ -175,10 +175,6 @@ class Judge(Part[P], ABC):
     def kept(self, row: Row) -> str:
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
-
-    def saved_as(self, puzzle: P) -> str:
-        """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
-        return f"{puzzle.slug}.json" if self.is_saved else ""
 
     def row_of_saved(self, text: str) -> Row:
         """The row of a saved run.
