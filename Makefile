@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test gate test-all nightly mutate fuzz bench check docs docs-site site site-archive notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly mutate hunt fuzz bench check docs docs-site site site-archive notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -53,6 +53,12 @@ MUTATIONS ?=
 
 mutate: $(VENV)/.test  ## try the mutations of tests/mutate, and print which quick tests catch each; takes 20 minutes on 2 cores
 	$(BIN)/python -m tests.mutate $(if $(MUTATIONS),"$(MUTATIONS)")
+
+# Of the hunt: the puzzles, such as HUNT="fsdp zb_h1"; by default all.
+HUNT ?=
+
+hunt: $(VENV)/.test  ## try mutants of all references and textbook orders; print what beats a record or passes with other figures
+	$(BIN)/python -m tests.mutate --records $(HUNT)
 
 # Of fuzzing: seconds in all; SEED=1 tries the same inputs again.
 FUZZ ?= 60

@@ -1,4 +1,7 @@
-"""FSDP with prefetching: the next weight is gathered, and the last gradient scattered, while a layer computes."""
+"""FSDP with prefetching: the next weight is gathered, and the last gradient scattered, while a layer computes.
+
+The model's input is dropped after the first forward and taken again, which leaves room for two full weights.
+"""
 
 from lib import Model
 
@@ -9,26 +12,28 @@ async def fsdp_prefetch(model: Model) -> Model:
 
     for layer in range(model.LAYERS):
         weights[layer], opt_states[layer] = model.load_weights(layer, model.rank, model.RANKS)
-    activations[0] = model.get_activation([model.rank])
 
     gather = model.allgather(weights[0], 0)
     for layer in range(model.LAYERS):
         weights["full"] = await gather
         if layer < top:
             gather = model.allgather(weights[layer + 1], layer + 1)
-        activations[layer + 1] = model.forward(layer, activations[layer], weights["full"])
+        inp = activations[layer] if layer else model.get_activation([model.rank])
+        activations[layer + 1] = model.forward(layer, inp, weights["full"])
+        del inp
     grad_activations[model.LAYERS] = model.loss(activations[model.LAYERS])
     del activations[model.LAYERS]
 
     # The last layer's weight is still here. In the lane, each gather goes before the scatter of the layer above it.
     scatter = None
     for layer in reversed(range(model.LAYERS)):
+        inp = activations.pop(layer) if layer else model.get_activation([model.rank])
         if layer:
             gather = model.allgather(weights[layer - 1], layer - 1)
         grad_weights["full"], grad_activations[layer] = model.backward(
-            layer, activations[layer], grad_activations[layer + 1], weights["full"]
+            layer, inp, grad_activations[layer + 1], weights["full"]
         )
-        del activations[layer], grad_activations[layer + 1], weights["full"]
+        del inp, grad_activations[layer + 1], weights["full"]
         if scatter is not None:
             grad_weights[layer + 1] = await scatter
         scatter = model.scatterreduce(grad_weights["full"], layer)

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import redirect_stdout
+from dataclasses import replace
 from functools import cache
 from io import StringIO
 from pathlib import Path
@@ -16,12 +17,15 @@ from typing import Any
 from docs.generate import extended, papers
 from docs.generate.extended import filled, linked
 from puzzles.catalog.content import placed
-from puzzles.catalog.path import AFTER, CORE, PATH, VARIANTS
-from puzzles.catalog.schedule import CHAPTERS, PUZZLES
-from puzzles.tracks import SHIPPED, TRACKS, Track
+from puzzles.catalog.engine import EnginePuzzle
+from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.path import AFTER, CORE, PATH, TRICKS, VARIANTS
+from puzzles.catalog.schedule import CHAPTERS, PUZZLES, SchedulePuzzle
+from puzzles.tracks import SHIPPED, TRACKS, Track, track_of
 
 ROOT = Path(__file__).parents[2]
-README, MAP, PICTURES = ROOT / "README.md", ROOT / "docs" / "map.md", ROOT / "docs" / "pictures.md"
+README = ROOT / "README.md"
+MAP, PLAY, PICTURES = (ROOT / "docs" / f"{name}.md" for name in ("map", "play", "pictures"))
 COUNT = re.compile(r"(?m)^(\| \[.*?\), )\d+( puzzles \|)")
 
 HEAD = """\
@@ -104,6 +108,45 @@ def names(slugs: Iterable[str]) -> str:
     return ", ".join(linked(slug, slug in CORE) for slug in slugs)
 
 
+# --- Third stars ---
+
+
+def play() -> str:
+    """docs/play.md with what is known on the core path."""
+    return filled(PLAY.read_text(encoding="utf-8"), "third stars", third_stars())
+
+
+def third_stars() -> Iterator[str]:
+    """For each core puzzle its idea, the figures that no player with three stars may be behind, and the other ideas
+    that the record needs."""
+    yield "| puzzle | its idea | three stars | with |"
+    yield "|---|---|---|---|"
+    for slug in CORE:
+        puzzle = track_of(slug).puzzle(slug)
+        figures, ideas = best_known(puzzle)
+        yield f"| `{slug}` | {placed()[slug].idea or puzzle.title} | {figures} | {', '.join(ideas) or '-'} |"
+    yield ""
+    for trick, words in TRICKS.items():
+        yield f"- `{trick}`: {words}."
+
+
+def best_known(puzzle: Any) -> tuple[str, Sequence[str]]:
+    """The figures that decide the third star in words, and what their record needs besides the puzzle's idea."""
+    match puzzle:
+        case SchedulePuzzle(goal=goal):
+            rivals = [
+                r for r in goal.rivals(goal.family) if goal.meets_time(r.timesteps) and goal.meets_memory(r.peak_memory)
+            ]
+            record = min(rivals, key=lambda record: record.figures[:2])
+            return goal.words(record), [f"`{idea}`" for idea in record.ideas if idea != puzzle.slug]
+        case EnginePuzzle():
+            best = replace(puzzle, targets=puzzle.records[0]) if puzzle.records else puzzle
+            return best.targets_text(), ()
+        case LayoutPuzzle():
+            return f"{puzzle.best:,} bytes moved", ()
+    return f"a step of {puzzle.best:,} s, or the best of its kind", ()
+
+
 # --- The gallery ---
 
 
@@ -129,7 +172,14 @@ def draw_missing() -> None:
                 save(draw(solved(slug), puzzle.title, goal=puzzle.goal), file)
 
 
-PAGES = {README: readme, MAP: the_map, PICTURES: pictures, papers.FILE: papers.page, extended.FILE: extended.page}
+PAGES = {
+    README: readme,
+    MAP: the_map,
+    PLAY: play,
+    PICTURES: pictures,
+    papers.FILE: papers.page,
+    extended.FILE: extended.page,
+}
 
 
 def main() -> None:

@@ -44,6 +44,9 @@ class Prices:
         self.update = ceil(updates[0] / self.speeds[0])
         """The update of layer 0, on the fastest rank."""
         self.lengths = setting.lengths or (Fraction(1),) * self.size.batches
+        if setting.layer == "attention" and self.can_infer:
+            linear = Fraction(self.costs.duration("keys"), self.costs.duration("keys") + self.costs.duration("attend"))
+            self.lengths = tuple(linear * length + (1 - linear) * length**2 for length in self.lengths)
         self.microbatches = sum(self.lengths, Fraction(0))
         """All microbatches, counted in full-length ones."""
 

@@ -303,6 +303,10 @@ class Costs:
     def unpriced(self, operation: str) -> RuleError:
         """The refusal of an operation without a price."""
         more = WHY_NOT_PRICED.get(operation, "; it is not part of this game")
+        if operation == "update" and (
+            places := [place for place, tier in self.tiers.items() if tier.update is not None]
+        ):
+            more = f' on the device; make it on the {places[0]}: `on="{places[0]}"`'
         return RuleError(f"{operation} has no price in the costs {self.name!r}{more}")
 
     @property

@@ -11,8 +11,9 @@ MEMORY_PRECISION = 100_000
 
 
 class Record(NamedTuple):
-    """The best known schedule at some point of the trade: steps, elements, who found it, its family, and the elements
-    that its busiest rank sends (None: not measured)."""
+    """The best known schedule at some point of the trade: steps, elements, who found it, its family, the elements
+    that its busiest rank sends (None: not measured), and the ideas that it needs besides the puzzle's own: puzzles and
+    tricks by name."""
 
     timesteps: float
     peak_memory: int
@@ -20,6 +21,7 @@ class Record(NamedTuple):
     """The file with the schedule, and its variant if it has several: 'records/fsdp.py: twice'. Or a person's name."""
     family: str = ""
     traffic: int | None = None
+    ideas: tuple[str, ...] = ()
 
     @property
     def figures(self) -> tuple[float, int, int | None]:
@@ -51,6 +53,7 @@ class Goal:
     limits: a `time` of 33 is met below 34 steps, one of 33.5 below 33.6, a `memory` of 4,100,000 below 4.2M elements.
 
     `records` are the best schedules known at this size, of every family; `family` is the one that the puzzle is about.
+    `ideas` are those that stand in the puzzle's text, or before it on the path.
     `host`, where that is limited, is in elements parked on the tier of this name. `traffic` is the elements that the
     busiest rank may send, and `drift` the updates that a replica may make alone; None is any number. `steady`: the peak
     that counts is the one that a rank would need if training went on, and a rank ends with the updated form of what it
@@ -69,6 +72,7 @@ class Goal:
     drift: int | None = None
     steady: bool = False
     decides: str = "pass"
+    ideas: frozenset[str] = frozenset()
 
     @property
     def costs(self) -> Costs:
@@ -76,10 +80,20 @@ class Goal:
 
     def records_to_beat(self, family: str) -> tuple[Record, ...]:
         """The records that a schedule of a family is compared with: of the puzzle's own family, the records of that
-        family; of any other all, since such a schedule leaves the puzzle's idea to be better than all that is known."""
+        family that need no idea that comes later; of any other all, since such a schedule leaves the puzzle's idea to
+        be better than all that is known."""
         if family != self.family:
             return self.records
-        return tuple(record for record in self.records if record.is_of(family))
+        return tuple(record for record in self.records if record.is_of(family) and not self.untold(record))
+
+    def untold(self, record: Record) -> tuple[str, ...]:
+        """The ideas of a record that come only after this puzzle."""
+        return tuple(idea for idea in record.ideas if idea not in self.ideas)
+
+    @property
+    def beyond(self) -> tuple[Record, ...]:
+        """The records of the puzzle's own family that need an idea that comes later."""
+        return tuple(record for record in self.records if record.is_of(self.family) and self.untold(record))
 
     def rivals(self, family: str) -> tuple[Record, ...]:
         """Those of them that meet the target of traffic; for the third star none of them may be better."""

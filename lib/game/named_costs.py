@@ -152,7 +152,7 @@ COSTS: Mapping[str, Costs] = MappingProxyType(
             Costs("copies", length=LONG, ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
             Costs(
                 "host_updates",
-                ticks=_with({}, forward=10, backward=20, loss=0, update=5),
+                ticks=_with({}, forward=10, backward=20, loss=0),
                 overlap=True,
                 tiers=MappingProxyType({"host": Tier(0, 0, None, 30)}),
                 beta=MappingProxyType(dict.fromkeys(("offload", "fetch"), Fraction(10, HIDDEN * HIDDEN))),
@@ -218,7 +218,7 @@ MEANINGS: Mapping[str, str] = MappingProxyType(
         "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",
         "copies": "for long sequences; a value moves to the host or back in 1 step, which overlaps with computation",
         "host_updates": "forward 1 step, backward 2, an optimizer state as large as two weights; the host updates in "
-        "3 steps, the device in half a step; copies overlap with computation, 1 step for each 262,144 elements",
+        "3 steps, the device never; copies overlap with computation, 1 step for each 262,144 elements",
         "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
         "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
         "weights in an expert",

@@ -45,9 +45,10 @@ class Setting:
     LAYERS, `task` one of TASKS. `kinds` has the kind of
     each dense layer, which the costs describe, and `lengths` the share of the full length that each microbatch has. The
     weights that compute may be `lag` steps older than the data. Where layers are attention, a microbatch is so many
-    equal `shares` of tokens. With the task "outer", a round has at most `outer` steps, its average comes at most `late`
-    steps late, and a copy keeps the share `mix` of its own weight when it is merged with the average. With `clip`, each
-    update scales its gradient by the norm of the gradients of all layers.
+    equal `shares` of tokens; one of half the length has a quarter of the pairs of tokens. With the task "outer", a
+    round has at most `outer` steps, its average comes at most `late` steps late, and a copy keeps the share `mix` of
+    its own weight when it is merged with the average. With `clip`, each update scales its gradient by the norm of the
+    gradients of all layers.
 
     Raises: RuleError: naming the field that cannot be.
     """
@@ -119,8 +120,9 @@ class Setting:
         if self.task == "infer" and self.steps > 1:
             raise RuleError(f"Setting: inference takes one step; got {self.steps}")
         unequal = [name for name in ("kinds", "lengths") if getattr(self, name)]
-        if unequal and self.layer != "dense":
-            raise RuleError(f"Setting: {' and '.join(unequal)} are for dense layers; these are {self.layer!r}")
+        allowed = {"dense": ["kinds", "lengths"], "attention": ["lengths"]}.get(self.layer, [])
+        if wrong := [name for name in unequal if name not in allowed]:
+            raise RuleError(f"Setting: {' and '.join(wrong)} are for dense layers; these are {self.layer!r}")
         if PAIR in self.costs.ticks and (unequal or self.layer != "dense"):
             raise RuleError("Setting: pairs need dense layers and equal microbatches")
 
@@ -142,8 +144,10 @@ class Setting:
         if self.task in ("local", "outer") or self.lag:
             raise RuleError("Setting: layers of attention have neither local replicas nor lag")
         for what, size in (("tokens", self.costs.length), ("keys and values", self.costs.keys_and_values)):
-            if size % self.shares:
-                raise RuleError(f"Setting: shares are equal, and {size:,} {what} cannot be divided into {self.shares}")
+            for length in (Fraction(1), *self.lengths):
+                if length * size % self.shares:
+                    some = f"{size:,} {what}" if length == 1 else f"{length} of {size:,} {what}"
+                    raise RuleError(f"Setting: shares are equal, and {some} cannot be divided into {self.shares}")
 
     def differences(self, other: Setting) -> list[str]:
         """The names of the fields in which another setting differs."""

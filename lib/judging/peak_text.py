@@ -12,6 +12,7 @@ from lib.values.label_text import shards_text, share_text
 from .peak import Item, PeakContents
 
 UNREAD = "never read again"
+AGAIN = "`get_activation` returns it again"
 MAX_LINES_NAMED = 4
 
 
@@ -50,7 +51,7 @@ def peak_rows(peak: PeakContents) -> list[Row]:
     groups: dict[tuple[object, ...], list[Item]] = {}
     for item in filter(lambda item: item.elements, peak.items):
         value = item.value
-        border = value.layer in (-1, value.layers)  # the model's input and output get their own rows
+        border = value.layer in (-1, value.layers) or is_input(value)  # the model's input and output get their own rows
         alike = (item.fate, type(value), _step(value), item.stored, item.in_call, border, _part(value))
         groups.setdefault(alike, []).append(item)
     rows = [_row(items, peak) for items in groups.values()]
@@ -118,6 +119,11 @@ def layers_text(values: Sequence[Value]) -> str:
     return f"of {named('layer', layers)}"
 
 
+def is_input(value: Value) -> bool:
+    """True for an activation that the model itself returns."""
+    return isinstance(value, Activation) and value.layer == 0
+
+
 def _step(value: Value) -> int:
     return getattr(value, "step", 0)
 
@@ -140,7 +146,8 @@ def _when(items: Sequence[Item], peak: PeakContents) -> str:
         case "now":
             assert peak.event is not None  # somebody reads it
             return f"read by this {peak.event.name}"
-    return f"next read at t={peak.costs.text(min(item.read or 0 for item in items))}"
+    again = f"; {AGAIN}" if is_input(items[0].value) else ""
+    return f"next read at t={peak.costs.text(min(item.read or 0 for item in items))}{again}"
 
 
 def _made(items: Sequence[Item]) -> str:

@@ -163,7 +163,7 @@ def moves_of(job: Job, split: Split) -> Moves:
 
 def of_layers(job: Job, split: Split) -> Job:
     """The job as its layers see it: modules of layers that are recomputed in full do not count."""
-    return replace(job, modules=()) if split.recompute == "full" else job
+    return replace(job, modules=()) if job.modules and split.recompute == "full" else job
 
 
 def weights_of_layer(job: Job, split: Split) -> tuple[float, float]:
@@ -175,8 +175,10 @@ def weights_of_layer(job: Job, split: Split) -> tuple[float, float]:
 
 def shards_of(job: Job, split: Split) -> Fraction:
     """How much larger the shards of a layer are than even ones, because its experts have fewer copies."""
+    if not split.zero or split.ep == 1:
+        return Fraction(1)
     even, uneven = (round(sum(weights_of_layer(job, other))) for other in (replace(split, ep=1), split))
-    return Fraction(even, uneven) if split.zero else Fraction(1)
+    return Fraction(even, uneven)
 
 
 @cache

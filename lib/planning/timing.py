@@ -11,7 +11,7 @@ nothing either, since splits with the same order share their steps.
 """
 
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -49,9 +49,12 @@ def estimate(job: Job, split: Split, eager: bool = False) -> Estimate:
 def walked(job: Job, split: Split, eager: bool = False) -> list[Walked]:
     """Each rank of the pipeline at the end of a step, with bytes of fused or of eager code."""
     priced, program = prices(job, split, eager), program_of(job, split)
-    counts, ready = _Counts(priced, program), dict[int, int]()
+    steps, runs = steps_of(program)
+    counts, ready = _Counts(priced, program, runs), dict[int, int]()
     ended: dict[int, Walked] = {}
-    waiting = [_rank(place, priced, program, counts, ready, ended) for place in range(program.table.ranks)]
+    waiting = [
+        _rank(place, priced, program, steps[place], counts, ready, ended) for place in range(program.table.ranks)
+    ]
     while waiting:
         waiting = [rank for rank in waiting if next(rank, False)]
     return [ended[place] for place in range(program.table.ranks)]
@@ -59,47 +62,52 @@ def walked(job: Job, split: Split, eager: bool = False) -> list[Walked]:
 
 # --- Steps: the actions of a rank, those between two calls or messages joined ---
 
+Run = tuple[str, ...]
+"""The names of actions between two calls or messages."""
+
 Step = tuple[str, Any, Any]
-"""`joined`: the names of actions; `wait` and `call`: the call; `receive` and `send`: the number of the message. Third,
-the name of the action's effect."""
+"""`run`: the run's number; `wait` and `call`: the call; `receive` and `send`: the number of the message. Third, the
+name of the action's effect."""
+
+STEPS = {
+    **dict.fromkeys(("gather", "reduce", "fetch", "park"), "call"),
+    **{name: name for name in ("wait", "receive", "send")},
+}
+"""The kind of step of each operation that ends a run."""
 
 
 @lru_cache(maxsize=128)
-def steps_of(program: Program) -> list[list[Step]]:
-    numbers: dict[Any, int] = {}
-    interned: dict[Step, Step] = {}
-    return [_steps(program, place, numbers, interned) for place in range(program.table.ranks)]
+def steps_of(program: Program) -> tuple[list[list[Step]], list[Run]]:
+    """The steps of each rank, and the runs by their numbers."""
+    messages: dict[Any, int] = {}
+    runs: dict[Run, int] = {}
+    return [list(_steps(program, place, messages, runs)) for place in range(program.table.ranks)], list(runs)
 
 
-def _steps(program: Program, place: int, numbers: dict[Any, int], interned: dict[Step, Step]) -> list[Step]:
-    steps: list[Step] = []
-    joined: list[str] = []
-
-    def add(*step: Any) -> None:
-        if joined:
-            names: Step = "joined", tuple(joined), None
-            steps.append(interned.setdefault(names, names))
-            joined.clear()
-        steps.append(interned.setdefault(step, step))
-
+def _steps(program: Program, place: int, messages: dict[Any, int], runs: dict[Run, int]) -> Iterator[Step]:
+    run: list[str] = []
     for name, operation, what in named_actions(program, place):
-        match operation:
-            case "wait":
-                add("wait", what[0], name)
-            case "receive" | "send":
-                add(operation, numbers.setdefault(what.made, len(numbers)), name)
-            case "gather" | "reduce" | "fetch" | "park":
-                add("call", operation, name)
-            case _:
-                joined.append(name)
-    add("end", None, None)
-    return steps
+        kind = STEPS.get(operation)
+        if kind is None:
+            run.append(name)
+            continue
+        if run:
+            yield "run", runs.setdefault(tuple(run), len(runs)), None
+            run = []
+        if kind == "call":
+            yield kind, operation, name
+        elif kind == "wait":
+            yield kind, what[0], name
+        else:
+            yield kind, messages.setdefault(what.made, len(messages)), name
+    if run:
+        yield "run", runs.setdefault(tuple(run), len(runs)), None
 
 
 class _Counts:
     """The ticks of each action, and its change of a rank's bytes."""
 
-    def __init__(self, priced: Prices, program: Program) -> None:
+    def __init__(self, priced: Prices, program: Program, runs: Sequence[Run]) -> None:
         sizes = sizes_of(priced, program)
         ticks = {
             **dict.fromkeys(("forward", "forward to border", "recompute"), priced.forward),
@@ -126,39 +134,44 @@ class _Counts:
             "park": ("to host", priced.copy),
         }
         """The lane of each call, and its ticks."""
-        self.sums: dict[tuple[str, ...], tuple[int, int, int]] = {}
+        self.runs = [self.of_run(run) for run in runs]
 
-    def joined(self, names: tuple[str, ...]) -> tuple[int, int, int]:
+    def of_run(self, run: Run) -> tuple[int, int, int]:
         """The most bytes at a start, relative to the first action's start; the ticks and the change of bytes of all
         actions."""
         most = -(10**30)
         ticks = total = 0
-        for name in names:
+        for name in run:
             before, duration, after = self.actions[name]
             if before is not None:
                 total += before
                 most = max(most, total)
             ticks += duration
             total += after
-        counted = self.sums[names] = most, ticks, total
-        return counted
+        return most, ticks, total
 
 
 def _rank(
-    place: int, priced: Prices, program: Program, counts: _Counts, ready: dict[int, int], ended: dict[int, Walked]
+    place: int,
+    priced: Prices,
+    program: Program,
+    steps: Sequence[Step],
+    counts: _Counts,
+    ready: dict[int, int],
+    ended: dict[int, Walked],
 ) -> Generator[bool, None, None]:
     """Counts the steps of a rank; yields when it needs a message that has not been sent. `ready` maps messages to their
     times of arrival. Memory is sampled when a computation or a call starts."""
-    sums, added = counts.sums, counts.added
+    runs, added = counts.runs, counts.added
     clock = memory = peak = busy = 0
     waits = {"dp": 0, "host": 0}
     lanes = dict.fromkeys(("dp", "from host", "to host"), 0)
     messages = 0
     """The end of the last message on its lane."""
     ends = {operation: deque[int]() for operation in ("send", *counts.calls)}
-    for kind, what, name in steps_of(program)[place]:
-        if kind == "joined":
-            most, ticks, change = sums.get(what) or counts.joined(what)
+    for kind, what, name in steps:
+        if kind == "run":
+            most, ticks, change = runs[what]
             if memory + most > peak:
                 peak = memory + most
             clock += ticks

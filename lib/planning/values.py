@@ -103,22 +103,27 @@ def effects_of(program: Program) -> Mapping[str, Effect]:
     }
 
 
+WAITS = {call: f"wait {call}" for call in ("gather", "reduce", "fetch", "park", "send")}
+
+
 def named_actions(program: Program, place: int) -> Iterator[tuple[str, str, Any]]:
     """The actions of a rank, each with the name of its effect. An activation is kept if it is the input of one of the
     rank's layers; others only pass the border of a stage."""
     inputs = frozenset(program.layers_of(place))
+    border = {layer for layer in inputs if layer + 1 not in inputs}
     for operation, what in actions(program, place):
         name = operation
-        match operation:
-            case "input" if 0 not in inputs:
-                name = "input to border"
-            case "forward" if what[0] + 1 not in inputs:
+        if operation == "forward":
+            if what[0] in border:
                 name = "forward to border"
-            case "receive" if what.made.op != "F":
+        elif operation == "wait":
+            call, of = what
+            name = "wait send of a gradient" if call == "send" and of.made.op != "F" else WAITS[call]
+        elif operation == "receive":
+            if what.made.op != "F":
                 name = "receive of a gradient"
-            case "receive" if program.layers(what.made.stage).stop not in inputs:
+            elif program.layers(what.made.stage).stop not in inputs:
                 name = "receive to border"
-            case "wait":
-                is_gradient = what[0] == "send" and what[1].made.op != "F"
-                name = f"wait {what[0]}{' of a gradient' if is_gradient else ''}"
+        elif operation == "input" and 0 not in inputs:
+            name = "input to border"
         yield name, operation, what

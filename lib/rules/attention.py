@@ -119,7 +119,8 @@ def keys_backward(
 
 def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
     """The ticks of one of these operations: of `keys` for the share of the tokens, of `attend` for the share of the
-    pairs of a query and a key that it does not mask. Rounded up once; backward takes twice that."""
+    pairs of a query and a key that it does not mask, which grow with the square of a microbatch's length. Rounded up
+    once for each microbatch; backward takes twice that."""
     costs, inp = game.setting.costs, used[0]
     costs.require_priced(operation)
     assert isinstance(inp, Batched)
@@ -129,8 +130,9 @@ def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
         attended = frozenset().union(*[shares_of(game, value) for value in used if type(value) is KeyValue])
         pairs = sum(2 * (k < q) + (k == q) for q in queries for k in attended)
         share = Fraction(pairs, total**2) / (inp.heads[1] if inp.heads else 1)
-    once = ceil(costs.ticks[operation.removesuffix("_backward")] * share)
-    return once * len(inp.batches) * (1 + operation.endswith("_backward"))
+    price, power = costs.ticks[operation.removesuffix("_backward")] * share, 1 + operation.startswith("attend")
+    lengths = [costs.unequal.length(batch) if costs.unequal else 1 for batch in inp.batches]
+    return sum(ceil(price * length**power) for length in lengths) * (1 + operation.endswith("_backward"))
 
 
 # --- From shares of tokens to heads, and back (Jacobs et al. 2023) ---

@@ -273,8 +273,10 @@ def _row(script: str, stages: Sequence[int], m: int, firsts: Sequence[int] = ())
         return Cell(stages[int(chunk)], op, batch)
 
     slots = [[cell(*named) for named in CELL.findall(group)] for group in SLOT.findall(script)]
+    kept = tuple(tuple(slot) for slot in slots if all(placed.batch < m for placed in slot))
+    if not any(firsts):
+        return kept
     first = dict(zip(stages, firsts))
-    kept = (slot for slot in slots if all(placed.batch < m for placed in slot))
     return tuple(
         tuple(placed._replace(batch=placed.batch + first.get(placed.stage, 0)) for placed in slot) for slot in kept
     )

@@ -52,7 +52,7 @@ def _fewer_in_flight(problem: Problem) -> Rows | None:
     """1F1B with as few warm-up forwards as the caps ask for; None if they ask for no fewer than 1F1B has. A rank has no
     more of them than the rank before it, whose backwards it would wait for."""
     p, m_b, _, caps = problem.ranks, *problem.sizes
-    most = list(accumulate((cap // held for cap, held in zip(caps, m_b, strict=True)), min))
+    most = list(accumulate((cap // held if held else p for cap, held in zip(caps, m_b, strict=True)), min))
     if all(limit >= p - rank for rank, limit in enumerate(most)):
         return None
     rows: Rows = []

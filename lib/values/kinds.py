@@ -207,7 +207,7 @@ class KeyValue(BatchedFields):
     kind = "a key-value block"
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        return self._elements(costs.keys_and_values, None)
+        return self._elements(costs.keys_and_values, costs.unequal)
 
     def __str__(self) -> str:
         return f"key-value block of layer {self.layer}, {batches_text(self)}{share_text(self)}{step_text(self)}"
@@ -220,7 +220,7 @@ class KeyValueGrad(BatchedFields):
     kind = "a key-value gradient"
 
     def memory(self, costs: Costs = CLASSIC) -> int:
-        return self._elements(costs.keys_and_values, None)
+        return self._elements(costs.keys_and_values, costs.unequal)
 
     def __str__(self) -> str:
         label = f"{batches_text(self)}{share_text(self)}{step_text(self)}"

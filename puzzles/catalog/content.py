@@ -181,24 +181,25 @@ def fields_of(path: Path, chapter: ChapterFile, given: Mapping[str, Any] | None 
 class Placed(NamedTuple):
     """Where a puzzle of the game comes, as its file says: its step of the core path and its place there, if it is core;
     the puzzles that it builds on; of a schedule the class that does the same on real tensors; in a few words what it
-    is about, for lists; and what it splits, for the map."""
+    is about, for lists; what it splits, for the map; and the tricks that its text tells."""
 
     core: tuple[str, int] | None
     after: tuple[str, ...]
     on_tensors: str
     idea: str
     variant: str
+    tells: tuple[str, ...]
 
     @classmethod
     def take(cls, fields: Fields) -> Placed:
         """Takes these fields out, which teachers' puzzles do not have."""
-        core = None
+        core, path = None, content()["path.toml"]
         if "core" in fields:
             table = fields.table("core")
-            core = table.one_of("step", content()["path.toml"]["steps"]), table.number("place")
+            core = table.one_of("step", path["steps"]), table.number("place")
             table.done()
-        variant = fields.one_of("variant", content()["path.toml"]["variants"], "")
-        return cls(core, fields.texts("after"), fields.text("on_tensors", ""), fields.text("idea", ""), variant)
+        variant, tells = fields.one_of("variant", path["variants"], ""), fields.texts("tells", path["tricks"])
+        return cls(core, fields.texts("after"), fields.text("on_tensors", ""), fields.text("idea", ""), variant, tells)
 
 
 @cache

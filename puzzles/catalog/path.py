@@ -1,7 +1,7 @@
 """The core path: ten steps from one device to a cluster, across the tracks, and what comes before each puzzle.
 
 The file of a puzzle says where it comes: `core` is its step and its place there, `after` the puzzles that it builds on,
-and `on_tensors`, of a schedule, the class that does the same on real tensors.
+`tells` the tricks that its text tells, and `on_tensors`, of a schedule, the class that does the same on real tensors.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def _listed() -> Mapping[str, tuple[str, ...]]:
     """The lists of path.toml by name."""
     fields = Fields("path.toml", content()["path.toml"])
     lists = {name: fields.texts(name) for name in ("steps", "variants")}
+    fields.table("tricks").rest()
     fields.done()
     return lists
 
@@ -66,6 +67,37 @@ def known(solved: Iterable[str]) -> set[str]:
             found.add(slug)
             waiting += AFTER.get(slug, ())
     return found
+
+
+TRICKS: Mapping[str, str] = content()["path.toml"]["tricks"]
+"""By name, in words: the ideas that have no puzzle of their own."""
+
+IDEAS = (*placed(), *TRICKS)
+"""What a record may need: the idea of a puzzle, or a trick."""
+
+
+def ideas_of(slug: str) -> frozenset[str]:
+    """The ideas that stand in a puzzle's text or before it: the puzzles that it follows, all core puzzles before the
+    last of them, and the tricks that these tell. An extra puzzle that follows none comes after the whole path; of a
+    teacher's puzzle nothing is known."""
+    if slug not in placed():
+        return frozenset()
+    before = known([slug])
+    last = max((place_of(one) for one in before if one in CORE), default=len(CORE))
+    before.update(CORE[: last + 1])
+    return frozenset(before.union(*(placed()[one].tells for one in before)))
+
+
+def place_of(slug: str) -> int:
+    """A puzzle's place on the core path, from 0; extra puzzles come after it."""
+    return CORE.index(slug) if slug in CORE else len(CORE)
+
+
+def taught_in(ideas: Iterable[str]) -> tuple[str, ...]:
+    """The puzzles that teach some ideas, without repetition; of a trick the first that tells it."""
+    slugs = sorted(placed(), key=place_of)
+    taught = (idea if idea in placed() else next(s for s in slugs if idea in placed()[s].tells) for idea in ideas)
+    return tuple(dict.fromkeys(taught))
 
 
 def next_on_path(solved: Iterable[str], after: str = "") -> str | None:

@@ -1,47 +1,74 @@
-"""The command line: the group of all commands. Its help fits a screen; a wrong name gets the nearest one."""
+"""The command line: the group of all commands. Its help fits a screen; a wrong name gets the nearest one.
+
+A command's module is imported when the command is called, so that `puzzles --version` and the commands that only read
+the catalog start without the rest. The alternative, all modules at the top, took half of the time of a short command.
+"""
 
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from itertools import chain
-from types import MappingProxyType
+from importlib import import_module
 from typing import Any
 
 import click
 
-from puzzles.custom import OwnPuzzleError, add_installed
-from puzzles.tracks import ALL
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.version import VERSION
 
-from .check import check, new
-from .costs import costs
-from .doctor import doctor
-from .draw import compare, draw
-from .export import export, import_
-from .grade import grade
-from .gradescope import gradescope
-from .list import list_, path, reset, status
-from .notebook import notebook
-from .plan import plan
-from .profile import profile
-from .run import run
-from .share import share
-from .shared.params import abandon_output, with_own_puzzles
-from .show import hint, show
-from .solve import solve
-from .start import next_, start
-from .verify import verify
-from .watch import watch
+MODULES = {
+    "next": "start", "watch": "watch", "list": "list", "show": "show", "start": "start", "grade": "grade",
+    "draw": "draw", "path": "list", "run": "run", "hint": "show", "compare": "draw", "status": "list", "reset": "list",
+    "notebook": "notebook", "costs": "costs", "share": "share", "verify": "verify", "new": "check", "check": "check",
+    "gradescope": "gradescope", "doctor": "doctor", "profile": "profile", "solve": "solve", "plan": "plan",
+    "export": "export", "import": "export",
+}  # fmt: skip
+"""The module of each command. The function has the command's name, with an underscore where Python has that name."""
+
+PLAY = ("next", "watch", "list", "show", "start", "grade", "draw")
+OTHERS = {
+    "to play": ("path", "run", "hint", "compare", "status", "reset", "notebook", "costs"),
+    "share": ("share", "verify"),
+    "for a class": ("new", "check", "gradescope", "doctor"),
+    "on a cluster": ("profile", "solve", "plan", "export", "import"),
+}
+WITH_OWN_PUZZLES = {*PLAY, "hint", "status", "reset", "notebook", *OTHERS["share"], "gradescope", "export"}
+"""Commands that take `--puzzles FOLDER` behind their name too."""
+
+
+def add_own(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
+    """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
+    ends."""
+    if paths:
+        from puzzles.commands.shared.params import add_folders
+
+        add_folders(ctx, paths)
+
+
+def own_puzzles() -> click.Option:
+    words = "Add a folder of puzzles; may be repeated."
+    how: dict[str, Any] = {"metavar": "FOLDER", "multiple": True, "is_eager": True, "expose_value": False}
+    return click.Option(["--puzzles"], callback=add_own, help=words, **how)
 
 
 class Commands(click.Group):
     """A group that suggests the command nearest to a wrong name. Its help explains the commands in `play` and lists the
     others by purpose, so that it fits a screen."""
 
-    play: Sequence[click.Command] = ()
-    others: Mapping[str, Sequence[click.Command]] = MappingProxyType({})
+    def list_commands(self, ctx: click.Context | None) -> list[str]:
+        return list(MODULES)
+
+    def get_command(self, ctx: click.Context | None, name: str) -> click.Command | None:
+        """The command of this name, whose module is imported now."""
+        if name not in MODULES:
+            return None
+        if name not in self.commands:
+            module = import_module(f"puzzles.commands.{MODULES[name]}")
+            command: click.Command = getattr(module, name, None) or getattr(module, f"{name}_")
+            if name in WITH_OWN_PUZZLES:
+                command.params.append(own_puzzles())
+            self.add_command(command)
+        return self.commands[name]
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Click's entry. A closed standard stream is None in Python, and the next file that is opened would get its
@@ -54,6 +81,8 @@ class Commands(click.Group):
         except OSError as why:
             if why.filename is not None:  # the streams have no names
                 raise
+            from puzzles.commands.shared.params import abandon_output
+
             abandon_output()
             click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)
             sys.exit(2)
@@ -73,16 +102,19 @@ class Commands(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(command.name or "", command.get_short_help_str(60)) for command in self.play])
+            commands = [(name, self.get_command(ctx, name)) for name in PLAY]
+            formatter.write_dl([(name, command.get_short_help_str(60)) for name, command in commands if command])
         with formatter.section("More ('puzzles COMMAND -h' explains each)"):
-            formatter.write_dl([(what, ", ".join(str(one.name) for one in them)) for what, them in self.others.items()])
+            formatter.write_dl([(purpose, ", ".join(names)) for purpose, names in OTHERS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name = args[0]
         if self.get_command(ctx, name) is None and not name.startswith("-"):
-            near = get_close_matches(name, self.commands, n=1, cutoff=0.5)
+            from puzzles.tracks import ALL
+
+            near = get_close_matches(name, MODULES, n=1, cutoff=0.5)
             if name == "torch":
                 advice = "type 'puzzles run FILE NAME --on torch', for a pipeline with '--through pipelining'"
             elif name in ALL:
@@ -90,12 +122,16 @@ class Commands(click.Group):
             elif near:
                 advice = f"did you mean '{near[0]}'?"
             else:
-                advice = f"the commands are {', '.join(self.commands)}"
+                advice = f"the commands are {', '.join(MODULES)}"
             ctx.fail(f"there is no command '{name}'; {advice}")
         return super().resolve_command(ctx, args)
 
 
-@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=Commands,
+    params=[own_puzzles()],
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
 @click.version_option(VERSION, prog_name="Training Puzzles", message="%(prog)s %(version)s")
 def main() -> None:
     """Learn how large models are trained. Begin with 'puzzles next'."""
@@ -103,22 +139,7 @@ def main() -> None:
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
+    from puzzles.custom import add_installed
 
     for problem in add_installed():
         click.echo(f"Warning: {problem}", err=True)
-
-
-PLAY = (next_, watch, list_, show, start, grade, draw)
-OTHERS = {
-    "to play": (path, run, hint, compare, status, reset, notebook, costs),
-    "share": (share, verify),
-    "for a class": (new, check, gradescope, doctor),
-    "on a cluster": (profile, solve, plan, export, import_),
-}
-
-for command in (*PLAY, hint, status, reset, notebook, *OTHERS["share"], gradescope, export):
-    with_own_puzzles(command)
-with_own_puzzles(main)
-main.play, main.others = PLAY, OTHERS
-for command in (*PLAY, *chain(*OTHERS.values())):
-    main.add_command(command)

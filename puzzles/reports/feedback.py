@@ -43,10 +43,16 @@ def details(verdict: Verdict) -> list[str]:
 
 
 def third_star(verdict: Verdict) -> str:
-    """The one reason why the third star is missing, or that nothing better is known."""
+    """The one reason why the third star is missing, or that nothing better is known. A target that only the third star
+    needs comes before records."""
     track = track_of(verdict.puzzle)
-    if not (verdict.shown_size_only or verdict.stars == 0):
-        said = track.words.third_star(track.puzzle(verdict.puzzle), verdict.figures, verdict.stars, verdict.family)
+    puzzle = track.puzzle(verdict.puzzle)
+    is_missed = any(
+        measure.for_star and not measure.met and measure.value is not None
+        for measure in track.words.measures(puzzle, verdict.figures)
+    )
+    if not (verdict.shown_size_only or verdict.stars == 0 or (is_missed and verdict.notes)):
+        said = track.words.third_star(puzzle, verdict.figures, verdict.stars, verdict.family)
         if said:
             return said
     return f"The third star is missing: {verdict.notes[-1].rstrip('.')}." if verdict.notes and verdict.stars < 3 else ""

@@ -44,7 +44,7 @@ BY_HAND = (
 
 WITHOUT_TIMETABLE = {
     "pipeline_fsdp": "each pipeline has one microbatch, so there is one order only",
-    "two_ways": "each of its stages is on two ranks, and a timetable by hand has each on one",
+    "two_ways": "its cells come in pairs, and a timetable by hand has one at a time",
     "weight_versions": "it is about several training steps, and a timetable is of one",
     "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
     "vocab_parallel": "its head is on all ranks, and a timetable by hand has each layer on one",

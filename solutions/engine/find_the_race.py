@@ -36,7 +36,7 @@ class FindTheRace(ShardedEngine):
         for e in range(n):
             count = counts[me, e]
             self.put(rows[home[me, e] :][:count], self.inbox[at[me, e] :][:count], e)
-        # While the rows are in flight: the mean probabilities that the balance loss asks for.
+        # The mean probabilities that the balance loss asks for.
         share = self.all_reduce(p.sum(axis=0)) / counts.sum(dtype=p.dtype)
         self.barrier()
         made = np.maximum(self.inbox[: counts[:, me].sum()] @ self.w0, 0) @ self.w1

@@ -26,14 +26,13 @@ def basic(model: Model) -> Model:
             grad_out = grad_activations.pop("out")
             grad, grad_activations["out"] = model.backward(layer, inp, grad_out, weights[layer])
             grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
-
-            # The last batch completes the gradient: used here, it is gone before the next backward.
-            if batch == model.BATCHES - 1:
-                weights[layer], opt_states[layer] = model.update(
-                    layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
-                )
-                model.set_final_weight(layer, weights[layer])
         del grad_activations["out"]
+
+    for layer in range(model.LAYERS):
+        weights[layer], opt_states[layer] = model.update(
+            layer, grad_weights.pop(layer), weights[layer], opt_states[layer]
+        )
+        model.set_final_weight(layer, weights[layer])
     return model
 
 

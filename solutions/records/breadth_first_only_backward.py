@@ -3,8 +3,7 @@
 Breadth-first keeps the inputs of all chunks before the first backward. Going forward depth-first, in groups of as many
 batches as there are stages, the last stage can begin its backward while the others still go forward. A rank then keeps
 the whole weights of its chunks; the shards are cut again from them. Backward is breadth-first: one gradient at a time
-is whole. The last stage has more inputs in memory than the first, which takes the model's input again, so it gathers
-the weights of its earlier chunks a second time.
+is whole. The first stage takes the model's input again.
 """
 
 from lib import Model
@@ -42,8 +41,6 @@ async def breadth_first(model: Model) -> Model:
         if layer == model.LAYERS - 1:
             grad_activations[layer, batch] = model.loss(out)
             return
-        if last and batch == my_batches[-1]:
-            cut(layer)
         await model.pass_to(after, out, tag(layer + 1, batch))
 
     async def backward(layer, batch):

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
@@ -220,12 +221,11 @@ def test_no_line_of_a_starter_and_no_sketch_is_cut(game: Game, width: int) -> No
 
 
 def test_judging_is_said_stopped_and_left(game: Game) -> None:
+    """A plan of 128 stages and 128 microbatches is judged for some seconds on any machine."""
     plan = (ROOT / "solutions" / "plan" / "llama_405b_16384.py").read_text(encoding="utf-8")
     game.go("llama_405b_16384")
-    game.type(plan)
-    game.until(lambda: game.status in ("judging", "passed"))
-    if game.status == "passed":
-        pytest.skip("this machine judges a large plan before the page says that it judges")
+    game.type(re.sub(r"Split\(.*\)", "Split(dp=16, pp=128, tp=8)", plan))
+    game.until(lambda: game.status == "judging")
     game.find(".stop-run").click()
     game.until_status("stopped")
     assert "The judgement was ended: you stopped it" in game.text(".verdict")

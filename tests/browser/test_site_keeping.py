@@ -513,7 +513,8 @@ def test_the_last_of_two_quick_routes_is_shown_and_the_map_keeps_its_scroll(game
 
 
 def test_how_to_leave_the_editor_with_the_keyboard_is_said(game: Game) -> None:
-    game.open("gpipe")
+    game.visit("gpipe")
+    game.until_status("not_attempted")
     game.judge(mine(1))  # until then Escape may end a completion that was asked for while typing
     assert game.find(".keys").is_displayed()
     assert "Escape" in game.text(".keys")

@@ -24,13 +24,13 @@ def loaded_by(statement: str) -> set[str]:
 
 def test_a_run_loads_neither_the_referee_nor_the_notation() -> None:
     assert loaded_by("from lib import Model, run") == set()
+    assert loaded_by("from lib import Size, Setting") == set()
     assert {"lib.judging.referee", "lib.trace.notation"} <= loaded_by("from lib import *")
 
 
 def test_every_exported_name_is_there_and_listed() -> None:
     assert [name for name in lib.__all__ if not hasattr(lib, name)] == []
     assert set(lib.__all__) <= {*dir(lib)}
-    assert lib.LOADED_LATER.keys() <= set(lib.__all__)
 
 
 def test_an_unknown_name_is_refused() -> None:
@@ -38,3 +38,19 @@ def test_an_unknown_name_is_refused() -> None:
         lib.refree  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="refree"):
         exec("from lib import refree")
+
+
+MAX_MODULES = 25
+"""Modules of ours that the shortest command loads."""
+
+
+def test_the_version_is_printed_without_the_game() -> None:
+    code = (
+        "import sys, puzzles.__main__ as entry\n"
+        "sys.argv = ['puzzles', '--version']\n"
+        "try: entry.main()\nfinally: print(*sys.modules)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    ours = {name for name in ended.stdout.split() if name.partition(".")[0] in ("lib", "drawing", "puzzles")}
+    assert "puzzles.commands.main" in ours
+    assert len(ours) <= MAX_MODULES

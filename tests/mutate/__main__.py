@@ -1,4 +1,5 @@
-"""`python -m tests.mutate`: tries the mutations of the table, and fails if one survives without a reason."""
+"""`python -m tests.mutate`: tries the mutations of the table, and fails if one survives without a reason. With
+`--records` it tries mutants of the references, and fails if one beats a record."""
 
 from __future__ import annotations
 
@@ -79,8 +80,13 @@ def _said(mutation: Mutation, trial: Trial) -> str:
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT, table: Path = TABLE) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.mutate", description=__doc__)
     parser.add_argument("only", nargs="*", help="try only mutations whose file or words have one of these")
+    parser.add_argument("--records", action="store_true", help="hunt for records, of the named puzzles or of all")
     parser.add_argument("--list", action="store_true", help="check the table and print it; try nothing")
     options = parser.parse_args(arguments)
+    if options.records:
+        from .records import hunt  # here, since the table needs no puzzle
+
+        return hunt(options.only)
     try:
         mutations = read_table(table, root)
     except TableError as why:

@@ -46,7 +46,7 @@ def trials() -> Iterator[Case]:
         ("def shown():\n    return 1 / 0\nTRIALS = (shown,)", f"{name}, line 2: ZeroDivisionError"),
         ("def shown():\n    return 5\nTRIALS = (shown,)", "shown in TRIALS returns a Trial; got 5"),
         ("TRIALS = (lambda needed: needed,)", "TypeError"),
-        (f"{BEGIN}TRIALS = (lambda: Trial(arguments=5),)", "TypeError"),
+        (f"{BEGIN}TRIALS = (lambda: Trial(arguments=5),)", "AttributeError"),
         (f"{BEGIN}TRIALS = (lambda: Trial(calls=(5,)),)", "AttributeError"),
     ):
         yield Case(name, text, "relay_engine", words)

@@ -19,7 +19,7 @@ from lib.game.named_costs import costs_named
 from lib.game.setting_notation import record_to_json
 from lib.schedules import one_f_one_b
 from lib.torch_csv import write_table
-from puzzles.commands.main import main
+from puzzles.commands.main import MODULES, main
 from puzzles.custom.writing import begin
 from tests.support.commands import notebook, puzzles, solution
 from tests.test_imports import ROOT
@@ -103,9 +103,7 @@ def test_a_target_that_is_written_into_such_a_file_is_read(tmp_path: Path, monke
 
 
 def test_every_command_that_reads_a_file_is_here() -> None:
-    commands = {
-        command for _, calls in FILES.values() for call in calls for command in call if command in main.commands
-    }
+    commands = {command for _, calls in FILES.values() for call in calls for command in call if command in MODULES}
     reading = {
         name
         for name in main.list_commands(click.Context(main))

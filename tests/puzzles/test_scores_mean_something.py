@@ -16,6 +16,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.notebook.result import Result
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import standing
+from tests.support.mistakes import altered
 from tests.support.variants import module_of
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -285,3 +286,28 @@ def test_a_player_reads_the_best_of_the_own_kind_and_the_best_of_any() -> None:
     assert "24 timesteps" in other
     assert "Three stars" in standing(puzzle, {"timesteps": 20.0, "peak_memory": 1}, 3, SHARDED)
     assert "note" in standing(puzzle, {"timesteps": 20.0, "peak_memory": 1}, 2, PIPELINE)
+
+
+# --- Ideas ---
+
+
+def test_a_record_with_a_later_idea_is_shown_and_takes_no_star() -> None:
+    result = played("basic", reference("basic"))
+    assert (result.stars, PUZZLES["basic"].goal.beyond[0].peak_memory) == (3, 1_835_008)
+    assert "`grad_accum`, 16.5 timesteps and 1,835,008 elements" in result.next_step
+
+
+@pytest.mark.parametrize("slug", ["basic", "pipeline"])
+def test_with_an_idea_that_comes_later_a_schedule_has_three_stars_too(slug: str) -> None:
+    record = PUZZLES[slug].goal.beyond[0]
+    assert played(slug, getattr(module_of(*record.file_and_variant), slug)).stars == 3
+
+
+def test_what_only_the_third_star_needs_is_named_on_a_pass_before_any_record() -> None:
+    """FSDP that all-reduces: its gradients are not summed in shards, and the targets of two stars do not see that."""
+    scatter = "model.scatterreduce(grad_weights[layer], layer)"
+    whole = f"({scatter.replace('scatterreduce', 'allreduce')}).shard(model.rank, model.RANKS)"
+    result = played("fsdp", altered("fsdp", ((f"await {scatter}", f"(await {whole[1:]}"),)))
+    assert (result.status, result.stars) == ("passed", 2)
+    assert "4,718,592" in result.next_step
+    assert "`scatterreduce`" in result.next_step

@@ -51,7 +51,9 @@ class Game:
         return str(self.script("return document.querySelector(arguments[0])?.textContent ?? ''", selector))
 
     def go(self, fragment: str) -> None:
-        """Opens another part of the page, as a link on it does, and waits for its first verdict."""
+        """Opens another part of the page, as a link on it does. Where the page is not open yet, it is loaded."""
+        if not self.script("return document.querySelector('main') !== null"):
+            return self.visit(fragment)
         self.script("location.hash = ''")
         self.until(lambda: self.script("return document.querySelector('main')?.dataset.page") == "map")
         self.script("location.hash = arguments[0]", fragment)

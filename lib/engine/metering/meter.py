@@ -52,6 +52,8 @@ class Reading:
     """Bytes that were live at the peak, by the line that made them."""
     idle: Mapping[str, int] = field(default_factory=dict)
     """Bytes of `held` that no later operation read."""
+    products: Mapping[str, int] = field(default_factory=dict)
+    """Flops by the line that computed them."""
 
     @property
     def collectives(self) -> int:
@@ -129,6 +131,7 @@ class Meter:
         "numbers_out",
         "peak",
         "peak_line",
+        "products",
         "scales",
         "sent",
         "stored",
@@ -139,6 +142,8 @@ class Meter:
         self.sent = self.unpacked = 0
         self.calls: dict[str, int] = defaultdict(int)
         self.flops = 0
+        self.products: dict[int, int] = defaultdict(int)
+        """Flops by line."""
         self.scales: set[Any] = set()
         """Python numbers by which this device has scaled arrays."""
         self.numbers_out = 0
@@ -172,6 +177,7 @@ class Meter:
     def compute(self, flops: int) -> None:
         self.flops += flops
         self.clock += flops
+        self.products[running_line()] += flops
 
     def multiply(self, flops: int) -> None:
         if flops:
@@ -217,6 +223,7 @@ class Meter:
             *slower,
             self.peak_line,
             *self.lives.at_peak(),
+            {str(line): flops for line, flops in self.products.items()},
         )
 
 

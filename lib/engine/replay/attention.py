@@ -15,7 +15,8 @@ from lib.errors import TraceError
 HEADS = 8
 
 Places = Sequence[int]
-"""Positions of some tokens in their sequence."""
+"""Positions of some tokens in their sequence; the next sequence of a tensor begins at the next multiple of the full
+length."""
 
 
 class Attention:
@@ -90,8 +91,9 @@ class Attention:
         return joined
 
     def _mask(self, like: Array, queries: Places, places: Places) -> Array:
-        """(queries, keys): 1 where a query sees a key."""
-        return cast_like(like, self._of(like, queries)[:, None] >= self._of(like, places)[None])
+        """(queries, keys): 1 where a query sees a key, of its own sequence."""
+        q, k = self._of(like, queries)[:, None], self._of(like, places)[None]
+        return cast_like(like, (q >= k) & (q // self.length == k // self.length))
 
     def _own(self, like: Array, queries: Places, places: Places) -> Array:
         """(queries, 1): 1 where the keys have the query's token."""
@@ -99,7 +101,7 @@ class Attention:
         return cast_like(like, there.any(-1))[:, None]
 
     def _of(self, like: Array, places: Places) -> Array:
-        chosen: Array = numbers(self.length, like)[list(places)]
+        chosen: Array = numbers(max(places) + 1, like)[list(places)]
         return chosen
 
     def _divided(self, value: Array) -> Array:

@@ -16,7 +16,8 @@ from .workload import Shapes
 
 class Content(NamedTuple):
     """What a tensor holds. Its `places` are rows of a weight in a tensor of (rows, hidden), or tokens in a tensor of
-    (batches, tokens, width). Where microbatches have lengths, their tokens follow each other: (1, tokens, width)."""
+    (batches, tokens, width). Where microbatches have lengths, their tokens follow each other: (1, tokens, width). The
+    tokens of each begin at a multiple of the full length."""
 
     value: Value
     places: tuple[int, ...]
@@ -67,16 +68,17 @@ def content_of(value: Value, shapes: Shapes) -> Content:
         return Content(value, rows, (len(rows), shapes.hidden))
     assert isinstance(value, Batched)
     reader = value.layer + isinstance(value, ActivationGrad)
-    count = sum(map(shapes.tokens, value.batches)) if shapes.lengths else shapes.length
+    counts = [shapes.tokens(batch) for batch in sorted(value.batches)] if shapes.lengths else [shapes.length]
     width = shapes.width(reader) or shapes.hidden
     scored: tuple[int, ...] = ()
     if value.vocabulary and reader == value.layers:
         scored = _places(shapes.rows(value.layers - 1), value.shards, value.total)
-        tokens, width = tuple(range(count)), len(scored)
+        share, width = (frozenset((0,)), 1), len(scored)
     else:
-        tokens = _places(count, value.shards, value.total)
+        share = value.shards, value.total
         if value.vocabulary:
             width = width_with_sums(shapes.hidden)
+    tokens = tuple([i * shapes.length + at for i, count in enumerate(counts) for at in _places(count, *share)])
     heads = 1 if value.heads is None else value.heads[1]
     batches = 1 if shapes.lengths else len(value.batches)
     return Content(value, tokens, (batches, len(tokens), width // heads), scored)
@@ -107,7 +109,7 @@ def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
         return slice(None)
     place = {number: i for i, number in enumerate(have)}
     places = [place[number] for number in wanted]
-    return slice(places[0], places[-1] + 1) if places[-1] - places[0] + 1 == len(places) else places
+    return slice(places[0], places[-1] + 1) if places == [*range(places[0], places[-1] + 1)] else places
 
 
 def taken(tensor: Array, content: Content, wanted: tuple[int, ...]) -> Array:

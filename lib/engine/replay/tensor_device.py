@@ -64,7 +64,9 @@ class TensorDevice(ShardedEngine):
         step: int = content.value.step  # type: ignore[attr-defined]  # activations have steps
         with unmetered():
             if self.workload.shapes.lengths:
-                drawn = np.concatenate([draw(batch, step) for batch in content.batches])[None]
+                length = self.workload.shapes.length
+                own = [[at % length for at in content.places if at // length == i] for i in range(len(content.batches))]
+                drawn = np.concatenate([draw(batch, step)[at] for batch, at in zip(content.batches, own)])[None]
             else:
                 drawn = np.array([draw(batch, step)[list(content.places)] for batch in content.batches])
         return copy_in(drawn, self._port)
@@ -135,9 +137,13 @@ TOKENS, COLUMNS = 1, 2
 def exchanged(engine: TensorDevice, tensor: Array, exchange: TensorExchange, whole: int, cut: int) -> Array:
     """All tokens with this rank's columns, or its tokens with all columns: the axis that becomes whole, and the one
     that is cut."""
-    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(exchange.inputs), cut)), group=exchange.group)
+    inputs, results, own = exchange.inputs, exchange.results, exchange.place
+    if cut == TOKENS:
+        tensor = taken(tensor, inputs[own], _in_order(results))
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(inputs), cut)), group=exchange.group)
     result: Array = engine.xp.concatenate([*came], whole)
-    return result
+    order = index_of(_in_order(inputs), results[own].places) if whole == TOKENS else slice(None)
+    return result if order == slice(None) else result[:, order]
 
 
 TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange], Array]] = {

@@ -34,7 +34,8 @@ class Shapes:
         costs, self.kinds, self.lengths = setting.costs, setting.kinds, setting.lengths
         self.hidden, self.length = SMALL if small else (costs.hidden, costs.length)
         if small:
-            self.length = lcm(self.length, setting.shares, *[length.denominator for length in self.lengths])
+            denominators = [length.denominator for length in self.lengths] or [1]
+            self.length = lcm(self.length, *[setting.shares * denominator for denominator in denominators])
         kinds = {name: self._kind(name, kind, costs) for name, kind in costs.kinds.items() if name in self.kinds}
         self.costs = Costs(
             "tensors", self.hidden, self.length, kinds=kinds, keys_values=self.hidden * self.length

@@ -53,6 +53,9 @@ class Trial:
     least 4 bytes, see `lib.engine.call.unpacked_bytes`, so that packing several into one is of no use."""
     about: str = ""
     """What is special about this trial, shown before its messages."""
+    spmd: Mapping[str, Any] | None = None
+    """Of a puzzle on annotations: the shapes of `inputs` and `parameters` by name, and the `mesh`. The judge then runs
+    the class's method `program` through `Spmd`, so only its annotations decide what moves."""
 
 
 @dataclass(frozen=True)

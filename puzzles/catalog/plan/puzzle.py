@@ -77,6 +77,7 @@ def read_puzzle(slug: str, fields: Fields) -> PlanPuzzle:
         target=seconds,
         tied=_tied(targets.table("tied", {})),
         published=_published(fields.table("published"), job) if "published" in fields else None,
+        fixed={"offload": "none"} | ({"recompute": "none"} if fields.flag("no_recomputation") else {}),
         **texts_of(fields),
     )
     targets.done()

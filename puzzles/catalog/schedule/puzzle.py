@@ -14,6 +14,7 @@ from lib.judging.family import FAMILIES
 from lib.trace.ops import FORMS
 from puzzles.catalog.content import said_of
 from puzzles.catalog.fields import NO_LIMIT, Fields
+from puzzles.catalog.path import IDEAS, ideas_of
 from puzzles.catalog.puzzle import Puzzle, rules_of, texts_of
 
 from .setting_text import size_text
@@ -104,6 +105,7 @@ def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
         drift=_limit(targets, "drift"),
         steady=fields.flag("steady"),
         decides=fields.one_of("decides", DECIDED, "pass"),
+        ideas=ideas_of(slug),
     )
     targets.done()
     return SchedulePuzzle(
@@ -177,6 +179,7 @@ def _record(fields: Fields) -> Record:
         fields.text("by", ""),
         fields.one_of("family", FAMILIES, ""),
         _limit(fields, "traffic"),
+        fields.texts("ideas", IDEAS),
     )
     fields.done()
     return record

@@ -30,7 +30,7 @@ def _read_course(ctx: click.Context, param: click.Parameter, path: Path | None) 
 
     with usage_errors():
         course = read_course(path)
-    add_folders(ctx, param, tuple(map(str, course.puzzles)))
+    add_folders(ctx, tuple(map(str, course.puzzles)))
     ctx.meta[COURSE] = course
 
 

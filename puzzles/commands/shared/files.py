@@ -48,6 +48,8 @@ def preset(name: str, known: Callable[..., P], of_file: Callable[..., P], **chan
 
 def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
     """Refuses a file whose ending is not known."""
+    if not paths:
+        return  # without loading what draws
     from drawing import ENDINGS
 
     known = [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from math import isfinite
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-Command = TypeVar("Command", bound=click.Command)
 C = TypeVar("C", bound=Callable[..., Any])
 
 REFERENCES = INSTALL_ROOT / "solutions"
@@ -53,9 +52,8 @@ def usage_errors() -> Iterator[None]:
         raise click.UsageError(str(why)) from None
 
 
-def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
-    """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
-    ends."""
+def add_folders(ctx: click.Context, paths: Sequence[str]) -> None:
+    """Adds folders of puzzles until the command ends."""
     ctx.meta[FOLDERS] = (*ctx.meta.get(FOLDERS, ()), *paths)
     for path in paths:
         before = folders()
@@ -64,22 +62,6 @@ def add_folders(ctx: click.Context, param: click.Parameter, paths: tuple[str, ..
                 ctx.call_on_close(partial(remove_folder, added.path))
         except OwnPuzzleError as why:
             raise click.UsageError(str(why), ctx) from None
-
-
-def with_own_puzzles(command: Command) -> Command:
-    words = "Add a folder of puzzles; may be repeated."
-    command.params.append(
-        click.Option(
-            ["--puzzles"],
-            metavar="FOLDER",
-            multiple=True,
-            is_eager=True,
-            expose_value=False,
-            callback=add_folders,
-            help=words,
-        )
-    )
-    return command
 
 
 def several(*options: Callable[[C], C]) -> Callable[[C], C]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from math import inf
 from typing import Any, TypeVar
 
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
@@ -114,8 +115,10 @@ def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, line
     stars = 1 if missed else 2 if better_record(puzzle, figures) else 3
     is_explained = "peak" in targets and FIGURES["peak"].of(lines) == measured["peak"]
     why = tuple(_peak_lines(lines)) if is_explained else ()
-    advice = _advice(measured, targets, performed) if missed else ""
     too_high = bool(why) and measured["peak"] > targets["peak"]
+    if measured.get("flops", 0) > targets.get("flops", inf) and FIGURES["flops"].of(lines) == measured["flops"]:
+        why, too_high = (*why, *_product_lines(lines)), True
+    advice = _advice(measured, targets, performed) if missed else ""
     return Score(figures, missed, stars, advice=advice, why=why, why_matters=too_high)
 
 
@@ -195,3 +198,15 @@ def _peak_lines(performed: Performed) -> Iterator[str]:
     for nbytes, line, idle in sorted(rows, key=lambda row: -row[0])[:MAX_ROWS]:
         if nbytes > 0:
             yield f"  {nbytes:>{width},}  " + (f"made at line {line}" if int(line) else "given to the class") + idle
+
+
+def _product_lines(performed: Performed) -> Iterator[str]:
+    """The lines whose products take the flops of the busiest device."""
+    readings = performed.readings[-1]
+    device = max(range(len(readings)), key=lambda device: readings[device].flops)
+    most = readings[device]
+    yield f"Device {device} computes most, {most.flops:,} flops:"
+    width = len(f"{most.flops:,}")
+    for line, flops in sorted(most.products.items(), key=lambda row: -row[1])[:MAX_ROWS]:
+        if flops > 0:
+            yield f"  {flops:>{width},}  {flops / most.flops:>4.0%}  " + (f"line {line}" if int(line) else "elsewhere")

@@ -27,6 +27,9 @@ MAX_FIGURE = 1 << 62
 """Larger than any figure."""
 
 
+BY_LINE = ("held", "idle", "products")
+"""Figures of a meter by line."""
+
 MAX_ARGUMENT = 20
 """Letters of an argument that a message shows."""
 
@@ -40,6 +43,7 @@ def asked(trial: Trial) -> dict[str, Any]:
         "stream": None if trial.stream is None else list(trial.stream[0]),
         "devices": trial.devices,
         "options": dict(trial.options),
+        "spmd": trial.spmd,
     }
 
 
@@ -80,10 +84,10 @@ def _readings(given: Any, devices: int) -> list[Reading]:
 def _reading(given: Any) -> Reading:
     if not isinstance(given, dict):
         raise ValueError("a meter cannot be read")
-    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk", "held", "idle")}
+    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk", *BY_LINE)}
     if any(set(tables[tier]) != set(unused_memory()) for tier in ("host", "disk")):
         raise ValueError("a meter cannot be read")
-    if not all(line.isdecimal() for name in ("held", "idle") for line in tables[name]):
+    if not all(line.isdecimal() for name in BY_LINE for line in tables[name]):
         raise ValueError("a meter cannot be read")
     figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading) if f.name not in tables}
     if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in figures.values()):

@@ -13,6 +13,9 @@ from puzzles.tracks.outcomes import SEE_NOTE, Measure
 PRODUCTS = frozenset(("flops", "clock", "elapsed"))
 """Figures that follow from what is multiplied."""
 
+ROUGHLY = 1.05
+"""Up to so many times the products of a record count as as many."""
+
 CALLS = (
     ("self.device_id, self.num_devices", "This device's number, from 0; their number n."),
     ("self.send(dest_id, arr)", "Sends an array of S bytes to one device; does not wait."),
@@ -111,11 +114,16 @@ class Words(base.Words[EnginePuzzle]):
 
 def better_record(puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Mapping[str, int] | None:
     """A known solution that is better in one figure and no worse in the others, if there is one. Fewer flops than any
-    record count as the record's: some products are not noticed, and they make up for nothing."""
+    record count as the record's: some products are not noticed, and they make up for nothing. So do a few more, since
+    they depend on how a factor is written."""
     known = puzzle.records
     lowest = {name: min((record[name] for record in known), default=0) for name in PRODUCTS & puzzle.targets.keys()}
-    believed = {name: max(value, lowest.get(name, 0)) for name, value in figures.items()}
+    believed = {name: lowest[name] if _as_few(value, lowest.get(name)) else value for name, value in figures.items()}
     return next((record for record in known if _is_better(record, believed)), None)
+
+
+def _as_few(flops: float, lowest: int | None) -> bool:
+    return lowest is not None and flops <= ROUGHLY * lowest
 
 
 def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:

@@ -85,7 +85,7 @@ class Words(base.Words["LayoutPuzzle"]):
         if not puzzle.is_proven:
             return super().record(puzzle, figures, stars, family)
         if stars < 3:
-            return f"Three stars: {puzzle.best:,} bytes, with reduce-scatters."
+            return f"Best known: {puzzle.best:,} bytes moved, with reduce-scatters. Match that for the third star."
         if puzzle.least is not None:
             return (
                 "Three stars: the exact planner finds no plan that moves less under this cap, as long as strategies "

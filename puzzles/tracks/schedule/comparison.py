@@ -12,11 +12,15 @@ from lib.judging.family import PIPELINES
 from lib.recognition import Recognition, recognize
 from lib.trace.ops import TIMED
 from lib.values.algebra import counted
+from puzzles.catalog.path import place_of, taught_in
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
-from puzzles.tracks.outcomes import SEE_NOTE, amount, number_text
+from puzzles.tracks.outcomes import SEE_NOTE, amount, listed, number_text
 
 Figures = tuple[float, int, int | None]
+
+BEYOND = "Beyond:"
+"""How the sentence on a record begins that needs a later idea."""
 
 
 def standing(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
@@ -32,7 +36,9 @@ def third_star(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int,
     said = list(_sentences(puzzle, figures, stars, family))
     if SEE_NOTE in said:
         return ""
-    return said[0] if _is_own(puzzle, family) else " ".join(said)
+    if _is_own(puzzle, family):
+        said = [said[0], *(sentence for sentence in said[1:] if sentence.startswith(BEYOND))]
+    return " ".join(said)
 
 
 def _sentences(puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str) -> Iterator[str]:
@@ -47,18 +53,34 @@ def _is_own(puzzle: SchedulePuzzle, family: str) -> bool:
 def _own(puzzle: SchedulePuzzle, point: Figures, stars: int) -> Iterator[str]:
     goal = puzzle.goal
     has_others = any(not record.is_of(goal.family) for record in goal.open_front)
+    ahead = _soonest(puzzle, point)
     of_this_kind = f" of this kind ({goal.family})" if has_others else ""
+    of_this_kind += " with the ideas so far" if ahead else ""
     own, any_kind = _best(goal.rivals(goal.family), point), _best(goal.open_front, point)
     if stars >= 3:
         yield f"Three stars: no better schedule{of_this_kind} is known."
     else:
         yield _to_beat(goal, own, f"Best known{of_this_kind}")
+    if ahead:
+        slugs = taught_in(goal.untold(ahead))
+        ideas = f"the {'ideas' if len(slugs) > 1 else 'idea'} of {listed([f'`{slug}`' for slug in slugs])}"
+        yield f"{BEYOND} with {ideas}, {goal.words(ahead)}."
     if not has_others:
         return
     if any_kind is None:
         yield "No schedule of any kind known at this size is better."
     elif any_kind != own:
         yield f"Of any kind at this size: {goal.words(any_kind)} ({any_kind.family})."
+
+
+def _soonest(puzzle: SchedulePuzzle, point: Figures) -> Record | None:
+    """Of the better records that need a later idea, the one whose ideas come first on the path."""
+
+    def place(record: Record) -> int:
+        return max(map(place_of, taught_in(puzzle.goal.untold(record))))
+
+    better = [record for record in puzzle.goal.beyond if record.dominates(*point)]
+    return min(better, key=lambda record: (place(record), record.figures[:2]), default=None)
 
 
 def _other(puzzle: SchedulePuzzle, point: Figures, stars: int, family: str) -> Iterator[str]:

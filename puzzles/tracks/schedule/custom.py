@@ -46,7 +46,8 @@ class Custom(base.Custom[SchedulePuzzle]):
             int(figures.get("traffic", 0)),
         )
         if game.goal.size == puzzle.goal.size:
-            record = Record(timesteps, memory, file, family, traffic)
+            ideas = next((one.ideas for one in puzzle.goal.records if one.by == file), ())
+            record = Record(timesteps, memory, file, family, traffic, ideas)
             others = [one for one in puzzle.goal.records_to_beat(family) if one.by != file]
             return None if any(other.dominates(*record.figures) for other in others) else _record_row(record)
         return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory, traffic))
@@ -72,7 +73,8 @@ def _elsewhere_row(row: ReferenceAt) -> ReferenceRow:
 
 def _fields(row: Record | ReferenceAt) -> dict[str, object]:
     """The fields of a row; on one rank there is no traffic."""
-    return {name: content for name, content in row._asdict().items() if content is not None}
+    given = {name: content for name, content in row._asdict().items() if content not in (None, ())}
+    return given | ({"ideas": [*given["ideas"]]} if "ideas" in given else {})
 
 
 def _traffic(row: Record | ReferenceAt) -> str:

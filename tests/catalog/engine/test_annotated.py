@@ -23,6 +23,11 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 
 SLUGS = ["AnnotatedMLP", "AnnotatedMoE"]
 
+H = '        h = mesh_split(h, self.mesh, ("data", "model"))\n'
+WEIGHTS = (
+    '        w0 = mesh_split(w0, self.mesh, ("data", "model"))\n'
+    '        w1 = mesh_split(w1, self.mesh, ("model", "data"))\n'
+)
 SENT = "        sent = split(sent, 0, 4)  # so the experts are split along a row too, and only their tokens move\n"
 
 
@@ -179,3 +184,52 @@ def test_any_annotation_that_gives_each_device_an_expert_is_enough(more: str, tm
     path = tmp_path / "mine.py"
     path.write_text(text.replace(SENT, f"        {more}\n"))
     assert verdict_on("AnnotatedMoE", path).status == "passed"
+
+
+MLP_BY_HAND = """
+    def load_checkpoint(self, params):
+        n, me = self.num_devices, self.device_id
+        self.w0, self.w1 = (np.split(params[name], n)[me].copy() for name in ("w0", "w1"))
+
+    def forward(self, x):
+        return np.maximum(x @ self.all_gather(self.w0), 0) @ self.all_gather(self.w1)
+"""
+
+MOE_BY_HAND = """
+    def load_checkpoint(self, params):
+        n, me = self.num_devices, self.device_id
+        self.wi, self.wo = (np.split(params[name], n)[me].copy() for name in ("wi", "wo"))
+
+    def forward(self, pieces):
+        sent = self.all_to_all(np.einsum("GSEC,GSM->EGCM", pieces["dispatch"], pieces["x"])[:, 0])
+        h = np.maximum(np.einsum("gCM,MH->gCH", sent, self.wi[0]), 0)
+        back = self.all_to_all(np.einsum("gCH,HM->gCM", h, self.wo[0]))
+        return np.einsum("GSEC,EGCM->GSM", pieces["combine"], back[:, None])
+"""
+
+BY_HAND = {
+    "AnnotatedMLP": ("annotated_mlp", (WEIGHTS, H), MLP_BY_HAND),
+    "AnnotatedMoE": ("annotated_moe", (SENT,), MOE_BY_HAND),
+}
+"""The reference's file, the annotations that are left out, and methods that move the arrays themselves."""
+
+
+@pytest.mark.parametrize("slug", SLUGS)
+def test_a_class_that_moves_its_arrays_by_hand_is_judged_by_its_annotations(slug: str, tmp_path: Path) -> None:
+    file, annotations, methods = BY_HAND[slug]
+    text = (SOLUTIONS / f"{file}.py").read_text(encoding="utf-8")
+    for annotation in annotations:
+        assert annotation in text
+        text = text.replace(annotation, "")
+    path = tmp_path / "mine.py"
+    path.write_text(f"{text.partition('    def load_checkpoint')[0]}{methods}", encoding="utf-8")
+    verdict = verdict_on(slug, path)
+    assert (verdict.status, verdict.stars) == ("over_target", 1)
+    assert verdict.figures["weights"] == 4 * ENGINE_PUZZLES[slug].targets["weights"]
+
+
+def test_a_class_without_the_program_is_told_what_the_judge_runs(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    text = (SOLUTIONS / "annotated_mlp.py").read_text(encoding="utf-8")
+    path.write_text(text.replace("program", "model"), encoding="utf-8")
+    assert "`program`" in verdict_on("AnnotatedMLP", path).message

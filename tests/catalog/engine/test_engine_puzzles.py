@@ -137,9 +137,9 @@ def test_the_record_is_that_of_the_best_class(puzzle: EnginePuzzle) -> None:
 
 
 def test_a_class_that_a_record_beats_has_two_stars(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a puzzle without a target for the peak, whose lines a run has to tell."""
+    """Of a puzzle without targets for the peak and for flops, whose lines a run has to tell."""
     beaten = [slug for slug, puzzle in ENGINE_PUZZLES.items() if better_record(puzzle, FIGURES[slug])]
-    puzzle = next(ENGINE_PUZZLES[slug] for slug in beaten if "peak" not in ENGINE_PUZZLES[slug].targets)
+    puzzle = next(ENGINE_PUZZLES[s] for s in beaten if not {"peak", "flops"} & ENGINE_PUZZLES[s].targets.keys())
     trial: Any = trials_of(puzzle)[0]()
     over = {name: target + 1 for name, target in puzzle.targets.items()}
     monkeypatch.setattr(scoring, "_require_counted", lambda *_: None)
@@ -147,6 +147,15 @@ def test_a_class_that_a_record_beats_has_two_stars(monkeypatch: pytest.MonkeyPat
     for figures, stars in ((puzzle.records[0], 3), (FIGURES[puzzle.slug], 2), (over, 1)):
         monkeypatch.setattr(scoring, "_measured", lambda *_, figures=figures: figures)
         assert scoring.score_figures(puzzle, trial, None, None).stars == stars  # type: ignore[arg-type]
+
+
+def test_a_few_more_flops_than_the_record_cost_no_star() -> None:
+    """How a factor is written decides on them; a peak that is higher by a byte counts."""
+    puzzle = ENGINE_PUZZLES["RingAttention"]
+    (record,) = puzzle.records
+    assert better_record(puzzle, {**record, "flops": puzzle.targets["flops"]}) is None
+    assert better_record(puzzle, {**record, "peak": record["peak"] + 1}) == record
+    assert better_record(puzzle, {**record, "flops": int(1.06 * record["flops"])}) == record
 
 
 def test_every_record_class_is_tried() -> None:
@@ -216,7 +225,7 @@ def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:
     assert (only.exit_code, "basic" in only.output) == (0, False)
     chapter = json.loads(command("grade", "--json", str(path), "--puzzle", "tensors").output)
     (tensors,) = (part for part in CHAPTERS if part.title == "Split the tensors")
-    assert [one["puzzle"] for one in chapter["files"][0]["results"]] == [puzzle.slug for puzzle in tensors.puzzles]
+    assert [one["puzzle"] for one in chapter["files"][0]["results"]] == list(tensors.slugs)
 
 
 def test_a_class_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:

@@ -80,7 +80,9 @@ def test_a_pass_says_what_was_left_out(tmp_path):
 
     assert "not even one that leaves devices unused or splits parts of axes" in said("ffn", 3)
     assert "With devices that hold copies, or parts of axes, it finds 163,840 bytes." in said("embedding_head", 3)
-    assert said("megatron_mlp", 2) == "Three stars: 49,152 bytes, with reduce-scatters."
+    missing = said("megatron_mlp", 2)
+    assert "49,152" in missing
+    assert not missing.startswith("Three stars")
 
 
 def test_the_target_alone_is_two_stars(tmp_path):

@@ -10,7 +10,7 @@ from tests.catalog.lessons.judged import judged
 from tests.support.solved import reference_of
 
 USES_TRICK = {
-    *("checkpoint", "offload", "sequence_parallel"),
+    *("checkpoint", "offload", "sequence_parallel", "fsdp_prefetch"),
     *("fsdp_bound", "axis_inside", "park_or_recompute", "weight_versions"),
 }
 """Puzzles whose targets need the model's input to be taken again."""

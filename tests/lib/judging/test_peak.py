@@ -26,17 +26,20 @@ from lib import (
     run,
 )
 from lib.errors import IncompleteError
+from lib.judging.peak_text import AGAIN, peak_rows
 from lib.judging.recompute import Recomputation
 from lib.rules.collectives import COLLECTIVES
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from lib.trace.ops import Op
 from lib.values.kinds import Parked
+from puzzles.catalog.schedule import PUZZLES
 from tests.lib.judging.test_numbers import Choices
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.solved import reference_of
 
 WEIGHT, ACTIVATION = 512 * 512, 512 * 256
 
@@ -346,3 +349,10 @@ def test_only_the_last_steps_state_is_kept() -> None:
     peak = referee(trace).contents
     fates = {(type(item.value), item.value.step): item.fate for item in peak.items}  # type: ignore[attr-defined]
     assert fates == {(OptState, 1): "never", (OptState, 2): "kept", (Weight, 0): "never", (Weight, 2): "kept"}
+
+
+def test_inputs_of_the_model_that_are_read_later_can_be_taken_again() -> None:
+    goal = PUZZLES["one_f_one_b"].goal
+    report = referee(run(reference_of("one_f_one_b"), *goal.size, setting=goal.setting).trace, goal)
+    rows = [row for row in peak_rows(report.contents) if AGAIN in row.when]
+    assert [row.elements for row in rows] == [4 * 131_072]

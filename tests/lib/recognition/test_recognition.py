@@ -95,6 +95,10 @@ KNOWN = {
     "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
     "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,
+    "records.gpipe_sums_at_once": "GPipe",
+    "records.pipeline_output_not_kept": WITHOUT,
+    "records.wsdp_update_early": f"{SHARDED}, with every weight gathered twice",
+    "records.zero1_update_early": ZERO_1_OR_2,
     "records.ddp_sharded: every_layer": f"{ZERO_3}, with every weight gathered once",
     "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "
     "layer 0 is kept unsharded",
@@ -156,7 +160,8 @@ KNOWN = {
         "a pipeline with a head cut by vocabulary",
     ),
     "v_half": "V-Half",
-    "two_ways": "DualPipe",
+    "two_ways": "DualPipeV",
+    "records.two_ways_from_both_ends": "a pipeline in two directions",
     "weight_versions": "2BW",
     "host_update": f"{STANDARD}, with prefetch, weight gradients offloaded to the host and weights fetched from the "
     "host",
@@ -177,7 +182,6 @@ KNOWN = {
     "records.local_sgd_input_again": "local SGD",
     "records.expert_parallel_loss_at_the_experts": "expert parallelism",
     "records.expert_parallel_one_after_the_other": "expert parallelism",
-    "records.fsdp_prefetch_input_again": f"{ZERO_3}, with prefetch and gradients summed during backward",
     "records.hybrid_shard_one_full_weight: within_a_machine": "hybrid sharding (HSDP)",
     "records.hybrid_shard_one_full_weight: over_all_ranks": ZERO_3,
     "records.interleaved_short_warm_up": "an interleaved pipeline",

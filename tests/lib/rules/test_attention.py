@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from itertools import permutations
 from typing import Any
 
@@ -297,6 +298,9 @@ def test_other_layers_have_no_attention() -> None:
         ({"shares": 4}, "shares are for layers of attention; these are 'dense'"),
         ({"shares": 0, "layer": "attention"}, "shares must be a whole number from 1 to"),
         ({"shares": 3, "layer": "attention"}, "256 tokens cannot be divided into 3"),
+        ({"layer": "attention", "kinds": ("block",)}, "kinds are for dense layers"),
+        ({"shares": 4, "layer": "attention", "lengths": (Fraction(1, 128),)}, "1/128 of 256 tokens"),
+        ({"shares": 8, "layer": "attention", "lengths": (1, Fraction(1, 64))}, "cannot be divided into 8"),
         ({"lag": 1, "layer": "attention"}, "neither local replicas nor lag"),
         ({"task": "local", "layer": "attention"}, "neither local replicas nor lag"),
     ],
@@ -449,12 +453,23 @@ def test_all_keys_are_gathered_and_their_gradients_scattered() -> None:
 
 
 @pytest.mark.sampled(12)
+@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("seed", range(60))
-def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int) -> None:
-    program = Program(seed)
+def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int, packed: bool) -> None:
+    assert_as_simulated(Program(seed, packed))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(60, 500, 44))
+def test_more_packed_programs_take_the_time_of_a_second_simulator(first: int) -> None:
+    for seed in range(first, first + 44):
+        assert_as_simulated(Program(seed, packed=True))
+
+
+def assert_as_simulated(program: Program) -> None:
     ticks = {"keys": 7, "attend": 31, **FREE, "pass_to": 2, "receive": 1}
-    costs = Costs("random", length=24, ticks=ticks)
-    setting = Setting(costs, layer="attention", shares=program.shares)
+    costs = Costs("random", length=48, ticks=ticks)  # quarters of it can be cut into up to six shares
+    setting = Setting(costs, layer="attention", shares=program.shares, lengths=program.lengths)
     trace = played(program.schedule(), program.size, setting).trace
     report = referee(trace)
     assert report.error is None

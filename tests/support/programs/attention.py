@@ -8,6 +8,7 @@ ranks can follow it without waiting for ever, and a simulator can add up its tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fractions import Fraction
 from functools import reduce
 from math import ceil
 from operator import add
@@ -18,21 +19,21 @@ Chunk = tuple[int, ...]
 
 
 class Action(NamedTuple):
-    """One call of a rank: in a layer, of a microbatch, with the tokens of a chunk and of other chunks; or a message."""
+    """One call of a rank: in a layer, of microbatches, with the tokens of a chunk and of other chunks; or a message."""
 
     rank: int
     name: str
     layer: int
-    batch: int
+    batch: tuple[int, ...]
     chunk: Chunk
     others: tuple[Chunk, ...] = ()
     to: int = 0
 
 
 class Program:
-    """A random program, with its `size` and number of `shares`."""
+    """A random program, with its `size` and number of `shares`; a packed one with `lengths` of its microbatches."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, packed: bool = False) -> None:
         self.choice = choice = Random(seed)
         self.ranks = ranks = choice.choice((1, 2, 3))
         self.shares = choice.choice([n for n in (2, 3, 4, 6) if n >= ranks])
@@ -41,6 +42,11 @@ class Program:
         cuts = sorted(choice.sample(range(1, self.shares), min(self.shares - 1, ranks - 1 + choice.randrange(2))))
         parts = [tuple(sorted(tokens[a:b])) for a, b in zip([0, *cuts], [*cuts, self.shares])]
         self.owner: dict[Chunk, int] = {part: i % ranks for i, part in enumerate(parts)}
+        batches = range(self.size[1])
+        self.lengths = [Fraction(choice.randint(1, 4), 4) for _ in batches] if packed else []
+        together = packed and len(batches) > 1 and choice.random() < 0.5
+        self.groups: list[tuple[int, ...]] = [(*batches,)] if together else [(batch,) for batch in batches]
+        """The microbatches that each call takes at once."""
         self.actions = [*self._actions()]
 
     def _seen(self, chunk: Chunk) -> list[Chunk]:
@@ -55,8 +61,8 @@ class Program:
             del blocks[:n]
 
     def _actions(self) -> Iterator[Action]:
-        layers, batches, _ = self.size
-        for batch in range(batches):
+        layers = self.size[0]
+        for batch in self.groups:
             for layer in range(layers):
                 for chunk, rank in self.owner.items():
                     yield Action(rank, "keys", layer, batch, chunk)
@@ -97,7 +103,7 @@ class Program:
                 weight, own = loaded[layer][0], (layer, batch, chunk)
                 if name == "keys":
                     if layer == 0:
-                        held["x", *own] = model.get_activation([batch], shares=chunk)
+                        held["x", *own] = model.get_activation(batch, shares=chunk)
                     held["kv", *own] = model.keys(layer, held["x", *own], weight)
                 elif name == "send keys":
                     await model.pass_to(to, held["kv", *own], tag=at + 1)
@@ -144,20 +150,22 @@ class Program:
         clock, sent = [0] * self.ranks, [0] * self.ranks
         arrived = 0
         price = costs.ticks
-        for rank, name, _, _, chunk, others, _ in self.actions:
+        for rank, name, _, batches, chunk, others, _ in self.actions:
+            lengths = [self.lengths[batch] if self.lengths else Fraction(1) for batch in batches]
             if name.startswith("send"):
                 clock[rank] += price["pass_to"]
                 arrived = clock[rank]
                 block = others[0] if others else chunk
-                sent[rank] += 2 * costs.activation * len(block) // self.shares
+                sent[rank] += sum(int(2 * costs.activation * length) * len(block) // self.shares for length in lengths)
             elif name.startswith("receive"):
                 clock[rank] = max(clock[rank], arrived) + price["receive"]
             elif name.startswith("keys"):
-                once = ceil(price["keys"] * len(chunk) / self.shares)
+                once = sum(ceil(price["keys"] * length * len(chunk) / self.shares) for length in lengths)
                 clock[rank] += once * (2 if name == "keys_backward" else 1)
             else:
                 pairs = [1 if q == k else 2 for q in chunk for other in others for k in other if k <= q]
-                once = ceil(price["attend"] * reduce(add, pairs, 0) / self.shares**2)
+                share = Fraction(reduce(add, pairs, 0), self.shares**2)
+                once = sum(ceil(price["attend"] * share * length * length) for length in lengths)
                 clock[rank] += once * (2 if name == "attend_backward" else 1)
         end, layers = max(clock), self.size[0]
         if self.ranks > 1:

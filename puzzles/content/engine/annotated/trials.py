@@ -22,7 +22,12 @@ def annotated_mlp(batch: int = 64, width: int = 16, hidden: int = 64, seed: int 
     }
     sizes = {"batch": batch, "model_dim": width, "hidden_dim": hidden}
     calls = (MethodCall("forward", split_rows(x), split_rows(out)),)
-    return Trial(sizes, params, calls, tolerance=ROUNDING, targets=targets)
+    spmd = {"inputs": {"x": x.shape}, "parameters": _shapes(params), "mesh": {"data": 2, "model": 2}}
+    return Trial(sizes, params, calls, tolerance=ROUNDING, targets=targets, spmd=spmd)
+
+
+def _shapes(arrays: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+    return {name: array.shape for name, array in arrays.items()}
 
 
 def routed(tokens: int, experts: int, capacity: int, seed: int) -> tuple[Any, Any]:
@@ -69,7 +74,9 @@ def annotated_moe(
         "hidden_dim": hidden,
     }
     calls = (MethodCall("forward", pieces, split_rows(out)),)
-    return Trial(sizes, params, calls, tolerance=ROUNDING, targets=targets)
+    inputs = {"x": x.shape, "dispatch": dispatch.shape, "combine": combine.shape}
+    spmd = {"inputs": inputs, "parameters": _shapes(params), "mesh": {}}
+    return Trial(sizes, params, calls, tolerance=ROUNDING, targets=targets, spmd=spmd)
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {

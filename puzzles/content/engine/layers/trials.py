@@ -39,8 +39,9 @@ def causal_ring_attention(seed: int, devices: int) -> Trial:
 
 
 def _flops(rows: int, pairs: int) -> int:
-    """For pairs of blocks of so many rows: two products and a correction of results and sums each, and one division."""
-    return pairs * (4 * rows * rows * DIM + 2 * rows * (DIM + 1)) + 2 * LOCAL * DIM
+    """For pairs of blocks of so many rows: two products, a division of the scores by an array or a number of numpy, and
+    a correction of results and sums each; and one division at the end."""
+    return pairs * (4 * rows * rows * DIM + 2 * rows * rows + 2 * rows * (DIM + 1)) + 2 * LOCAL * DIM
 
 
 def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: int) -> Trial:

@@ -34,8 +34,33 @@ def run_class(slug: str, cls: Any, trial: Mapping[str, Any]) -> dict[str, Any]:
 
 def recorded(trial: Mapping[str, Any], executor: RecordingExecutor, classes: list[type]) -> dict[str, Any]:
     """The same for devices that have a class each."""
+    if trial.get("spmd") is not None:
+        classes = [through_spmd(cls, trial["spmd"]) for cls in classes]
     row = packed(*run_trial(trial, lambda: Run(executor.made(classes, trial["arguments"]))))
     return {**row, "recordings": _not_too_long(executor.recordings())}
+
+
+def through_spmd(cls: type, given: Mapping[str, Any]) -> type:
+    """The class with its method `program` run through Spmd, in place of what its other methods do with arrays."""
+    from lib.layout.spmd import Spmd, mesh  # here, since most trials are of classes that plan nothing
+
+    if not callable(getattr(cls, "program", None)):
+        raise UnplayableError(f"{cls.__name__} has no method `program`, which is what the judge runs; annotate that")
+
+    class Judged(cls):  # type: ignore[misc]  # a player's class
+        def __init__(self, **sizes: Any) -> None:
+            super().__init__(**sizes)
+            grid = mesh(**given["mesh"]) if given["mesh"] else None
+            self._judged = Spmd(self, self.program, given["inputs"], given["parameters"], grid)
+
+        def load_checkpoint(self, params: Any) -> None:
+            self._judged.load_checkpoint(params)
+
+        def forward(self, pieces: Any) -> Any:
+            return self._judged.forward(pieces if isinstance(pieces, dict) else dict.fromkeys(given["inputs"], pieces))
+
+    Judged.__name__, Judged.__qualname__ = cls.__name__, cls.__qualname__
+    return Judged
 
 
 def _not_too_long(recordings: list[Any]) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-import lib
-from lib import PuzzleError, Setting, Size, trace_to_json
+from lib import Dist as Dist  # loaded before a definition's time begins
+from lib import Model, PuzzleError, Setting, Size, run, trace_to_json
 from lib.game.setting_notation import setting_from_json
 from puzzles.failure import line_in, of_crash, of_refusal
 
@@ -22,7 +22,7 @@ def run_definition(slug: str, function: Any, game: tuple[Size, Setting], site: D
     """The trace as far as the run went, and the failure that ended it, if any."""
     require_schedule(slug, function)
     size, setting = game
-    outcome = lib.run(function, *size, setting=setting)
+    outcome = run(function, *size, setting=setting)
     data = {"trace": trace_to_json(outcome.trace)}
     error = outcome.error
     if error is None:
@@ -35,8 +35,8 @@ def run_definition(slug: str, function: Any, game: tuple[Size, Setting], site: D
 
 def work_of(frame: FrameType) -> str:
     """The rank and the time of a frame that runs one rank: 'rank 0, t=3'; empty for any other frame."""
-    model = frame.f_locals.get("model") if frame.f_globals.get("__name__") == lib.run.__module__ else None
-    return f"rank {model.rank}, t={model.time:g}" if isinstance(model, lib.Model) else ""
+    model = frame.f_locals.get("model") if frame.f_globals.get("__name__") == run.__module__ else None
+    return f"rank {model.rank}, t={model.time:g}" if isinstance(model, Model) else ""
 
 
 def require_schedule(slug: str, function: Callable[..., Any]) -> None:

@@ -1,4 +1,4 @@
-"""Training on one rank with an update after each backward: on the device, on the host, or with fetched states."""
+"""Training on one rank with an update on the host after each backward."""
 
 from __future__ import annotations
 
@@ -8,21 +8,17 @@ from typing import Any
 from lib import Model
 
 
-def host_updates(where: str, at_once: bool = True) -> Callable[[Model], Awaitable[None]]:
-    """The updates are on the "device", on the "host", or on the device with states that are "fetched" from the host and
-    go back. All microbatches are computed at once or in turn; each step waits for the updates of the one before."""
+def host_updates(at_once: bool = True) -> Callable[[Model], Awaitable[None]]:
+    """All microbatches are computed at once or in turn; each step waits for the updates of the one before."""
 
     async def schedule(model: Model) -> None:
         layers, weights, parked = range(model.LAYERS), model.weights, model.parked
         on_device: dict[int, Any] = {}
-        handles: list[tuple[Any, Any]] = []
+        handles: list[tuple[int, Any]] = []
         groups = [range(model.BATCHES)] if at_once else [[batch] for batch in range(model.BATCHES)]
         for layer in layers:
-            if where == "device":
-                weights[layer], model.opt_states[layer] = model.load_weights(layer)
-            else:
-                parked["w", layer], parked["s", layer] = model.load_weights(layer, tier="host")
-                on_device[layer] = model.fetch(parked["w", layer])
+            parked["w", layer], parked["s", layer] = model.load_weights(layer, tier="host")
+            on_device[layer] = model.fetch(parked["w", layer])
         for step in range(model.dist.setting.steps):
             grads: dict[int, Any] = {}
             for batches in groups:
@@ -38,27 +34,14 @@ def host_updates(where: str, at_once: bool = True) -> Callable[[Model], Awaitabl
                     if batches is not groups[-1]:
                         continue
                     del grads[layer]
-                    if where == "device":
-                        weights[layer], model.opt_states[layer] = model.update(
-                            layer, new, weights[layer], model.opt_states[layer]
-                        )
-                    elif where == "fetched":
-                        state = await model.fetch(parked["s", layer])
-                        weights[layer], state = model.update(layer, new, weights[layer], state)
-                        handles.append((("s", layer), model.offload(state)))
-                        del state
-                    else:
-                        leaving = model.offload(new)
-                        update = model.update(layer, leaving, parked["w", layer], parked["s", layer], on="host")
-                        on_device[layer] = model.fetch(update[0])
-                        await leaving
-                        handles.append((layer, update))
+                    leaving = model.offload(new)
+                    update = model.update(layer, leaving, parked["w", layer], parked["s", layer], on="host")
+                    on_device[layer] = model.fetch(update[0])
+                    await leaving
+                    handles.append((layer, update))
                     del new
-            for key, handle in handles:
-                if where == "fetched":
-                    parked[key] = await handle
-                else:
-                    parked["w", key], parked["s", key] = await handle
+            for layer, update in handles:
+                parked["w", layer], parked["s", layer] = await update
             handles.clear()
         for layer in layers:
             if layer in on_device:

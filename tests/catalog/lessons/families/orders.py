@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from lib.schedules.cells import Cell
 from lib.schedules.timetable import Timetable
@@ -38,3 +38,23 @@ def in_halves(order: Order) -> Order:
         return Timetable.of([[cell._replace(op=op) for cell in row for op in halves[cell.op]] for row in rows])
 
     return halved
+
+
+def in_pairs(order: Order) -> Order:
+    """The order in which each forward and the backward right after it, of another microbatch, are a pair."""
+
+    def paired(p: int, m: int, **sizes: int) -> Timetable:
+        return Timetable(tuple(tuple(_paired([*row])) for row in order(p, m, **sizes).rows))
+
+    def _paired(row: list[tuple[Cell, ...]]) -> Iterator[tuple[Cell, ...]]:
+        while row:
+            slot = row.pop(0)
+            if len(slot) == 1 == len(row[0] if row else ()) and _is_pair(slot[0], row[0][0]):
+                slot = (*slot, *row.pop(0))
+            yield slot
+
+    return paired
+
+
+def _is_pair(first: Cell, second: Cell) -> bool:
+    return (first.op, second.op) == ("F", "B") and first.batch != second.batch

@@ -6,18 +6,25 @@ from lib.schedules import pipeline
 from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.host_updates import host_updates
+from tests.catalog.lessons.families.orders import in_pairs, long_warm_up
 from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps, two_together
 from tests.catalog.lessons.tables.common import HOLD, HOLD_AT_ONCE, SEND, SEND_AT_ONCE, Skips, all_messages, two_by_two
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
+from tests.support.variants import module_of
 
 DEALT = "dealt(setting.lengths, setting.costs.slow, model.RANKS)[model.rank]"
 
 PAIR = """out, (new, grad) = model.forward_backward(
-                (layer, activations[batch], weights[layer]), (layers[other], *behind)
+                (layer, activations[key], weights[layer]), (layers[other], *behind)
             )"""
-ONE_BY_ONE = """out = model.forward(layer, activations[batch], weights[layer])
+ONE_BY_ONE = """out = model.forward(layer, activations[key], weights[layer])
             new, grad = model.backward(layers[other], *behind)"""
+FIRST_ALONE = (
+    "    for k in range(2 * rank + 2)",
+    "    if not below:\n        at = slots.index(('F0', 'B1'))\n        slots[at : at + 1] = [('F0',), ('B1',)]\n"
+    "    for k in range(2 * rank + 2)",
+)
 
 MORE_IN_FLIGHT = "> ranks - rank"
 AWAITED = (
@@ -33,8 +40,18 @@ STAR = (
     ),
 )
 
+DROPPED = """            if not first:  # the next step computes with newer weights
+                del weights[layer]
+"""
+JOINED = """            if layer == 1 and not first:
+                await join()
+"""
+
+ROOM = "2 * ((ranks + 2) // 2))[me]"
+
 SKIPS: Skips = {
     "straggler": {
+        "in the given order": (altered("straggler", ((", key=lambda batch: -lengths[batch]", ""),)), {"time"}),
         "in turn": (altered("straggler", ((DEALT, "range(model.rank, 12, 4)"),)), {"time"}),
         "blocks of three": (altered("straggler", ((DEALT, "range(3 * model.rank, 3 * model.rank + 3)"),)), {"time"}),
         "equal tokens": (altered("straggler", (("setting.costs.slow, model", "{}, model"),)), {"time"}),
@@ -66,13 +83,19 @@ SKIPS: Skips = {
         "interleaved": (grid(8, order=interleaved, chunks=2), {"time", "memory"}),
         "zb-v": (grid(8, order=zb_v), {"memory"}),
         "v-min": (grid(8, order=v_min), {"time"}),
+        "room for nine": (altered("v_half", ((ROOM, "9)[me]"),)), {"time"}),
+        "room for thirteen": (altered("v_half", ((ROOM, "13)[me]"),)), {"memory"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
     },
     "two_ways": {
-        "1f1b": (pipeline(one_f_one_b), {"time"}),
-        "zb-h1": (pipeline(zb_h1), {"time"}),
-        "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time"}),
-        "both ways without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        "1f1b, one forward further ahead, with pairs": (pipeline(in_pairs(long_warm_up)), {"time", "memory"}),
+        "interleaved with pairs": (pipeline(in_pairs(interleaved)), {"time", "memory"}),
+        "zb-h1": (pipeline(zb_h1), {"time", "memory"}),
+        "zb-v": (pipeline(zb_v), {"time"}),
+        "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time", "memory"}),
+        "the V without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        "the last rank's first backward is no pair": (altered("two_ways", (FIRST_ALONE,)), {"time"}),
+        "from both ends": (module_of("solutions/records/two_ways_from_both_ends.py").two_ways, {"memory"}),
         **all_messages("time traffic", "time traffic", "time memory", "time traffic", *["time steady"] * 2),
     },
     "weight_versions": {
@@ -88,18 +111,16 @@ SKIPS: Skips = {
         "whole weights stay, all microbatches together": (HOLD_AT_ONCE, {"memory", "traffic"}),
     },
     "host_update": {
-        "all on the device": (host_updates("device"), {"time", "memory"}),
-        "all on the device, microbatches in turn": (host_updates("device", at_once=False), {"time", "memory"}),
-        "each step waits for the host": (host_updates("host"), {"time", "host"}),
-        "each step waits for the host, microbatches in turn": (
-            host_updates("host", at_once=False),
-            {"time", "memory", "host"},
+        "each step waits for the host": (host_updates(), {"time", "host"}),
+        "each step waits for the host, microbatches in turn": (host_updates(at_once=False), {"time", "memory", "host"}),
+        "the next step's first weight comes late": (
+            altered(
+                "host_update", (("if renewed and layer == 0:", "if False:"), ("if renewed and layer:", "if renewed:"))
+            ),
+            {"time"},
         ),
-        "states are fetched": (host_updates("fetched"), {"time", "memory", "host"}),
-        "states are fetched, microbatches in turn": (
-            host_updates("fetched", at_once=False),
-            {"time", "memory", "host"},
-        ),
+        "weights of both versions": (altered("host_update", ((DROPPED, ""),)), {"memory"}),
+        "updates are pending through the next forward": (altered("host_update", ((JOINED, ""),)), {"memory"}),
     },
     "streaming_diloco": {
         "all layers after every fourth step, and ranks wait": (outer_steps(all_together, waits=True), {"time"}),

@@ -9,6 +9,8 @@ from tests.support.mistakes import altered
 CUT = "[[share] for share in range(model.SHARES)]"
 AHEAD = "min(last - me + shares - 1, len(there))"
 
+DEALT = "dealt(setting.lengths, setting.costs.ticks, model.RANKS)[model.rank]"
+
 CONTIGUOUS, CONTIGUOUS_KEPT = ring(zigzag=False, kept=False), ring(zigzag=False, kept=True)
 KEPT = ring(zigzag=True, kept=True)
 
@@ -31,5 +33,11 @@ SKIPS: Skips = {
         "contiguous tokens, blocks kept": (CONTIGUOUS_KEPT, {"time", "memory", "traffic"}),
         "blocks kept": (KEPT, {"memory", "traffic"}),
         "a ring in zigzag": (altered("ring_context", ()), {"memory", "traffic"}),
+    },
+    "packing": {
+        "in turn": (altered("packing", ((DEALT, "[*range(model.rank, 12, 3)]"),)), {"time"}),
+        "equal tokens": (altered("packing", (('ticks["attend"] * lengths[batch] ** 2', "0"),)), {"time"}),
+        "equal squares": (altered("packing", (('ticks["keys"] * lengths[batch] +', ""),)), {"time"}),
+        "shortest first": (altered("packing", (("-lengths[batch])", "lengths[batch])"),)), {"time", "memory"}),
     },
 }

@@ -35,7 +35,9 @@ SKIPS: Skips = {
     "fsdp_prefetch": {
         "no prefetching": (replicas("3"), {"time"}),
         "the scatter ahead of the gather": (altered("fsdp_prefetch", SCATTER_AHEAD), {"time"}),
-        "all-reduce and keep a shard": (replicas("3", reduce=CUT, prefetch=True), {"time", "traffic"}),
+        "all-reduce and keep a shard": (replicas("3", reduce=CUT, prefetch=True), {"time", "memory", "traffic"}),
+        "the first layer by all-reduce": (replicas("d33333", prefetch=True), {"memory"}),
+        "the first layer by zero1": (replicas("133333", prefetch=True), {"memory"}),
         "ddp": (replicas("d"), {"memory"}),
         "zero1": (replicas("1"), {"time", "memory"}),
         "owners send": (SEND, {"time", "traffic"}),
