@@ -92,13 +92,13 @@ def step_of(slug: str) -> int:
 
 
 def by_variant() -> Iterator[str]:
-    """What can be split, each with its puzzles; then those that leave the choice to the player, by track."""
+    """What can be split, each with its puzzles; then the others, by track."""
     yield from ("| split | puzzles |", "|---|---|")
     for variant, slugs in VARIANTS.items():
         yield f"| {variant} | {names(slug for slug in SHIPPED_IN_ORDER if slug in slugs)} |"
     for track in TRACKS.values():
         if others := [slug for slug in track.slugs if slug in SHIPPED and not placed()[slug].variant]:
-            yield f"| your choice: {track.title.lower()} | {names(others)} |"
+            yield f"| others: {track.title.lower()} | {names(others)} |"
 
 
 SHIPPED_IN_ORDER = [slug for track in TRACKS.values() for slug in track.slugs if slug in SHIPPED]

@@ -93,10 +93,12 @@ SKIPS: Skips = {
         "zb-h1": (pipeline(zb_h1), {"time", "memory"}),
         "zb-v": (pipeline(zb_v), {"time"}),
         "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time", "memory"}),
-        "the V without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time"}),
+        "the V without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time", "memory"}),
         "the last rank's first backward is no pair": (altered("two_ways", (FIRST_ALONE,)), {"time"}),
         "from both ends": (module_of("solutions/records/two_ways_from_both_ends.py").two_ways, {"memory"}),
-        **all_messages("time traffic", "time traffic", "time memory", "time traffic", *["time steady"] * 2),
+        **all_messages(
+            "time memory traffic", "time traffic", *["time memory traffic"] * 2, "time steady", "time steady traffic"
+        ),
     },
     "weight_versions": {
         "a flush each step": (pipeline(one_f_one_b), {"time"}),
