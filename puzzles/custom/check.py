@@ -180,7 +180,9 @@ class Check:
             return f"there is no file {shown(path)}"
         submission = Submission.read(path)
         if path.suffix == EDITS:
-            reference = self.own.path(self.own.reference).read_text(encoding="utf-8")
+            reference = self.own.path(self.own.reference)
+            if not reference.is_file():
+                return f"{shown(path)} has edits of the reference, and there is no file {shown(reference)}"
             submission = Submission(path, edited(reference, path).encode())
         if variant:
             submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"

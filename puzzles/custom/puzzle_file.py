@@ -48,12 +48,15 @@ EDITS = ".diff"
 """The ending of a wrong solution that is given as its edits of the reference."""
 
 
-def edited(reference: str, path: Path) -> str:
+def edited(reference: Path, path: Path) -> str:
     """The reference with the edits in a file, a diff in which hunks are divided by '@@': the lines of a hunk that begin
     with '-' or a space are lines of the reference, and those that begin with '+' or a space come in their place. Lines
     that begin with '#' are notes."""
-    done, left = list[str](), reference.splitlines()
-    lines = [(n, line) for n, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1) if line[:1] != "#"]
+    try:
+        left, given = (file.read_text(encoding="utf-8").splitlines() for file in (reference, path))
+    except (OSError, UnicodeDecodeError) as why:
+        raise OwnPuzzleError(f"{shown(path)}, or {shown(reference)}: {why}") from None
+    done, lines = list[str](), [(n, line) for n, line in enumerate(given, 1) if line[:1] != "#"]
     for is_mark, hunk in groupby(lines, lambda numbered: numbered[1].startswith("@@")):
         if is_mark:
             continue

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.path import CORE
 from puzzles.custom.check import MIN_WRONG
 from puzzles.custom.clone import WRONG, expected_of, wrong_solutions
-from puzzles.custom.puzzle_file import EDITS, OwnPuzzleError, edited
+from puzzles.custom.puzzle_file import EDITS, edited
 from puzzles.grading.grader import grade_file
 from puzzles.grading.submission import Submission
 from puzzles.tracks import ALL, SHIPPED
@@ -30,7 +31,7 @@ def source_of(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     reference = reference_file(path.parent.name)
     assert reference is not None
-    return edited(reference.read_text(encoding="utf-8"), path)
+    return edited(reference, path)
 
 
 def kind_of(path: Path) -> tuple[str, str]:
@@ -78,13 +79,15 @@ LAYOUTS_WITHOUT = sorted(
     ("text", "line"), [("# ddp: rule\n-no such line\n+one\n", 2), ("-    a\n@@\n+    b\n", 3), ("-    a\n*    b\n", 2)]
 )
 def test_an_edit_that_fits_nowhere_is_named_with_its_line(text: str, line: int, tmp_path: Path) -> None:
-    path = tmp_path / "mine.diff"
+    reference, path = tmp_path / "reference.py", tmp_path / "mine.diff"
+    reference.write_text("    a\n    b\n")
     path.write_text(text)
     with pytest.raises(OwnPuzzleError, match=f"mine.diff, line {line}: "):
-        edited("    a\n    b\n", path)
+        edited(reference, path)
 
 
 def test_edits_are_applied_in_their_order(tmp_path: Path) -> None:
-    path = tmp_path / "mine.diff"
+    reference, path = tmp_path / "reference.py", tmp_path / "mine.diff"
+    reference.write_text("a\nc\na\ne\n")
     path.write_text("# a note\n-a\n+b\n@@\n c\n+d\n@@\n-a\n")
-    assert edited("a\nc\na\ne\n", path) == "b\nc\nd\ne\n"
+    assert edited(reference, path) == "b\nc\nd\ne\n"
