@@ -45,7 +45,7 @@ gate: $(VENV)/.test  ## run what `make test` skipped, and a tenth of the slow te
 test-all: $(VENV)/.test  ## run every test, with many more examples
 	$(PYTEST) --hypothesis-profile=full --durations=40
 
-nightly:  ## run all that .ci/run leaves out, and end with a row for each step; takes about two hours
+nightly:  ## run all that .ci/run leaves out, and end with a row for each step; takes about two and a half hours
 	bash .ci/nightly
 
 # Of the mutations: those whose file or words have this text, such as MUTATIONS=grading/judge.

@@ -58,6 +58,15 @@ provide_programs() {
     provide npm nodejs npm
 }
 
+# The tests of torch with the oldest version that is supported; `provide_extras` has the newest.
+test_oldest_torch() {
+    local python=.venv-oldest-torch/bin/python
+    .venv/bin/python -m venv .venv-oldest-torch
+    $python -m pip install --quiet --disable-pip-version-check --editable ".[test,torch]" "torch==2.6.*"
+    $python -m pytest -p no:cacheprovider -m "not slow" tests/engine/test_torch.py tests/engine/test_replay_on_torch.py \
+        tests/engine/test_pipelining.py tests/profiles/test_recording.py
+}
+
 # For some Pythons and platforms there is no wheel of one of them; without it, the tests that need it are skipped.
 provide_extras() {
     .venv/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[proof,torch,jax,marimo]" ||

@@ -197,7 +197,7 @@ def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _on_torch(asked: LaunchOptions, device: str) -> Executor:
-    """This process's executor if torchrun started it, else an executor that forks one process for each device."""
+    """This process's executor if torchrun started it, else an executor that starts one process for each device."""
     try:
         from lib.engine.transports.distributed.carrier import TorchCarrier, require_device  # here: torch is optional
     except ImportError as why:
@@ -206,15 +206,9 @@ def _on_torch(asked: LaunchOptions, device: str) -> Executor:
     if started_by_torchrun():
         return ProcessExecutor(asked, TorchCarrier(asked.size, device))
     require_device(device)
+    from lib.engine.executors.spawned import SpawnedExecutor  # only here, because a browser has no processes
 
-    def make(number: int, folder: str) -> ProcessExecutor:
-        names = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": asked.size, "LOCAL_WORLD_SIZE": asked.size}
-        os.environ.update({name: str(value) for name, value in names.items()})
-        return ProcessExecutor(asked, TorchCarrier(asked.size, device, f"{folder}/store"), shares_results=False)
-
-    from lib.engine.executors.forked import ForkedExecutor  # only here, because a browser has no processes
-
-    return ForkedExecutor(asked, make)
+    return SpawnedExecutor(asked, device)
 
 
 def started_by_torchrun() -> bool:

@@ -51,7 +51,7 @@ def peak_rows(peak: PeakContents) -> list[Row]:
     groups: dict[tuple[object, ...], list[Item]] = {}
     for item in filter(lambda item: item.elements, peak.items):
         value = item.value
-        border = value.layer in (-1, value.layers) or is_input(value)  # the model's input and output get their own rows
+        border = value.layer in (-1, value.layers) or returns_again(item)  # the model's input and output get own rows
         alike = (item.fate, type(value), _step(value), item.stored, item.in_call, border, _part(value))
         groups.setdefault(alike, []).append(item)
     rows = [_row(items, peak) for items in groups.values()]
@@ -119,9 +119,9 @@ def layers_text(values: Sequence[Value]) -> str:
     return f"of {named('layer', layers)}"
 
 
-def is_input(value: Value) -> bool:
-    """True for an activation that the model itself returns."""
-    return isinstance(value, Activation) and value.layer == 0
+def returns_again(item: Item) -> bool:
+    """True for an input of the model that is read only later: the model itself returns it then."""
+    return item.fate == "later" and isinstance(item.value, Activation) and item.value.layer == 0
 
 
 def _step(value: Value) -> int:
@@ -146,7 +146,7 @@ def _when(items: Sequence[Item], peak: PeakContents) -> str:
         case "now":
             assert peak.event is not None  # somebody reads it
             return f"read by this {peak.event.name}"
-    again = f"; {AGAIN}" if is_input(items[0].value) else ""
+    again = f"; {AGAIN}" if returns_again(items[0]) else ""
     return f"next read at t={peak.costs.text(min(item.read or 0 for item in items))}{again}"
 
 

@@ -10,16 +10,13 @@ from typing import Any, NamedTuple
 from lib.errors import RuleError
 
 from .cost_model import TICKS, prices
-from .gpus import Gpu
+from .gpus import SHARES, Gpu
 from .job import GIB, Job
 from .layer_cost import layer_times, shared
 from .plans import usual_error
 from .presets import gpu, transformer
 from .split import Split, require_fit
 from .timing import estimate, memory_range
-
-RATES = ("efficiency", "core_megatron", "core_pytorch")
-"""The shares of the peak rate that calibration changes."""
 
 STEPS = 40
 """Halvings of the factor's range; after these, a step is exact to a tick."""
@@ -113,7 +110,7 @@ def _require_more(name: str, number: float, least: float) -> None:
 def _factor(job: Job, what: str, predicted: Callable[[Job], float], seconds: float) -> float:
     """The factor of the rates at which a prediction equals `seconds`. If `what` is empty, returns the nearest possible
     factor instead of refusing."""
-    most: float = 1 / max(job.gpu.efficiency, job.gpu.core_megatron, job.gpu.core_pytorch)
+    most: float = 1 / max(getattr(job.gpu, name) for name in SHARES)
     low, high = most / 100, most
 
     def takes(factor: float) -> float:
@@ -134,7 +131,7 @@ def _factor(job: Job, what: str, predicted: Callable[[Job], float], seconds: flo
 
 
 def _scaled(unscaled: Gpu, factor: float) -> Gpu:
-    return replace(unscaled, **{name: getattr(unscaled, name) * factor for name in RATES})
+    return replace(unscaled, **{name: getattr(unscaled, name) * factor for name in SHARES})
 
 
 def preset_text(calibration: Calibration, name: str) -> str:

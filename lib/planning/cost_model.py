@@ -11,7 +11,7 @@ from lib.game.tiers import Tier
 from .gpus import CONTENTION, LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_cost import Moves, activation_bytes, copied_bytes, exact, layer_times, shared, tokens_of, workspace_bytes
-from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, widths
+from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, updated_bytes, widths
 from .split import Split
 
 UNIT = 1000
@@ -22,6 +22,15 @@ TICKS = 10**6
 
 MAX_BUCKETS = 16
 """About how many units the layers of a replica's pipeline are joined to; units are reduced one by one."""
+
+
+LOSS_PASSES = 44
+"""Bytes that PyTorch's cross entropy reads and writes for each logit: a cast to 32 bits 6, the log-softmax 16 (it reads
+three times), an empty gradient 4, the gradient 12, a cast back 6."""
+
+WEIGHT_CASTS, GRADIENT_CASTS = 10, 14
+"""Bytes that FSDP2 on one GPU reads and writes for each parameter: once a step a cast of the weight to 16 bits (6) and
+a copy into the gathered weights (4); for each microbatch a cast of the gradient to 32 bits (6) and a copy (8)."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +77,8 @@ class Prices:
 def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     """The prices of a split that fits the job. Computation takes longer where collectives overlap with it: forward and
     backward with ZeRO 3, backward with ZeRO 2, and otherwise the last microbatch's backward. The last is counted in the
-    update, since it happens once a step. Bytes are those of fused or of eager code."""
+    update, since it happens once a step. Times and bytes are those of fused or of eager code, whose times differ for
+    PyTorch's kernels."""
     job = of_layers(job, split)
     model, gpu, tp = job.model, job.gpu, split.tp
     units, layers = units_of(job, split)
@@ -78,22 +88,24 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     alone = split.pp == 1
     parameters = round(layers * layer + (2 * ends / units[0] if alone else 0))
     shard = shards_of(job, split)
-    times = layer_times(job, shared(split))
+    times = layer_times(job, shared(split), eager and job.kernels == "pytorch")
     tokens = tokens_of(job, split)
     counted = sum(split.stage_layers(job)) > model.layers  # the embedding and the head are among the layers
     elements = tokens * model.hidden // tp
     wide = widths(job, split)
     shards = replicas if split.zero else 1
-    moved = float(shard) * parameters * (wide.gradient + 2 * wide.state + wide.weight) / shards
-    of_logits = 2 * logit_bytes(job, False) * tokens * model.vocab / tp
-    head = (1 + job.mtp) * (3 * 2 * tokens * ends / (gpu.flops * gpu.efficiency) + of_logits / gpu.bandwidth)
+    # The first and the last rank update the embedding and the head too; the step waits for them.
+    updated = parameters if alone or counted else parameters + ends * split.pp / sum(units)
+    update = float(shard) * updated * updated_bytes(job, split) / shards / gpu.bytes_per_second
+    cast_weight, cast_gradient = cast_seconds(job, parameters)
+    head = (1 + job.mtp) * 3 * 2 * tokens * ends / (gpu.flops * job.efficiency) + loss_seconds(job, split)
     moves = moves_of(job, split)
     reduce = moves.ticks("scatterreduce" if split.zero else "allreduce", parameters, replicas)
     gather = moves.ticks("allgather", parameters // replicas, replicas)
     again = times.forward / split.every if split.recompute == "full" and split.every > 1 else 0.0
     copy = copied_bytes(job, split) / (gpu.host * REACHED)
     forward = round(layers * max(times.forward, copy) * TICKS)
-    back_weight = round(layers * times.backward_weight * TICKS)
+    back_weight = round((layers * times.backward_weight + cast_gradient) * TICKS)
     back_input = round(layers * max(times.backward_input + again, copy - times.backward_weight) * TICKS)
     recomputed = forward if split.recompute == "full" and split.every == 1 else 0
     backward = recomputed + back_input + back_weight
@@ -123,7 +135,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         message=moves.ticks("pass_to", elements, 2),
         reduce=reduce,
         gather=gather,
-        update=round(moved / gpu.bandwidth * TICKS + once),
+        update=round((update + cast_weight) * TICKS + once),
         copy=moves.by_size("fetch", parameters // shards),
         kept=round(layers * activation_bytes(job, split, eager)),
         border=border,
@@ -137,6 +149,23 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         last=(0 if alone else round(unlike * of_ends)) + round(logits),
         workspace=round(workspace_bytes(job, split, eager)),
     )
+
+
+def loss_seconds(job: Job, split: Split) -> float:
+    """Seconds of a microbatch's loss, forward and backward, without the head's products: of fused code, and for one GPU
+    by kernel of PyTorch's, with the last norm and the embedding's gradient, which begins as zeros."""
+    model, gpu, tokens = job.model, job.gpu, tokens_of(job, split)
+    if job.by_kernel:
+        moved = tokens * (LOSS_PASSES * model.vocab + model.last_norm_bytes) + 2 * model.vocabulary_weights
+        return (1 + job.mtp) * moved / gpu.bytes_per_second
+    return (1 + job.mtp) * (2 * logit_bytes(job, False) * tokens * model.vocab / split.tp / gpu.bandwidth)
+
+
+def cast_seconds(job: Job, parameters: int) -> tuple[float, float]:
+    """Seconds in which one GPU by kernel copies weights, once a step, and gradients, for each microbatch. Rates that
+    are fitted to runs of many GPUs contain these copies."""
+    each = parameters / job.gpu.bytes_per_second if job.by_kernel else 0.0
+    return WEIGHT_CASTS * each, GRADIENT_CASTS * each
 
 
 def moves_of(job: Job, split: Split) -> Moves:

@@ -18,6 +18,10 @@ HOP = {"nvlink": 2.4e-6, "network": 12e-6}
 CONTENTION = 0.35
 """Communication that overlaps with computation: both together take the longer time, plus this share of the shorter."""
 
+MEMORY_REACHED = 0.76
+"""The share of the memory's rate that kernels reach which read and write each number once: the optimizer's step, casts
+and element-wise operations (measured on an H100, docs/truth.md)."""
+
 LINKS = tuple(LATENCY)
 
 
@@ -31,7 +35,9 @@ class Gpu:
     """One GPU. Rates are per second: `flops` in 16 bits, `flops8` in 8 bits, `bandwidth` of its memory, and each link
     in one direction; `memory` is in bytes. A machine has `machine` GPUs, joined by NVLink. `efficiency` is the share of
     `flops` that matrix products reach; `core_megatron` and `core_pytorch` are the shares that the core of flash
-    attention reaches with these kernels. `context` is the memory that CUDA and NCCL take, in bytes."""
+    attention reaches with these kernels. These rates are fitted to runs of many GPUs, so they contain what such runs
+    lose besides. `efficiency_alone` and `core_alone` are the shares that PyTorch's kernels reach on one GPU (0: not
+    measured). `context` is the memory that CUDA and NCCL take, in bytes."""
 
     name: str
     flops: float
@@ -46,6 +52,8 @@ class Gpu:
     core_megatron: float
     core_pytorch: float
     context: int = 2 * 2**30
+    efficiency_alone: float = 0.0
+    core_alone: float = 0.0
     source: str = ""
 
     def __post_init__(self) -> None:
@@ -54,11 +62,16 @@ class Gpu:
             least = 0 if field.name in MAY_BE_ZERO else MIN_NUMBER
             if field.type in ("int", "float") and not (type(number) in (int, float) and least <= number <= MAX_NUMBER):
                 raise RuleError(f"gpu.{field.name} must be more than 0, and at most {MAX_NUMBER:g}; got {number!r:.40}")
-        for name in ("efficiency", "core_megatron", "core_pytorch"):
+        for name in SHARES:
             if getattr(self, name) > 1:
                 raise RuleError(f"gpu.{name} is a share, at most 1; got {getattr(self, name)!r}")
         if not isinstance(self.machine, int):
             raise RuleError(f"gpu.machine is a whole number of GPUs; got {self.machine!r}")
+
+    @property
+    def bytes_per_second(self) -> float:
+        """Bytes per second that element-wise kernels read and write."""
+        return self.bandwidth * MEMORY_REACHED
 
     @property
     def usable(self) -> int:
@@ -80,6 +93,9 @@ class Gpu:
         return fast if members == count else min(fast, members * self.network * REACHED)
 
 
-MAY_BE_ZERO = ("flops8", "context")
+SHARES = ("efficiency", "core_megatron", "core_pytorch", "efficiency_alone", "core_alone")
+"""Shares of the peak rate: what calibration changes."""
+
+MAY_BE_ZERO = ("flops8", "context", "efficiency_alone", "core_alone")
 MIN_NUMBER, MAX_NUMBER = 1e-3, 1e24
 """The range of a GPU's numbers: far beyond real ones, while times stay finite."""

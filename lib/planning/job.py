@@ -98,11 +98,23 @@ class Job:
         return self.batch * self.sequence
 
     @property
+    def by_kernel(self) -> bool:
+        """Whether each kind of kernel has its own rate: for PyTorch on one GPU, if these rates are measured."""
+        return self.kernels == "pytorch" and self.gpus == 1 and self.gpu.efficiency_alone > 0
+
+    @property
+    def efficiency(self) -> float:
+        """The share of the peak rate that matrix products reach."""
+        return self.gpu.efficiency_alone if self.by_kernel else self.gpu.efficiency
+
+    @property
     def core_rate(self) -> float:
         """Flops per second that the core of attention reaches; without flash it consists of plain matrix products."""
         gpu = self.gpu
         share = {"megatron": gpu.core_megatron, "pytorch": gpu.core_pytorch}[self.kernels]
-        return gpu.flops * (share if self.flash else gpu.efficiency)
+        if self.by_kernel and gpu.core_alone:
+            share = gpu.core_alone
+        return gpu.flops * (share if self.flash else self.efficiency)
 
     @property
     def flops(self) -> float:

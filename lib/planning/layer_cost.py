@@ -26,6 +26,10 @@ from .split import Split
 FLASH_BACKWARD = 1.25
 """The factor by which a flop of the backward of flash attention's core takes longer than one of its forward."""
 
+CORE_BACKWARD_ALONE = 3.2
+"""The backward of cuDNN's flash attention on an H100, divided by its forward: 5 products instead of 2, and small
+kernels before and after (measured on one GPU, docs/truth.md)."""
+
 OPS_TIME, OPS_BYTES = 0.5, 0.5
 """Recomputation of single operations: the share of a forward that runs again, and the share of activations kept."""
 
@@ -81,31 +85,43 @@ def _all_bytes(job: Job, split: Split, matrices: bool, eager: bool = False) -> f
     return tokens_of(job, split) * of_token
 
 
-def compute_seconds(job: Job, split: Split) -> tuple[float, float, float]:
+def compute_seconds(job: Job, split: Split, eager: bool = False) -> tuple[float, float, float]:
     """Seconds of a layer's forward and of both halves of its backward on one rank, without communication.
 
     Matrix products run at the reached rate. What is kept for backward is written to memory once and read once, and
     again in backward. A flash core computes the causal half, and in backward repeats its forward (Dao et al. 2022,
     algorithm 4), at its own rate; 8 bits do not speed it up. Recomputation of single operations ("ops") takes half a
-    forward.
+    forward. In eager code each element-wise operation reads and writes memory.
     """
-    linear, core, moved = forward_seconds(job, split)
+    linear, core, moved = forward_seconds(job, split, eager)
     core_back = core_backward(job, split) * core
     again = OPS_TIME * (linear + core + moved) if split.recompute == "ops" else 0.0
-    return linear + core + moved, linear + core_back + moved + again, linear + moved
+    moved_back = _eager_seconds(job, split)[1] if eager else 2 * moved
+    return linear + core + moved, linear + core_back + moved_back / 2 + again, linear + moved_back / 2
 
 
-def forward_seconds(job: Job, split: Split) -> tuple[float, float, float]:
+def forward_seconds(job: Job, split: Split, eager: bool = False) -> tuple[float, float, float]:
     """Seconds of a layer's forward on one rank: matrix products, attention's core, and moving activations."""
     model, gpu, tokens = job.model, job.gpu, tokens_of(job, split)
-    rate = (gpu.flops8 if job.fp8 else gpu.flops) * gpu.efficiency
+    rate = (gpu.flops8 if job.fp8 else gpu.flops) * job.efficiency
     linear = 2 * tokens * model.active_weights / model.layers / split.tp / rate
     core = tokens * model.core_flops(job.sequence) / (2 if job.flash else 1) / split.tp / job.core_rate
+    if eager:
+        return linear, core, _eager_seconds(job, split)[0]
     return linear, core, 2 * _all_bytes(replace(job, fp8=False, modules=()), split, True) / gpu.bandwidth
+
+
+def _eager_seconds(job: Job, split: Split) -> tuple[float, float]:
+    """Seconds of the element-wise kernels of a layer's forward and backward if none are fused."""
+    of_token = (whole / (split.tp if split.sp else 1) + cut / split.tp for whole, cut in job.model.elementwise_bytes())
+    forward, backward = (tokens_of(job, split) * size / job.gpu.bytes_per_second for size in of_token)
+    return forward, backward
 
 
 def core_backward(job: Job, split: Split) -> float:
     """The time of the backward of attention's core, divided by the time of its forward."""
+    if job.flash and job.by_kernel:
+        return CORE_BACKWARD_ALONE
     return FLASH_BACKWARD * 3 if job.flash else 3 if split.recompute == "selective" else 2
 
 
@@ -241,9 +257,9 @@ class LayerTimes(NamedTuple):
 
 
 @cache
-def layer_times(job: Job, split: Split) -> LayerTimes:
+def layer_times(job: Job, split: Split, eager: bool = False) -> LayerTimes:
     """Only tp, cp, ep, sp, microbatch and recompute of a split matter: see `shared`."""
-    computed, experts = compute_seconds(job, split), experts_of(job, split)
+    computed, experts = compute_seconds(job, split, eager), experts_of(job, split)
     forward, back_input, back_weight = (
         PARTS * ceil(exact_ticks / split.tp) / TICKS
         for exact_ticks in (_ticks(seconds * split.tp / PARTS) for seconds in computed)

@@ -89,10 +89,12 @@ SENT = ("messages", "gradients", "weights", "host")
 
 
 class StepFigures(NamedTuple):
-    """The `ticks` of the step, the ticks that each rank computes, the memory of each rank, by kind (see SENT) the bytes
-    of the rank that sends the most, and the mean ticks in which a rank waits for replicas (`dp`) and for the host."""
+    """The `ticks` of the step, compiled, and its `eager_ticks`; the ticks that each rank computes; the memory of each
+    rank; by kind (see SENT) the bytes of the rank that sends the most; and the mean ticks in which a rank waits for
+    replicas (`dp`) and for the host."""
 
     ticks: int
+    eager_ticks: int
     busy: tuple[int, ...]
     memory: tuple[RankMemory, ...]
     sent: Mapping[str, int]
@@ -111,7 +113,8 @@ def figures(job: Job, split: Split) -> StepFigures:
     totals = [sent_by(job, split, place) for place in range(len(fused))]
     most = max(totals, key=lambda sent: sum(sent.values()))
     waits = {axis: sum(rank.waits[axis] for rank in fused) / len(fused) for axis in ("dp", "host")}
-    return StepFigures(max(rank.ticks for rank in fused), tuple(rank.busy for rank in fused), memory, most, waits)
+    ticks, eager_ticks = (max(rank.ticks for rank in ranks) for ranks in (fused, eager))
+    return StepFigures(ticks, eager_ticks, tuple(rank.busy for rank in fused), memory, most, waits)
 
 
 def sent_by(job: Job, split: Split, place: int) -> dict[str, int]:

@@ -25,13 +25,15 @@ def verdict_of(low: int, high: int, usable: int) -> str:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What a step of a split takes, by the ledger's rules: the `seconds` of a step; the memory of each rank of
+    """What a step of a split takes, by the ledger's rules: the `seconds` of a step, compiled, and its
+    `eager_seconds`, which differ for PyTorch's kernels; the memory of each rank of
     the pipeline; `sent`, the bytes that a GPU sends in a step, by axis (tp, cp, ep, pp, dp, groups of HSDP, host);
     `links`, the link of each axis; `bubble`, the share of the time in which the ranks of a pipeline do not compute."""
 
     job: Job
     split: Split
     seconds: float
+    eager_seconds: float
     bubble: float
     ranks: tuple[RankMemory, ...]
     sent: Mapping[str, int]
@@ -110,7 +112,8 @@ def plan(job: Job, split: Split) -> Plan:
     totals = figures(job, split)
     sent = sent_in_step(job, split, totals)
     waits = {axis: ticks / TICKS for axis, ticks in totals.waits.items()}
-    return Plan(job, split, totals.ticks / TICKS, totals.bubble, totals.memory, sent, links(job, split), waits)
+    seconds, eager_seconds = totals.ticks / TICKS, totals.eager_ticks / TICKS
+    return Plan(job, split, seconds, eager_seconds, totals.bubble, totals.memory, sent, links(job, split), waits)
 
 
 def sent_in_step(job: Job, split: Split, totals: StepFigures) -> Mapping[str, int]:

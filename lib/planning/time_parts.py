@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from .cost_model import TICKS, of_layers, prices
+from .cost_model import TICKS, cast_seconds, loss_seconds, of_layers, prices
 from .layer_cost import compute_seconds, core_backward, experts_of, forward_seconds, layer_times, shared
 from .plans import Plan
 
@@ -53,18 +53,22 @@ def time_parts(plan: Plan) -> Mapping[str, float]:
     played = priced.forward + priced.back_input + priced.back_weight
     played += priced.forward if split.recompute == "full" and split.every == 1 else 0
     of_head = split.batches(job) * priced.loss / TICKS / split.pp
+    copied, loss = 0.0, 0.0
+    if job.by_kernel:
+        copied = units * cast_seconds(job, priced.parameters)[1]
+        loss = split.batches(job) * loss_seconds(job, split)
     ideal = plan.seconds * plan.mfu
     ideal_core = ideal * job.tokens * job.model.attention_flops(job.sequence, job.flash) / job.flops
     parts = {
         "ideal": ideal,
-        "matrix": 3 * layers * (linear + experts.slower) + of_head - (ideal - ideal_core),
+        "matrix": 3 * layers * (linear + experts.slower) + of_head - loss - (ideal - ideal_core),
         "attention": layers * core * (1 + core_backward(job, plain)) - ideal_core,
-        "elementwise": 3 * layers * moved,
+        "elementwise": 3 * layers * moved + copied + loss,
         "permute": layers * (2 * experts.moved + experts.summed),
         "recomputation": layers * (again + in_time - sum(once[:3])),
         **{axis: layers * once.added.get(axis, 0.0) for axis in ("tp", "cp", "ep")},
         "imbalance": layers * (given - even),
-        "contention": units * played / TICKS - layers * (sum(times[:3]) + again - with_ops),
+        "contention": units * played / TICKS - layers * (sum(times[:3]) + again - with_ops) - copied,
         "update": sum(priced.units) / split.pp * priced.update / TICKS,
         "dp": plan.waits["dp"],
         "host": plan.waits["host"] + layers * (even - in_time),

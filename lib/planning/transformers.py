@@ -153,9 +153,15 @@ class Transformer:
 
     def split_bytes(self, wide: bool = False) -> float:
         """Bytes kept of a layer per token that tensor parallelism divides, without the attention matrix (GPT: 24 h,
-        Korthikanti et al. 2022, section 4.2.1). `wide`: also the result of a gated activation function."""
+        Korthikanti et al. 2022, section 4.2.1). `wide`: also the result of a gated activation function, or three
+        intermediate results of GELU."""
         attention = 2 * self.head_size * (2 * self.heads + 2 * self.kv_heads)
-        return attention + 2 * (self.matrices + (wide and self.gated)) * self.width
+        return attention + 2 * (self.matrices + wide * self.eager_results) * self.width
+
+    @property
+    def eager_results(self) -> int:
+        """Results of an activation function that code which is not compiled keeps: SiLU's, or three of GELU's."""
+        return 1 if self.gated else 3
 
     def inputs_in_8_bits(self) -> tuple[float, float]:
         """Bytes of a layer per token that 8-bit inputs of matrix products save: those that tensor parallelism alone
@@ -167,7 +173,10 @@ class Transformer:
         `inputs_in_8_bits`, and beside these: the results of both norms, of experts' activation functions, or all
         between the input and the output of experts or of a feed-forward part."""
         share, result = self.expert_layers / self.layers, 1 if in_8_bits else 2
-        routed, every = share * self.top_k * self.expert_ffn, 2 * (self.matrices - 1 + (wide and self.gated)) + result
+        routed, every = (
+            share * self.top_k * self.expert_ffn,
+            2 * (self.matrices - 1 + wide * self.eager_results) + result,
+        )
         of_module = {
             "moe": every * (routed + share * self.shared_ffn),
             "moe_act": 0 if "moe" in modules else result * routed,
@@ -180,6 +189,28 @@ class Transformer:
     def matrix_bytes(self, sequence: int) -> float:
         """Bytes of a layer's attention matrices per token: softmax, its dropout and the mask (5 a s: the same)."""
         return (5 if self.dropout else 4) * self.heads * sequence
+
+    def elementwise_bytes(self) -> tuple[tuple[int, float], tuple[int, float]]:
+        """Bytes of a layer per token that PyTorch's element-wise kernels read and write if none are fused, in forward
+        and in backward: those that tensor parallelism alone does not divide, and those that it divides. Counted from
+        the operations of Llama and GPT-2 as the library transformers writes them, of which a trace of Llama has all.
+
+        Gated: an RMS norm takes 36 bytes a number, since it computes in 32 bits, and 96 in backward; rotary embeddings
+        20 and 34 for queries and keys; SiLU and the product 10 and 18. Otherwise: layer norms 4 and 10, GELU by tanh 36
+        and 56, biases' gradients 2. Each dropout 5 and 5; each residual, and each sum of gradients, 6.
+        """
+        hidden, queries = self.hidden, self.head_size * (self.heads + self.kv_heads)
+        dropout = 2 * 5 * hidden if self.dropout else 0
+        if self.gated:
+            forward = (2 * (36 + 6) * hidden + dropout, 20 * queries + 10 * self.width)
+            return forward, ((2 * (96 + 6) + 3 * 6) * hidden + dropout, 34 * queries + 18 * self.width)
+        forward = (2 * (4 + 6) * hidden + dropout, 4 * hidden + 36 * self.width)
+        return forward, (2 * (10 + 6 + 2) * hidden + dropout, 3 * (4 + 2) * hidden + (56 + 2) * self.width)
+
+    @property
+    def last_norm_bytes(self) -> int:
+        """Bytes per token that the norm before the head reads and writes in forward and backward."""
+        return (36 + 96 if self.gated else 4 + 10) * self.hidden
 
     @property
     def kv_bytes(self) -> int:

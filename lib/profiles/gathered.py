@@ -99,7 +99,8 @@ def _require_one_run(profiles: Sequence[RankProfile], only: Collection[int] | No
         if profile.kind != first.kind:
             raise RuleError(f"{profile.file} is a {profile.kind}, and {first.file} is a {first.kind}; give one run")
     world, said = first.world or 1 + max(by_rank), "distributedInfo" if first.world else "the names of the files"
-    wanted = range(world) if only is None else sorted(only)
+    is_alone = only is None and len(profiles) == 1
+    wanted = by_rank if is_alone else range(world) if only is None else sorted(only)
     if world > 100_000 or any(rank >= world for rank in by_rank):
         raise RuleError(f"{profiles[-1].file} is of rank {profiles[-1].rank}, and the world has {world} ranks")
     missing = next((rank for rank in wanted if rank not in by_rank), None)

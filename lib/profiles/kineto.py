@@ -3,6 +3,9 @@
 On processors, a cell lasts from the first to the last operation within its annotation that is not communication: an
 annotation begins before its receive has been waited for. On GPUs, it lasts from the first to the last kernel that was
 launched within the annotation, by any thread, since autograd has its own threads.
+
+Where no cell is named, a kernel belongs to the step, and to the phase of it, in which it was launched: forward,
+backward or the optimizer, by the ranges that PyTorch records itself.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
@@ -31,8 +35,10 @@ COMMUNICATION = re.compile(
     r"_?c10d(_functional)?::.*|record_param_comms|gloo:.*|nccl:.*"
     r"|FSDP::(all_gather|post_backward_reduce|post_backward_rs_wait) .*"
 )
-COLLECTIVE = re.compile("(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast)")
+COLLECTIVE = re.compile("(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|send_?recv|send|recv)")
 BACKWARD = "autograd::engine::evaluate_function"
+OF_BACKWARD = re.compile(r"FSDP::(pre_backward|post_backward|root_post_backward|backward_prefetch).*")
+OPTIMIZER = re.compile(r"Optimizer\.(step|zero_grad)#.*")
 
 SHORT = 0.1
 """Without annotations, computing shorter than this share of the median is not a cell."""
@@ -86,7 +92,7 @@ def read_kineto(data: Mapping[str, Any], file: str, rules: Sequence[NameRule] = 
             notes = ("No cell is named; cells follow from the order of messages.",)
         steps[number] = RankStep(start, end, tuple(spans))
         if not spans or notes:
-            steps[number] = _collective_step(steps[number], within, bool(kernels))
+            steps[number] = _collective_step(steps[number], within, kernels)
     groups = [tuple(ranks) for ranks in _pipeline_groups(info) if rank in ranks]
     base = data.get("baseTimeNanoseconds")
     return RankProfile(
@@ -190,7 +196,7 @@ def _cells(events: Events, rules: Sequence[NameRule], kernels: _Kernels, file: s
     ):  # hooks name what a framework names less well
         named = [annotated for annotated in named if not re.match(r"Forward|Backward", annotated.event.name)]
     if kernels:
-        return _on_gpu(named, events, kernels, file)
+        return _on_gpu(named, events, kernels, file) if named else []
     threads: dict[tuple[str, str], list[TraceEvent]] = {}
     for event in events["cpu_op"]:
         if not COMMUNICATION.fullmatch(event.name):
@@ -223,33 +229,44 @@ def _require_shallow(places: Sequence[slice], operations: int, file: str) -> Non
 
 
 class _Kernels:
-    """The kernels and copies of a trace that do not communicate, by their number, which their launch has too. It is
-    false where no kernel ran."""
+    """The kernels and copies of a trace that do not communicate, by their number, which their launch has too; and the
+    kernels of collectives. It is false where no kernel ran."""
 
     def __init__(self, events: Events) -> None:
         self.any = bool(events["kernel"])
         self.by_number: dict[int, list[TraceEvent]] = {}
-        communicating = {event.thread for event in events["kernel"] if "nccl" in event.name.lower()}
+        self.collectives: dict[int, list[TraceEvent]] = {}
+        communicating = {event.thread for event in events["kernel"] if _communicates(event)}
         for event in (event for category in ON_GPU for event in events[category]):
             number = whole_number(event.args.get("correlation"))
             if number is not None and event.thread not in communicating:
                 self.by_number.setdefault(number, []).append(event)
+            elif number is not None and _communicates(event):
+                self.collectives.setdefault(number, []).append(event)
 
     def __bool__(self) -> bool:
         return self.any
 
 
-def _on_gpu(named: Sequence[Annotated], events: Events, ran: _Kernels, file: str) -> list[Span]:
-    """Cells by the kernels that were launched in them."""
+def _communicates(event: TraceEvent) -> bool:
+    return "nccl" in event.name.lower()
+
+
+def _launches(events: Events) -> dict[int, TraceEvent]:
+    """The launches of a step, by the number of what they launch."""
     launched: dict[tuple[str, int], TraceEvent] = {}
     for category in LAUNCHES:
         for event in events[category]:
             if (number := whole_number(event.args.get("correlation"))) is not None:
                 launched.setdefault((event.process, number), event)
-    by_number = {number: event for (_, number), event in launched.items()}
+    return {number: event for (_, number), event in launched.items()}
+
+
+def _on_gpu(named: Sequence[Annotated], events: Events, ran: _Kernels, file: str) -> list[Span]:
+    """Cells by the kernels that were launched in them."""
     kernels = [
         (launch.start, launch.process, event)
-        for number, launch in by_number.items()
+        for number, launch in _launches(events).items()
         for event in ran.by_number.pop(number, ())  # a number is launched once
     ]
     kernels.sort(key=lambda kernel: kernel[0])
@@ -297,20 +314,54 @@ def _between_messages(ops: Sequence[TraceEvent], is_first: bool) -> list[Span]:
     return [] if is_first and sends != sum(run.cells[0].op == "F" for run in cells) else cells
 
 
-def _collective_step(step: RankStep, events: Events, on_gpu: bool) -> RankStep:
-    """A step whose cells are not named: its collectives, and when other operations ran."""
-    if on_gpu:
-        kernels = events["kernel"]
-        works = [event for event in kernels if "nccl" in event.name.lower()]
-        talking: list[TraceEvent] = works
-        others = [event for event in kernels if "nccl" not in event.name.lower()]
+class _Phases:
+    """Which phase of a step a thread is in: the optimizer within its annotation, backward within autograd's functions
+    and within FSDP's annotations of backward, else forward."""
+
+    def __init__(self, events: Events) -> None:
+        ranges: dict[tuple[str, tuple[str, str]], list[tuple[float, float]]] = {}
+        for event in (*events["user_annotation"], *events["cpu_op"]):
+            if OPTIMIZER.fullmatch(event.name):
+                ranges.setdefault(("optimizer", event.thread), []).append((event.start, event.end))
+            elif event.name.startswith(BACKWARD) or OF_BACKWARD.fullmatch(event.name):
+                ranges.setdefault(("backward", event.thread), []).append((event.start, event.end))
+        self.ranges = {key: union(some) for key, some in ranges.items()}
+        self.starts = {key: [start for start, _ in some] for key, some in self.ranges.items()}
+
+    def of(self, event: TraceEvent) -> str:
+        for phase in ("optimizer", "backward"):
+            key = phase, event.thread
+            at = bisect_right(self.starts.get(key, ()), event.start) - 1
+            if at >= 0 and event.start <= self.ranges[key][at][1]:
+                return phase
+        return "forward"
+
+
+def _collective_step(step: RankStep, events: Events, kernels: _Kernels) -> RankStep:
+    """A step whose cells are not named: its collectives, when other operations ran, and in which phase. On a GPU, a
+    collective may overlap with computing; on a processor, what a collective does is not computing."""
+    phases, by_phase = _Phases(events), dict[str, list[TraceEvent]]()
+    works: list[TraceEvent] = []
+    talking: list[TraceEvent] = []
+    if kernels:
+        for number, launch in _launches(events).items():  # a number is launched once
+            by_phase.setdefault(phases.of(launch), []).extend(kernels.by_number.pop(number, ()))
+            works += kernels.collectives.pop(number, ())
+        ran = [event for some in (*by_phase.values(), works) for event in some]
+        if ran:
+            step = replace(step, start=min(event.start for event in ran), end=max(event.end for event in ran))
+        else:  # nothing says what launched a kernel
+            works = [event for event in events["kernel"] if _communicates(event)]
+            by_phase = {"": [event for event in events["kernel"] if not _communicates(event)]}
     else:
         ops = events["cpu_op"]
         works = [event for event in events["user_annotation"] if event.name.startswith(("gloo:", "nccl:"))]
         talking = [op for op in (*ops, *events["user_annotation"]) if COMMUNICATION.fullmatch(op.name)]
         threads = {op.thread for op in ops if not COMMUNICATION.fullmatch(op.name)}
         talking = [op for op in talking if op.thread in threads]
-        others = [op for op in ops if not COMMUNICATION.fullmatch(op.name)]
+        for op in ops:
+            if not COMMUNICATION.fullmatch(op.name):
+                by_phase.setdefault(phases.of(op), []).append(op)
     calls = []
     for work in works or talking:
         name = work.args.get("Collective name")
@@ -318,8 +369,14 @@ def _collective_step(step: RankStep, events: Events, on_gpu: bool) -> RankStep:
         group = work.args.get("Process Group Ranks", work.args.get("Process Group Name", ""))
         if collective is not None:
             calls.append(JoinedCall(collective[1].replace("_", ""), clipped(str(group)), work.start, work.end))
-    computing = without(_times(others), _times(talking))
-    return replace(step, calls=tuple(calls), computing=tuple(computing))
+    counted, lengths = _times(talking), dict[str, float]()
+    for phase, some in by_phase.items():
+        times = without(_times(some), counted)
+        lengths[phase] = sum(end - start for start, end in times)
+        counted = union([*counted, *times])
+    computing = without(_times([event for some in by_phase.values() for event in some]), _times(talking))
+    lengths.pop("", None)
+    return replace(step, calls=tuple(calls), computing=tuple(computing), phases=MappingProxyType(lengths))
 
 
 def _times(events: Sequence[TraceEvent]) -> list[tuple[float, float]]:

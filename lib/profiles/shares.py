@@ -1,12 +1,14 @@
-"""Where each rank's time went in runs without cells, such as DDP, FSDP and tensor parallelism, from collectives, which
-end on all ranks together. Also the shares of single ranks of a pipeline, without causes."""
+"""Where each rank's time went in runs without cells, such as DDP, FSDP, tensor parallelism or one GPU. Where several
+ranks are read, causes follow from collectives, which end on all ranks together. Also the shares of single ranks of a
+pipeline, without causes."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 from math import inf
 from statistics import median
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lib.errors import RuleError
@@ -17,8 +19,9 @@ from .sources import JoinedCall, RankProfile, RankStep, without
 
 
 class RankTime(NamedTuple):
-    """One rank's step, in ms. `waiting` is grouped by the rank that joined last. For a single rank of a pipeline, all
-    time without computing is `idle`."""
+    """One rank's step, in ms. `waiting` is grouped by the rank that joined last; without other ranks it is part of
+    `communication`, which is what computing does not hide. In `host` neither a kernel nor a collective runs. For a
+    single rank of a pipeline, all time without computing is `idle`. `phases` divide computing."""
 
     rank: int
     length: float
@@ -27,6 +30,16 @@ class RankTime(NamedTuple):
     communication: float
     host: float
     idle: float = 0.0
+    phases: Mapping[str, float] = MappingProxyType({})
+
+
+class Exposed(NamedTuple):
+    """A kind of collective: the mean number of calls of a rank, the mean ms in which such calls are pending, and the ms
+    of these in which the rank does not compute."""
+
+    calls: float
+    ms: float
+    exposed: float
 
 
 @dataclass(frozen=True)
@@ -38,6 +51,8 @@ class Shares:
     ranks: tuple[RankTime, ...]
     calls: int
     notes: tuple[str, ...] = ()
+    collectives: Mapping[str, Exposed] = field(default_factory=dict)
+    """Kinds of collectives, those that are exposed longest first."""
 
     @property
     def length(self) -> float:
@@ -63,10 +78,17 @@ def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
 
 
 def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
-    """The shares of a run's ranks by their collectives."""
-    silent = [profile.rank for profile in profiles if not any(step.calls for step in profile.steps.values())]
-    if silent:
-        raise RuleError(f"no cell is named on rank {numbers_text(silent)}: {NOT_NAMED}")
+    """The shares of ranks without cells by their operations and collectives.
+
+    Raises:
+        RuleError: nothing ran on a rank; the text says what to record.
+    """
+    idle = [profile.rank for profile in profiles if not any(step.computing for step in profile.steps.values())]
+    if idle:
+        raise RuleError(
+            f"no operation ran on rank {numbers_text(idle)}; profile with activities=[ProfilerActivity.CPU, "
+            "ProfilerActivity.CUDA] around a step"
+        )
     number = _step_of(profiles, wanted)
     steps = {profile.rank: profile.steps[number] for profile in profiles}
     met, notes = _meetings(steps)
@@ -81,7 +103,24 @@ def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None
         for rank in calls:
             of_rank[rank].append((calls, last))
     ranks = [_rank_time(rank, step, of_rank[rank], offsets) for rank, step in steps.items()]
-    return Shares(tuple(profiles), number, tuple(ranks), len(met), tuple(notes))
+    world = profiles[0].world or len(profiles)
+    if len(profiles) < world:
+        notes.append(f"These are {len(profiles)} of {world} ranks: communication includes waiting for the others.")
+    number_of_calls = len(met) or sum(len(step.calls) for step in steps.values())
+    return Shares(tuple(profiles), number, tuple(ranks), number_of_calls, tuple(notes), _exposed([*steps.values()]))
+
+
+def _exposed(steps: Sequence[RankStep]) -> Mapping[str, Exposed]:
+    """Each kind of collective, on average over the ranks."""
+    names = dict.fromkeys(call.name for step in steps for call in step.calls)
+    rows = {}
+    for name in names:
+        pending = [union([(call.start, call.end) for call in step.calls if call.name == name]) for step in steps]
+        left = [without(times, step.computing) for times, step in zip(pending, steps)]
+        number = sum(call.name == name for step in steps for call in step.calls)
+        sums = number, sum(map(_sum, pending)), sum(map(_sum, left))
+        rows[name] = Exposed(*(one / len(steps) for one in sums))
+    return dict(sorted(rows.items(), key=lambda row: -row[1].exposed))
 
 
 def single_shares(profiles: Sequence[RankProfile], wanted: int | None = None) -> Shares:
@@ -104,6 +143,9 @@ def _step_of(profiles: Sequence[RankProfile], wanted: int | None) -> int:
     return middle_step({n: max(profile.steps[n].length for profile in profiles) for n in common}, wanted)
 
 
+MESSAGES = ("send", "recv", "sendrecv")
+"""Calls of two ranks, which are not matched."""
+
 Meeting = dict[int, JoinedCall]
 """The call of each rank."""
 
@@ -115,7 +157,7 @@ def _meetings(steps: dict[int, RankStep]) -> tuple[list[Meeting], list[str]]:
     """The calls that form one collective: the n-th call of a kind in a group, on each of its ranks."""
     by_kind: dict[tuple[str, str], dict[int, list[JoinedCall]]] = defaultdict(dict)
     for rank, step in steps.items():
-        for call in sorted(step.calls, key=lambda call: call.start):
+        for call in sorted((call for call in step.calls if call.name not in MESSAGES), key=lambda call: call.start):
             by_kind[call.group, call.name].setdefault(rank, []).append(call)
     meetings: list[Meeting] = []
     notes = []
@@ -150,6 +192,7 @@ def _rank_time(rank: int, step: RankStep, met: Sequence[LastJoined], offsets: di
         if last != rank and since > joining.start:
             joined.append((joining.start, since, last))
         moving.append((since, joining.end))
+    moving += [(call.start, call.end) for call in step.calls if not met or call.name in MESSAGES]
     joined.sort()
     ends = [-inf, *accumulate((end for _, end, _ in joined), max)]
     alone = [(max(start, before), end) for (start, end, _), before in zip(joined, ends)]
@@ -160,7 +203,8 @@ def _rank_time(rank: int, step: RankStep, met: Sequence[LastJoined], offsets: di
     left = without(idle, union([(start, end) for start, end, _ in joined]))
     host = without(left, union(moving))
     computing = step.length - _sum(idle)
-    return RankTime(rank, step.length, computing, dict(waiting), _sum(left) - _sum(host), _sum(host))
+    parts = dict(waiting), _sum(left) - _sum(host), _sum(host)
+    return RankTime(rank, step.length, computing, *parts, phases=step.phases)
 
 
 def _within(intervals: Sequence[tuple[float, float]], others: Sequence[tuple[float, float]]) -> Iterator[float]:

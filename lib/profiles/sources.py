@@ -6,7 +6,7 @@ import json
 import re
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -61,6 +61,8 @@ class RankStep:
     calls: tuple[JoinedCall, ...] = ()
     computing: tuple[tuple[float, float], ...] = ()
     """When operations other than communication ran, ascending and disjoint; only where no cells are named."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """By phase (forward, backward, optimizer) the ms of `computing` in it."""
 
     @property
     def length(self) -> float:

@@ -1,7 +1,7 @@
 """A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what could be shorter."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from statistics import median, quantiles
 from typing import Any, NamedTuple
@@ -108,16 +108,18 @@ def study(
     """
     profiles = read_profiles(sources, rules, only)
     world = profiles[0].world or len(profiles)
-    if only is not None and len(profiles) < world:
-        return single_shares(profiles, step)
-    if not any(step.spans for profile in profiles for step in profile.steps.values()):
+    with_cells = [any(step.spans for step in profile.steps.values()) for profile in profiles]
+    if not any(with_cells):
         return collective_shares(profiles, step)
+    if len(profiles) < world:
+        return single_shares(profiles, step)
     try:
         pipelines = gathered(profiles)
-    except RuleError:
-        if any(profile.notes for profile in profiles) and any(step.calls for step in profiles[0].steps.values()):
-            return collective_shares(profiles, step)  # messages beside collectives do not show cells
-        raise
+    except RuleError as why:
+        if any(has and not profile.notes for has, profile in zip(with_cells, profiles)):
+            raise
+        shares = collective_shares(profiles, step)  # the cells were guessed from messages, and do not fit together
+        return replace(shares, notes=(*shares.notes, f"{str(why)[0].upper()}{str(why)[1:]}."))
     slowest: dict[int, Accounting] = {}
     for accounting in map(accounted, pipelines.steps):
         before = slowest.get(accounting.step.number)
@@ -136,7 +138,8 @@ def as_record(studied: Study | Shares) -> dict[str, Any]:
         return {
             **_files(studied.profiles, studied.notes),
             "step": {"number": studied.step, "ms": studied.length, "collectives": studied.calls},
-            "ranks": [time._asdict() for time in studied.ranks],
+            "ranks": [{**time._asdict(), "phases": dict(time.phases)} for time in studied.ranks],
+            "collectives": {name: exposed._asdict() for name, exposed in studied.collectives.items()},
             "waited_for": studied.waited_for,
         }
     step, better = studied.chosen.step, studied.prospect.better

@@ -77,14 +77,11 @@ IDEAS = (*placed(), *TRICKS)
 
 
 def ideas_of(slug: str) -> frozenset[str]:
-    """The ideas that stand in a puzzle's text or before it: the puzzles that it follows, all core puzzles before the
-    last of them, and the tricks that these tell. An extra puzzle that follows none comes after the whole path; of a
-    teacher's puzzle nothing is known."""
+    """The ideas that stand in a puzzle's text or before it: the puzzles that it follows, the core puzzles before it,
+    and the tricks that these tell. Extra puzzles come after the whole path; of a teacher's puzzle nothing is known."""
     if slug not in placed():
         return frozenset()
-    before = known([slug])
-    last = max((place_of(one) for one in before if one in CORE), default=len(CORE))
-    before.update(CORE[: last + 1])
+    before = known([slug]).union(CORE[: place_of(slug) + 1])
     return frozenset(before.union(*(placed()[one].tells for one in before)))
 
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,67 +21,58 @@ from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.sandbox.protection import protection
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from .shared.course_options import (
-    class_pages,
-    course_options,
-    outputs_of,
-    scoring_from,
-    submitted_from,
-    wanted_in,
-    with_course,
-)
+from .shared.course_options import class_pages, course_argument, grading_options, outputs_of, submitted_from
 from .shared.game_options import puzzle_slugs
-from .shared.params import (
-    SLUG_TEXT,
-    abandon_output,
-    colour_option,
-    limit_option,
-    limits_from,
-    require_picture,
-    terminal,
-)
+from .shared.params import abandon_output, limits_from, require_picture, terminal, usage_errors
 
 if TYPE_CHECKING:
+    from puzzles.course.course_file import Course
     from puzzles.course.handed_in import Submitted
     from puzzles.course.points import Scoring
 
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(exists=True))
+@grading_options
 @click.option(
-    "--puzzle",
-    "wanted",
-    metavar="SLUG",
-    type=SLUG_TEXT,
-    multiple=True,
-    help="Grade only this puzzle, or the puzzles of a track or chapter; may be repeated.  "
-    "[default: all that a file attempts]",
+    "--one-student", is_flag=True, help="All files are by one student; the best solution of each puzzle counts."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
-@click.option(
-    "--why", is_flag=True, help="Explain a pass: margins, bounds, notes, calls, and what the peak memory consists of."
-)
-@click.option(
-    "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
-    help="Write a report; may be repeated: a folder (an index and a page for each student), .html (one page), .csv (a "
-    "table) or .json (Gradescope's results).",
-)  # fmt: skip
-@colour_option
-@course_options
-@click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'.")
-@limit_option
-@click.option("--trust", is_flag=True, help="Grade other people's code even if nothing protects your files from it.")
-@click.option(
-    "-j", "--jobs", type=click.IntRange(1, 1024), help="How many files to grade at once  [default: one for each core]"
-)
-@click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command.")
 @click.pass_context
-def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...], **options: Any) -> None:
+def grade(ctx: click.Context, /, paths: tuple[str, ...], one_student: bool, **options: Any) -> None:
     """Grade files, notebooks, or folders of them.
 
     In a folder, each file and each folder directly inside it is a submission; its best solution of each puzzle counts.
-    The exit code is 0 if every attempted puzzle passed, and 1 if one did not or if nothing was attempted.
+    The exit code is 0 if every attempted puzzle passed, and 1 if one did not or if nothing was attempted. For points,
+    a roster and pages see 'puzzles class -h'.
     """
+    from puzzles.course.course_file import Course
+
+    _grade(ctx, paths, options.pop("wanted"), options, Course(one_student=one_student))
+
+
+@click.command("class")
+@course_argument
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(exists=True))
+@grading_options
+@click.pass_context
+def class_(ctx: click.Context, /, course: Course, paths: tuple[str, ...], **options: Any) -> None:
+    """Grade a class by the course.toml in FOLDER.
+
+    The file says where the submissions are, what puzzles are worth, what is late, who takes the course, and where pages
+    and the gradebook go. PATH is graded instead of its submissions. The puzzles that have points are graded, or all.
+    """
+    if not paths:
+        missing = [path for path in course.submissions if not path.exists()]
+        if missing:
+            raise click.UsageError(f"{course.file}: there are no submissions in {missing[0]}; name others, or a PATH")
+        paths = tuple(map(str, course.submissions))
+    wanted = options.pop("wanted") or tuple(course.points)
+    _grade(ctx, paths, wanted, options, course)
+
+
+def _grade(
+    ctx: click.Context, paths: tuple[str, ...], wanted: tuple[str, ...], options: Mapping[str, Any], course: Course
+) -> None:
     from puzzles.course.handed_in import Gathering
     from puzzles.grading import verdict
     from puzzles.grading.batch import grade_all
@@ -88,22 +80,22 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], wanted: tuple[str, ...]
     from puzzles.grading.discover import hard_links
     from puzzles.reports.export import write_reports
 
-    outputs = outputs_of(options)
+    outputs = outputs_of(options["outputs"], course)
     require_picture(options["colour"], {"html", "pages"} & {*outputs}, "-o page.html")
     _require_trust(options["trust"], paths)
-    options = with_course(ctx, options)
-    submitted = submitted_from(paths, options)
-    scoring = scoring_from(options)
-    files = [file for one in submitted for file in one.files]
+    with usage_errors():
+        submitted, late = submitted_from(paths, course)
+        scoring = replace(course.scoring(), late=late)
+    files = [file for entry in submitted for file in entry.files]
     if "gradescope" in outputs:
         _require_one(submitted, outputs["gradescope"])
     alone = len(submitted) == len(files) == 1
-    slugs = tuple(dict.fromkeys(slug for name in wanted_in(options, wanted) for slug in puzzle_slugs(name)))
+    slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
     own = tuple((str(folder.path), folder.digest) for folder in folders())
     keep = _is_kept(len(submitted), outputs, options)
-    job = GradingJob(slugs, limits_from(options), options["strict"], keep, own)
+    job = GradingJob(slugs, limits_from(options), course.strict, keep, own)
     pages = class_pages(outputs.pop("pages"), submitted, options, scoring) if "pages" in outputs else None
-    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda one: one)
+    gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda graded: graded)
     several = Checkpoint.of([file.path for file in files], job, options["resume"]) if len(files) > 1 else None
     with several or nullcontext():
         grade_all(files, job, options["jobs"], several, gathering.add)

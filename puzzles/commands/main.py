@@ -20,8 +20,8 @@ MODULES = {
     "next": "start", "watch": "watch", "list": "list", "show": "show", "start": "start", "grade": "grade",
     "draw": "draw", "path": "list", "run": "run", "hint": "show", "compare": "draw", "status": "list", "reset": "list",
     "notebook": "notebook", "costs": "costs", "share": "share", "verify": "verify", "new": "check", "check": "check",
-    "gradescope": "gradescope", "doctor": "doctor", "profile": "profile", "solve": "solve", "plan": "plan",
-    "export": "export", "import": "export",
+    "class": "grade", "gradescope": "gradescope", "doctor": "doctor", "profile": "profile", "solve": "solve",
+    "plan": "plan", "export": "export", "import": "export",
 }  # fmt: skip
 """The module of each command. The function has the command's name, with an underscore where Python has that name."""
 
@@ -29,7 +29,7 @@ PLAY = ("next", "watch", "list", "show", "start", "grade", "draw")
 OTHERS = {
     "to play": ("path", "run", "hint", "compare", "status", "reset", "notebook", "costs"),
     "share": ("share", "verify"),
-    "for a class": ("new", "check", "gradescope", "doctor"),
+    "for a class": ("class", "new", "check", "gradescope", "doctor"),
     "on a cluster": ("profile", "solve", "plan", "export", "import"),
 }
 WITH_OWN_PUZZLES = {*PLAY, "hint", "status", "reset", "notebook", *OTHERS["share"], "gradescope", "export"}

@@ -299,6 +299,7 @@ def as_record(plan: Plan) -> dict[str, Any]:
     return {
         "split": asdict(plan.split),
         "seconds": plan.seconds,
+        "eager_seconds": plan.eager_seconds,
         "tokens_per_second": plan.tokens_per_second,
         "mfu": plan.mfu,
         "bubble": plan.bubble,

@@ -58,7 +58,8 @@ def profile(
 
     Reads traces of torch.profiler, one file for each rank (export_chrome_trace or tensorboard_trace_handler), or event
     dumps. Names the pipeline's schedule, the causes of its bubble, a lower bound for any order, and a better order if
-    there is one. PyTorch is not needed.
+    there is one. Of a job without a pipeline, or of one rank's file: computing, exposed collectives, gaps, and the
+    phases of a step. PyTorch is not needed.
     """
     from lib.profiles.hooks import hooks as hooks_for
     from puzzles.notebook.profile import profile as profiled

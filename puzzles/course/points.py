@@ -9,8 +9,6 @@ from datetime import date, timedelta
 from math import ceil
 from pathlib import Path
 
-import click
-
 from puzzles.grading.verdict import Graded, Student, Verdict
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 
@@ -58,28 +56,19 @@ def _words(student: Student) -> set[str]:
     return {*map(folded, student.identifiers), *name_forms(student.name)}
 
 
-def parse_late(text: str) -> Late:
-    """'due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv' as a rule."""
-    given: dict[str, str] = {}
-    for pair in filter(None, text.split(",")):
-        name, is_pair, value = pair.partition("=")
-        given |= {name.strip(): value.strip()} if is_pair else {"extensions": pair.strip()}
-    return late_from(given, "--late", Path())
-
-
 def late_from(given: Mapping[str, object], where: str, folder: Path) -> Late:
-    """A rule from its parts, as texts: `due`, and perhaps `per-day`, `grace` and `extensions`, a file in `folder`."""
-    known = ("due", "per-day", "grace", "extensions")
+    """A rule from its parts: `due`, and perhaps `per_day`, `grace` and `extensions`, a file in `folder`."""
+    known = ("due", "per_day", "grace", "extensions")
     for name in given:
         if name not in known:
             raise CourseError(f"{where}: there is no '{name}'; there are {', '.join(known)}")
     if "due" not in given:
-        raise CourseError(f"{where}: say when it is due: due=2026-11-20T18:00")
+        raise CourseError(f"{where}: say when it is due: due = 2026-11-20T18:00:00")
     texts = {name: str(value) for name, value in given.items()}
     file = texts.get("extensions")
     return Late(
         due_from(texts["due"], where),
-        share_from(texts.get("per-day", "10%"), where),
+        share_from(texts.get("per_day", "10%"), where),
         _seconds(texts.get("grace", "0m"), where),
         _extensions(folder / file) if file else {},
     )
@@ -129,30 +118,27 @@ def _extensions(path: Path) -> dict[str, float]:
     return found
 
 
-def parse_points(text: str) -> dict[str, float]:
-    """'fsdp=10,engine=5' as points by puzzle; a track or chapter stands for each of its puzzles. All others have one.
-    In any order, what names a puzzle counts, then what names the fewest puzzles.
+def points_from(worth: Mapping[str, float], where: str) -> dict[str, float]:
+    """Points by puzzle; a track or chapter stands for each of its puzzles. All others have one. In any order, what
+    names a puzzle counts, then what names the fewest puzzles.
+
+    Raises:
+        CourseError: nothing has a name, or two names that are equally specific give a puzzle different points.
     """
-    found: dict[str, list[tuple[bool, int, float, str]]] = {}
-    for pair in filter(None, text.split(",")):
-        name, _, number = pair.partition("=")
+    by_slug: dict[str, list[tuple[bool, int, float, str]]] = {}
+    for name, number in worth.items():
         try:
-            worth = float(number)
-            if not 0 <= worth <= 10**6:
-                raise ValueError
             is_group, slugs = find_group(name) is not None, find_several(name)
-            for slug in slugs:
-                found.setdefault(slug, []).append((is_group, len(slugs), worth, pair))
-        except ValueError:
-            raise click.UsageError(f"--points takes pairs like fsdp=10,gpipe=5; got '{pair}'") from None
         except UnknownPuzzleError as why:
-            raise click.UsageError(f"--points: {why}") from None
+            raise CourseError(f"{where}: {why}") from None
+        for slug in slugs:
+            by_slug.setdefault(slug, []).append((is_group, len(slugs), number, f"{name} = {number:g}"))
     points = dict.fromkeys(ALL, 1.0)
-    for slug, given in found.items():
-        first = min(given, key=lambda one: one[:2])
+    for slug, given in by_slug.items():
+        first = min(given, key=lambda rule: rule[:2])
         for other in given:
             if other[:2] == first[:2] and other[2] != first[2]:
-                raise click.UsageError(f"--points gives both {first[3]} and {other[3]} of {slug}; keep one of them")
+                raise CourseError(f"{where} gives both {first[3]} and {other[3]} to {slug}; keep one of them")
         points[slug] = first[2]
     return points
 

@@ -9,14 +9,18 @@ import shlex
 import subprocess
 import sys
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from email.parser import Parser
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from importlib.resources import files
 from pathlib import Path
 
+import tomlkit
+
 from lib.extras import NAME
+from puzzles.course.course_file import Course
+from puzzles.custom import COURSE_FILE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 FIXED_TIME = (1980, 1, 1, 0, 0, 0)
@@ -98,9 +102,11 @@ def add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> 
 
 @dataclass(frozen=True)
 class Autograder:
-    """An autograder: its `options` of `puzzles grade`, folders of own puzzles, the game's wheel, and perhaps the wheels
-    of all its dependencies."""
+    """An autograder: the points of its puzzles, the rules of its course, further `options` of `puzzles class`, folders
+    of own puzzles, the game's wheel, and perhaps the wheels of all its dependencies."""
 
+    points: Mapping[str, float]
+    course: Course
     options: Sequence[str]
     folders: Sequence[Path]
     wheel: Path
@@ -112,6 +118,7 @@ class Autograder:
         with zipfile.ZipFile(path, "w") as archive:
             add(archive, "setup.sh", self._script("setup.sh"), 0o755)
             add(archive, "run_autograder", self._script("run_autograder"), 0o755)
+            add(archive, f"course/{COURSE_FILE}", self.rules().encode())
             for wheel in (self.wheel, *self.wheels):
                 add(archive, f"wheels/{wheel.name}", wheel.read_bytes())
             for folder in self.folders:
@@ -119,9 +126,22 @@ class Autograder:
                     if file.is_file() and "__pycache__" not in file.parts:
                         add(archive, f"puzzles/{folder.name}/{file.relative_to(folder).as_posix()}", file.read_bytes())
 
+    def rules(self) -> str:
+        """The course.toml of one student; the service knows who that is and what is late."""
+        shares = dict(self.course.shares)
+        puzzles = [f"../puzzles/{folder.name}" for folder in self.folders]
+        return tomlkit.dumps(
+            {
+                "one_student": True,
+                "strict": self.course.strict,
+                **shares,
+                "puzzles": puzzles,
+                "points": dict(self.points),
+            }
+        )
+
     def _script(self, name: str) -> bytes:
         text = (files("puzzles.gradescope") / "scripts" / name).read_text(encoding="utf-8")
         text = text.replace("OFFLINE=no", f"OFFLINE={'yes' if self.wheels else 'no'}")
         text = text.replace("PACKAGES=()", f"PACKAGES=({shlex.join(self.packages)})")
-        own = "".join(f' --puzzles "$root/source/puzzles/"{shlex.quote(folder.name)}' for folder in self.folders)
-        return text.replace("OPTIONS=()", f"OPTIONS=({shlex.join(self.options)}{own})").encode()
+        return text.replace("OPTIONS=()", f"OPTIONS=({shlex.join(self.options)})").encode()

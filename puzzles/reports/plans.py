@@ -49,6 +49,7 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
         "more memory. "
         "Memory is a range, from fused code (low) to eager code with holes in the allocator's memory (high); depends: "
         "only the low end fits."
+        + (" s/step is of compiled code, eager of code that is not." if job.kernels == "pytorch" else "")
         + (" The optimizer's states are on the host." if shown[0].split.offload == "states" else ""),
     )
 
@@ -123,7 +124,8 @@ def report_largest(console: Console, plan: Plan, what: str) -> None:
 def times(plans: Sequence[Plan]) -> Table:
     """The splits and their time. An axis that none of them uses has no column."""
     axes = [axis for axis in AXES if any(getattr(plan.split, axis) > 1 for plan in plans)]
-    table = _table("", *axes, "ZeRO", "schedule", "micro", "recompute", "s/step", "MFU", "bubble")
+    eager = ["eager"] if any(plan.job.kernels == "pytorch" for plan in plans) else []
+    table = _table("", *axes, "ZeRO", "schedule", "micro", "recompute", "s/step", *eager, "MFU", "bubble")
     front = _front(plans)
     for number, plan in enumerate(plans, 1):
         split = plan.split
@@ -135,6 +137,7 @@ def times(plans: Sequence[Plan]) -> Table:
             str(split.microbatch),
             split.recompute_text if split.recompute != "none" else "",
             f"{plan.seconds:.3f}",
+            *(f"{plan.eager_seconds:.3f}" for _ in eager),
             f"{plan.mfu:.1%}",
             f"{plan.bubble:.1%}",
         )

@@ -13,10 +13,10 @@ from puzzles.catalog.schedule_papers import with_papers
 SHOWN = 0.0005
 """Rungs of less than this share of the step are left out of the sentence."""
 
+PHASES = "forward", "backward", "optimizer"
+
 MOST_ROWS = 12
 """Rows of a table; of more stages or ranks only the first are shown."""
-
-GPU_NOTE = "Cells on GPUs are read from the kernels that they launch; this has not been tried on a real pipeline yet."
 
 
 def text_of(found: Study | Shares, paths: str = "traces/") -> str:
@@ -29,8 +29,6 @@ def _of_pipeline(found: Study, paths: str) -> Iterator[str]:
     step, chosen = found.chosen.step, found.chosen
     yield f"{_read(found.gathered.profiles)}; {_steps(found)}; {_clock(found)}."
     yield from found.gathered.notes
-    if "GPU" in found.gathered.profiles[0].kind:
-        yield GPU_NOTE
     size = f"{counted(step.table.stages, 'stage')} on {counted(step.table.ranks, 'rank')}"
     yield f"Schedule: {with_papers(found.name)}; {size}, {counted(step.table.batches, 'microbatch')}."
     if len(found.steps) > 1:
@@ -161,11 +159,11 @@ def _in_ms(reason: str) -> str:
 
 
 def _of_shares(found: Shares) -> Iterator[str]:
-    calls = f"; {counted(found.calls, 'collective')}, and no cells of a pipeline" if found.calls else ""
+    is_single = any(one.idle for one in found.ranks)
+    calls = "" if is_single else f"; {counted(found.calls, 'collective')}, and no cells of a pipeline"
     yield f"{_read(found.profiles)}; step {found.step}{calls}."
     yield from found.notes
-    is_single = any(one.idle for one in found.ranks)
-    heads = ["computing", "idle"] if is_single else ["computing", "waiting for others", "communication", "host"]
+    heads = ["computing", "idle"] if is_single else ["computing", "waiting for others", "communication", "gaps"]
     rows = [["rank", "step ms", *heads]]
     for one in found.ranks[:MOST_ROWS]:
         parts = [one.computing, one.idle] if is_single else [
@@ -177,8 +175,19 @@ def _of_shares(found: Shares) -> Iterator[str]:
     if len(found.ranks) > MOST_ROWS:
         yield f"and {counted(len(found.ranks) - MOST_ROWS, 'more rank')}"
     yield ""
+    yield from _phase_text(found)
     waited = found.waited_for
     if waited:
         rank, ms = max(waited.items(), key=lambda item: item[1])
         every = sum(waited.values())
         yield f"Rank {rank} is waited for: {ms:.1f} of the {every:.1f} ms that ranks wait before collectives."
+
+
+def _phase_text(found: Shares) -> Iterator[str]:
+    """What computing consists of, on average over the ranks, and which collectives it does not hide."""
+    phases = {phase: sum(one.phases.get(phase, 0.0) for one in found.ranks) / len(found.ranks) for phase in PHASES}
+    if every := sum(phases.values()):
+        parts = ", ".join(f"{phase} {ms:.1f} ms ({ms / every:.0%})" for phase, ms in phases.items() if ms)
+        yield f"Computing: {parts}."
+    for name, one in list(found.collectives.items())[:MOST_ROWS]:
+        yield f"{name}: {one.ms:.1f} ms ({one.calls:g} x); {one.exposed:.1f} ms are exposed, nothing computes then."

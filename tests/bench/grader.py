@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from puzzles.__main__ import main
 try:
-    main(["grade", "--trust", "--json", *sys.argv[1:]])
+    main([*sys.argv[1:], "--trust", "--json"])
 except SystemExit as end:
     assert end.code in (0, 1), end.code
 status = Path("/proc/self/status").read_text()
@@ -55,11 +55,16 @@ class Grading(NamedTuple):
         return self.seconds * cores() / self.runs
 
 
-def grade(*paths: str) -> Grading:
-    """Grades files and folders as `puzzles grade` does, with modules that Python has compiled before."""
+def grade(*words: str, command: str = "grade") -> Grading:
+    """Runs `puzzles grade` or `puzzles class` on paths and options, with modules that Python has compiled before."""
     begin, before = perf_counter(), getrusage(RUSAGE_CHILDREN)
     done = subprocess.run(
-        [sys.executable, "-c", GRADE, *paths], cwd=ROOT, env=environment(), capture_output=True, text=True, check=True
+        [sys.executable, "-c", GRADE, command, *words],
+        cwd=ROOT,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     seconds, after = perf_counter() - begin, getrusage(RUSAGE_CHILDREN)
     busy = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
@@ -93,14 +98,25 @@ def slow_class_of(files: int) -> Grading:
     return _copies(files, _solution("basic").replace(loss, f"{loss}    model.forward(0, activations[0], weights[0])\n"))
 
 
+COURSE = """\
+roster = "roster.csv"
+pages = "out"
+gradebook = "book.csv"
+[points]
+basic = 5
+ddp = 10
+[late]
+due = 2026-11-20T18:00:00Z
+"""
+
+
 def course_of_300() -> tuple[Grading, int]:
     """A course with a roster, points, pages and a gradebook, as `tests/support/course.py` makes it; and the bytes of
     its index."""
     with tempfile.TemporaryDirectory() as folder:
         here = course.write(Path(folder), course.with_groups(course.students(300), 10), course.worked)
-        worth = ("--points", "basic=5,ddp=10", "--late", "due=2026-11-20T18:00Z", "--limit", "time=1s")
-        written = ("-o", f"{folder}/out/", "--gradebook", f"{folder}/book.csv", "--roster", f"{folder}/roster.csv")
-        found = grade(str(here), "--puzzle", "basic", "--puzzle", "ddp", *worth, *written)
+        course.rules(Path(folder), COURSE)
+        found = grade(folder, str(here), "--limit", "time=1s", command="class")
         return found, Path(folder, "out", "index.html").stat().st_size
 
 

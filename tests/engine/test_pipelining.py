@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from docs.generate import gallery
 from drawing import draw_replay
 from lib import PuzzleError, Setting, run
-from lib.engine.executors.forked import how_it_ended
+from lib.engine.executors.spawned import how_it_ended
 from lib.engine.replay import pipelining
 from lib.engine.replay.pipelining import CLOSE, MeasuredRun, PipelineDevice, missing, run_pipelining
 from lib.extras import install_command
@@ -137,7 +137,11 @@ def test_a_failure_of_pytorch_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -
 
 @with_torch
 def test_a_run_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PipelineDevice, "forward", lambda self, x: signal.pause())
+    class Pauses(PipelineDevice):
+        def forward(self, x: Any) -> Any:
+            return signal.pause()
+
+    monkeypatch.setattr(pipelining, "PipelineDevice", Pauses)
     with pytest.raises(PuzzleError, match=r"did not end within 0.3 seconds; allow more time with .*--time-limit"):
         run_pipelining(Pipeline.of(played(one_f_one_b(1, 2))), time_limit=0.3)
 
@@ -145,14 +149,13 @@ def test_a_run_that_takes_too_long_is_ended(monkeypatch: pytest.MonkeyPatch) -> 
 @with_torch
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, -3])
 def test_who_ended_and_how_is_said(how: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    forward = PipelineDevice.forward
+    class Ends(PipelineDevice):
+        def forward(self, x: Any) -> Any:
+            if self.device_id == 2:
+                os._exit(-how) if how < 0 else os.kill(os.getpid(), how)
+            return super().forward(x)
 
-    def ends(self: PipelineDevice, x: Any) -> Any:
-        if self.device_id == 2:
-            os._exit(-how) if how < 0 else os.kill(os.getpid(), how)
-        return forward(self, x)
-
-    monkeypatch.setattr(PipelineDevice, "forward", ends)
+    monkeypatch.setattr(pipelining, "PipelineDevice", Ends)
     with pytest.raises(PuzzleError, match="PyTorch failed: device 2 of 3 has died in forward: ") as why:
         run_pipelining(Pipeline.of(played(one_f_one_b(3, 3))), width=8)
     said = str(why.value)
@@ -178,12 +181,22 @@ def fake_version(monkeypatch: pytest.MonkeyPatch, found: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "words"), [("", "not installed"), ("2.14.1", "2.14.1 is installed"), ("2.13.0+cpu", "")]
+    ("found", "words"),
+    [
+        ("", "not installed"),
+        ("2.6.0", "needs PyTorch 2.13"),
+        ("2.12.1+cpu", "2.12.1"),
+        ("2.13.0+cpu", ""),
+        ("2.15.0", ""),
+    ],
 )
-def test_only_the_version_that_was_tried_is_used(monkeypatch: pytest.MonkeyPatch, found: str, words: str) -> None:
+def test_a_schedule_from_csv_needs_a_version_that_loads_it(
+    monkeypatch: pytest.MonkeyPatch, found: str, words: str
+) -> None:
     fake_version(monkeypatch, found)
     assert words in missing()
-    assert bool(words) == (install_command("torch") in missing())
+    assert bool(words) == bool(missing())
+    assert bool(found) != (install_command("torch") in missing())
 
 
 def test_without_pytorch_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

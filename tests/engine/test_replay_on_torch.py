@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lib.engine.replay.rank import PERFORM, ReplayEngine
+from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.replays import GAMES, trace_of
@@ -54,31 +54,40 @@ def test_so_it_has_in_full_size() -> None:
 
 def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPatch) -> None:
     """A gather begins where it is made and ends at its await: computation between the two does not wait for it."""
-    import torch.distributed as dist
 
-    gather, forward, finish = dist.all_gather_single, PERFORM["forward"], ReplayEngine.finish
-    noted: list[str] = []
+    class Noting(ReplayEngine):
+        def forward(self, x: Any) -> Any:
+            from lib.engine.replay.rank import PERFORM  # here, in the device's process, as the next
+            from lib.engine.transports.distributed import carrier
 
-    def gathers(*args: Any, **kwargs: Any) -> Any:
-        assert kwargs["async_op"]
-        noted.append("gather")
-        return gather(*args, **kwargs)
+            self.noted: list[str] = []
+            gather, forward = carrier.all_gather_single, PERFORM["forward"]
 
-    def computes(self: Any, op: Any, used: Any) -> Any:
-        noted.append("forward")
-        return forward(self, op, used)
+            def gathers(*args: Any, **kwargs: Any) -> Any:
+                assert kwargs["async_op"]
+                self.noted.append("gather")
+                return gather(*args, **kwargs)
 
-    def waits(self: Any, at: int) -> None:
-        noted.extend(["wait"] * (at in self.begun))
-        finish(self, at)
+            def computes(engine: Any, op: Any, used: Any) -> Any:
+                self.noted.append("forward")
+                return forward(engine, op, used)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(carrier, "all_gather_single", gathers)
+                patch.setitem(PERFORM, "forward", computes)
+                return super().forward(x)
+
+        def finish(self, at: int) -> None:
+            self.noted.extend(["wait"] * (at in self.begun))
+            super().finish(at)
+
+        def declared(self) -> Any:
+            return self.noted
 
     def shown(workload: Any, found: Any, *_: Any) -> float:
         raise AssertionError(" ".join(found[0]))
 
-    monkeypatch.setattr(dist, "all_gather_single", gathers)
-    monkeypatch.setitem(PERFORM, "forward", computes)
-    monkeypatch.setattr(ReplayEngine, "finish", waits)
-    monkeypatch.setattr(ReplayEngine, "declared", lambda self: noted)
+    monkeypatch.setattr("lib.engine.replay.replay.ReplayEngine", Noting)
     monkeypatch.setattr("lib.engine.replay.replay.error_of", shown)
     trace = played(PUZZLES["fsdp_prefetch"], reference_of("fsdp_prefetch")).trace
     with pytest.raises(AssertionError, match="wait gather forward wait gather forward"):
@@ -88,26 +97,38 @@ def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(("call", "beside"), [("on_host", "forward"), ("fill", "backward")])
 def test_copies_beside_computation_are_asynchronous(call: str, beside: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy to or from the host ends only after a computation that was asked for later."""
-    from lib.engine.libraries.torch_library import TorchLibrary
 
-    copies, computes = getattr(TorchLibrary, call), PERFORM[beside]
-    begun, computed = threading.Event(), threading.Event()
+    class Beside(ReplayEngine):
+        def forward(self, x: Any) -> Any:
+            from lib.engine.libraries.torch_library import TorchLibrary  # here, in the device's process, as the next
+            from lib.engine.replay.rank import PERFORM
 
-    def copied(self: Any, *args: Any) -> Any:
-        if threading.current_thread() is threading.main_thread():
-            return copies(self, *args)
-        begun.set()
-        assert computed.wait(60), "no computation began meanwhile"
-        return copies(self, *args)
+            copies, computes = getattr(TorchLibrary, call), PERFORM[beside]
+            begun, computed = threading.Event(), threading.Event()
 
-    def performed(self: Any, op: Any, used: Any) -> Any:
-        if self.copies:
-            computed.set()
-        return computes(self, op, used)
+            def copied(library: Any, *args: Any) -> Any:
+                if threading.current_thread() is threading.main_thread():
+                    return copies(library, *args)
+                begun.set()
+                assert computed.wait(60), "no computation began meanwhile"
+                return copies(library, *args)
 
-    monkeypatch.setattr(TorchLibrary, call, copied)
-    monkeypatch.setitem(PERFORM, beside, performed)
-    monkeypatch.setattr(ReplayEngine, "declared", lambda self: begun.is_set())
+            def performed(engine: Any, op: Any, used: Any) -> Any:
+                if engine.copies:
+                    computed.set()
+                return computes(engine, op, used)
+
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(TorchLibrary, call, copied)
+                patch.setitem(PERFORM, beside, performed)
+                result = super().forward(x)
+            self.has_begun = begun.is_set()
+            return result
+
+        def declared(self) -> Any:
+            return self.has_begun
+
+    monkeypatch.setattr("lib.engine.replay.replay.ReplayEngine", Beside)
     monkeypatch.setattr("lib.engine.replay.replay.error_of", lambda workload, found, *_: 0.0 if all(found) else 1.0)
     trace = played(PUZZLES["offload"], reference_of("offload")).trace
     assert replay(trace, "torch", small=True).passed

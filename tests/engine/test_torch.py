@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -229,6 +230,49 @@ def test_a_stream_is_one_call() -> None:
     with launch(Pipeline, N, on="torch") as run:
         assert [float(output) for output in run.inference_loop(numbers())] == [3, 4, 5, 6, 7]
         assert [float(output) for output in run.inference_loop(np.ones((4, 1)))] == [4] * 4
+
+
+def test_devices_are_no_forks_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CUDA cannot be used in a fork of a process that has used it."""
+
+    def refused() -> int:
+        raise AssertionError("the program was forked")
+
+    monkeypatch.setattr(os, "fork", refused)
+    found, _ = on("torch", lambda me, x: me.all_reduce(x[0, :2]))
+    assert same(found[0], [N * WEIGHT[0, :2]])
+
+
+class OwnError(Exception):
+    """An error of the class's own, which its processes know by value only."""
+
+
+def test_a_class_of_a_function_has_its_variables_and_its_errors() -> None:
+    factor = 3
+
+    class Local(ShardedEngine):
+        def load_checkpoint(self, params: Any) -> None:
+            raise OwnError(params["w"].shape)
+
+        def forward(self, x: Any) -> Any:
+            return factor * x
+
+    with launch(Local, 2, on="torch") as run:
+        assert same(run.forward(WEIGHT)[1], 3 * WEIGHT)
+        with pytest.raises(OwnError, match="6, 6"):
+            run.load_checkpoint({"w": WEIGHT})
+
+
+def test_what_cannot_be_sent_to_a_device_is_refused() -> None:
+    with pytest.raises(RuleError, match="Script cannot be sent to the processes of its devices"):
+        on("torch", threading.Lock().acquire)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no GPU on this machine")
+def test_a_program_that_has_used_the_gpu_launches_on_it() -> None:
+    assert torch.ones(2, device="cuda").sum() == 2
+    found, _ = on("torch", lambda me, x: me.all_reduce(x), device="cuda")
+    assert same([one.cpu() for one in found[0]], [N * WEIGHT])
 
 
 def test_options_that_do_not_fit_are_refused() -> None:

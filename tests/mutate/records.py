@@ -21,6 +21,7 @@ from lib import Goal, Record, Report, referee, run
 from lib.judging.family import PIPELINES
 from lib.schedules import orders, pipeline
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.mixes import random_mix
 from tests.catalog.lessons.families.orders import in_halves, in_pairs
 from tests.catalog.lessons.families.replicas import IN_COLLECTIVES, IN_MESSAGES, replicas
@@ -148,6 +149,12 @@ def _textbook(goal: Goal) -> Iterator[Candidate]:
             yield Candidate(f"{order.__name__} in halves", pipeline(in_halves(order)))
         if goal.costs.priced("pair"):
             yield Candidate(f"{order.__name__} in pairs", pipeline(in_pairs(order)))
+        for times in range(2, goal.size.ranks + 1):
+            if goal.size.ranks % times == goal.size.batches % times == 0:
+                shape = goal.size.ranks // times, 1, times
+                kept = {"in_messages": not goal.costs.priced("allreduce")}
+                yield Candidate(f"{times} replicas of {order.__name__}", grid(*shape, order, **kept))
+                yield Candidate(f"{times} replicas of {order.__name__} in pairs", grid(*shape, in_pairs(order), **kept))
 
 
 def defined(source: str, slug: str) -> Callable[..., Any] | None:

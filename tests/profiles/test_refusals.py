@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lib import PuzzleError
-from lib.profiles import read_rules, sources_of, study
+from lib.profiles import Shares, read_rules, sources_of, study
 from lib.profiles.sources import json_of
 from tests.support.commands import puzzles
 from tests.support.profiles import TRACES, Trace, events, moved, source, sources, traces
@@ -99,19 +99,22 @@ def without(found: list[Trace], name: str) -> list[Trace]:
     return found
 
 
-def test_no_cells_and_no_messages() -> None:
-    found = without(without(without(traces("interleaved"), "PP:"), "c10d::"), "gloo:")
-    assert refusal(found) == (
-        "no cell is named on rank 0-3: neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --hooks torch' "
-        "names them"
-    )
+def test_a_schedule_without_cells_is_reported() -> None:
+    unnamed = study(sources(without(traces("interleaved"), "PP:")))
+    assert isinstance(unnamed, Shares)
+    assert any("--hooks torch" in note for note in unnamed.notes)
+    silent = study(sources(without(without(without(traces("interleaved"), "PP:"), "c10d::"), "gloo:")))
+    assert isinstance(silent, Shares)
+    assert (silent.calls, unnamed.calls > 0) == (0, True)
+    for one in (*unnamed.ranks, *silent.ranks):
+        assert one.computing > 0
+        assert one.computing + sum(one.waiting.values()) + one.communication + one.host == pytest.approx(one.length)
 
 
-def test_messages_of_several_stages_show_no_cells() -> None:
-    assert refusal(without(traces("interleaved"), "PP:")) == (
-        "no cell is named on rank 0-3, and messages do not show which cells they are; 'puzzles profile --hooks torch' "
-        "names them"
-    )
+def test_a_rank_on_which_nothing_ran_is_refused() -> None:
+    found = traces("ddp")
+    found[1]["traceEvents"] = [event for event in found[1]["traceEvents"] if event.get("cat") != "cpu_op"]
+    assert "no operation ran on rank 1" in refusal(found)
 
 
 def test_an_incomplete_step_is_left_out_and_said() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from puzzles.course.points import Scoring
+from puzzles.course.course_file import Course, read_course
+from puzzles.course.points import Scoring, late_from
 from puzzles.gradescope.autograder import Autograder
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.gradescope import gradescope
@@ -33,9 +35,9 @@ def test_a_submission_without_a_file_gets_tests_that_say_so(tmp_path: Path) -> N
         folder.mkdir()
         if name == "pdf":
             (folder / "report.pdf").write_bytes(b"%PDF")
-        found = results(folder, "--puzzle", "ddp", "--points", "ddp=5")
+        found = results(folder, "--puzzle", "ddp")
         (test,) = found["tests"]
-        assert (test["score"], test["max_score"]) == (0, 5)
+        assert (test["score"], test["max_score"]) == (0, 1)
         assert "no .py or .ipynb here" in test["output"]
 
 
@@ -66,10 +68,15 @@ def test_the_results_of_one_student_are_not_those_of_a_class(tmp_path: Path) -> 
     assert "there are 2 submissions" in " ".join(refused.stderr.split())
 
 
-def test_an_autograder_hands_on_points_and_packages(tmp_path: Path) -> None:
-    scripts = Autograder(["--strict"], [], tmp_path / "w.whl", (), ["matplotlib>=3", "pandas"])
+def test_an_autograder_hands_on_rules_and_packages(tmp_path: Path) -> None:
+    given = Course(shares={"partial": 0.25}, strict=True, late=late_from({"due": "2026-11-20"}, "", tmp_path))
+    options, packages = ["--limit", "time=2s"], ["matplotlib>=3", "pandas"]
+    scripts = Autograder({"ddp": 5.0}, given, options, [], tmp_path / "w.whl", (), packages)
     assert b"PACKAGES=('matplotlib>=3' pandas)" in scripts._script("setup.sh")
     assert b'"${PACKAGES[@]}"' in scripts._script("setup.sh")
-    assert b"OPTIONS=(--strict)" in scripts._script("run_autograder")
-    refused = puzzles("gradescope", "--points", "ddp=5", "--with", "$(rm)", "-o", tmp_path / "a.zip")
+    assert b"OPTIONS=(--limit time=2s)" in scripts._script("run_autograder")
+    unpacked = read_course(course.rules(tmp_path, scripts.rules()))
+    wanted = replace(given, file=unpacked.file, submissions=unpacked.submissions, points={"ddp": 5}, one_student=True)
+    assert unpacked == replace(wanted, late=None), "what is late, Gradescope knows"
+    refused = puzzles("gradescope", "--puzzle", "ddp", "--with", "$(rm)", "-o", tmp_path / "a.zip")
     assert (refused.exit_code, "--with takes the name of a package" in refused.stderr) == (2, True)

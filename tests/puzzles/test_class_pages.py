@@ -13,6 +13,7 @@ import pytest
 
 from puzzles.catalog.schedule import CLASSICS
 from puzzles.commands.shared.course_options import outputs_of
+from puzzles.course.course_file import NO_COURSE
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames
 from puzzles.reports.html import message_html, text_html
@@ -176,7 +177,7 @@ def test_markdown_is_rendered() -> None:
 def test_the_option_takes_a_page_or_a_folder(tmp_path: Path) -> None:
     (tmp_path / "is.html").mkdir()
     folders = ("out", "out/", "r.html/", str(tmp_path / "is.html"))
-    formats = [[*outputs_of({"outputs": [name], "gradebook": None})] for name in ("r.html", "r.HTM", *folders)]
+    formats = [[*outputs_of([name], NO_COURSE)] for name in ("r.html", "r.HTM", *folders)]
     assert formats == [["html"]] * 2 + [["pages"]] * 4
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from lib.values.algebra import counted
 from tests.support.commands import puzzles
+from tests.support.course import rules
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -25,8 +26,8 @@ COMMANDS = (
     "plan --model llama-3-70b --gpus 1 --batch 1",
     "solve --ranks 1 --microbatches 1 --effort 0 --proof-seconds 0",
     "run ddp.py ddp --size 1,1,1 --small",
-    "grade ddp.py --points ddp=1",
-    "gradescope --points ddp=1 --puzzle ddp -o a.zip",
+    "class . ddp.py",
+    "gradescope --course . -o a.zip",
     "doctor",
 )
 
@@ -36,6 +37,7 @@ COMMANDS = (
 def test_a_noun_after_one_is_singular(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copy(ROOT / "solutions" / "ddp.py", "ddp.py")
+    rules(tmp_path, "[points]\nddp = 1\n")
     result = puzzles(*command.split())
     assert result.output
     assert not isinstance(result.exception, Exception)

@@ -1,4 +1,4 @@
-"""Points of a course hold in every report: partial, shown size, third star, late; from options or from course.toml."""
+"""Points of a course hold in every report: partial, shown size, third star, late, from course.toml."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.course.points import due_from, parse_late
+from puzzles.course.course_file import read_course
+from puzzles.course.points import Late, due_from
 from puzzles.course.roster import CourseError
 from tests.support import course
 from tests.support.commands import csv_rows, puzzles
@@ -19,40 +20,45 @@ from tests.support.relay import finished_folder
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 
+def late(text: str, folder: Path) -> Late:
+    """The rule on what is late of a `[late]` with this text."""
+    rule = read_course(course.rules(folder, f"[late]\n{text}\n")).late
+    assert rule is not None
+    return rule
+
+
 def test_a_rule_on_lateness_is_read(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("Name,E-Mail,Due\nAnn Lee,,2026-11-23\n,b@x.example,2026-11-24T12:00Z\n")
-    late = parse_late(f"due=2026-11-20T18:00Z,per-day=20%,grace=15m,{tmp_path / 'e.csv'}")
-    assert (late.due, late.per_day, late.grace) == (due_from("2026-11-20T18:00+00:00", ""), 0.2, 900)
-    assert late.extensions["bxexample"] == due_from("2026-11-24T13:00+01:00", "")
-    assert late.extensions["annlee"] == due_from("2026-11-24T00:00", ""), "a date is over when its day is"
-    assert parse_late("due=2026-11-20").per_day == 0.1
+    rule = late("due = 2026-11-20T18:00:00Z\nper_day = '20%'\ngrace = '15m'\nextensions = 'e.csv'", tmp_path)
+    assert (rule.due, rule.per_day, rule.grace) == (due_from("2026-11-20T18:00+00:00", ""), 0.2, 900)
+    assert rule.extensions["bxexample"] == due_from("2026-11-24T13:00+01:00", "")
+    assert rule.extensions["annlee"] == due_from("2026-11-24T00:00", ""), "a date is over when its day is"
+    assert late("due = 2026-11-20", tmp_path).per_day == 0.1
+    assert late("due = '2026-11-20T18:00Z'\nper_day = 0.2", tmp_path).per_day == 0.2
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("per-day=10%", "say when it is due: due=2026-11-20T18:00"),
-        ("due=soon", "'soon' is not a date and time"),
-        ("due=2026-11-20,per-day=lots", "'lots' is not a share; write 10% or 0.1"),
-        ("due=2026-11-20,per-day=120%", "'120%' is not a share"),
-        ("due=2026-11-20,grace=15", "'15' is not a grace period; write 15m, 2h or 1d"),
-        ("due=2026-11-20,penalty=1", "there is no 'penalty'; there are due, per-day, grace, extensions"),
-        ("due=2026-11-20,none.csv", "none.csv: No such file"),
+        ("per_day = '10%'", "say when it is due"),
+        ("due = 'soon'", "'soon' is not a date and time"),
+        ("due = 2026-11-20\nper_day = 'lots'", "'lots' is not a share; write 10% or 0.1"),
+        ("due = 2026-11-20\nper_day = '120%'", "'120%' is not a share"),
+        ("due = 2026-11-20\ngrace = '15'", "'15' is not a grace period; write 15m, 2h or 1d"),
+        ("due = 2026-11-20\npenalty = 1", "there is no 'penalty'; there are due, per_day, grace, extensions"),
+        ("due = 2026-11-20\nextensions = 'none.csv'", "none.csv: No such file"),
     ],
 )
 def test_a_rule_that_cannot_be_understood_is_refused(text: str, said: str, tmp_path: Path) -> None:
     with pytest.raises(CourseError) as refused:
-        parse_late(text)
+        late(text, tmp_path)
     assert said in str(refused.value)
-    (tmp_path / "a.py").write_text("")
-    result = puzzles("grade", tmp_path / "a.py", "--late", text)
-    assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True), result.stderr
 
 
 def test_an_extension_needs_a_due(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("id,due\nu1,\n")
     with pytest.raises(CourseError, match=r"line 2: the due date is missing; add a column 'due'"):
-        parse_late(f"due=2026-11-20,{tmp_path / 'e.csv'}")
+        late("due = 2026-11-20\nextensions = 'e.csv'", tmp_path)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +75,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[course.
     outputs = [word for name in ("t.csv", "pages/", "r.html") for word in ("-o", folder / name)]
     with pytest.MonkeyPatch.context() as patch:
         without_sandbox(patch)
-        result = puzzles("grade", here, "--trust", "--course", folder, "--json", *outputs)
+        result = puzzles("class", folder, here, "--trust", "--json", *outputs)
     (folder / "err").write_text(result.stderr)
     (folder / "out.json").write_text(result.stdout)
     return folder, known
@@ -121,7 +127,7 @@ def test_what_works_only_at_the_shown_size_is_marked_in_every_table(graded: tupl
 @pytest.mark.usefixtures("stated_verdicts")
 def test_one_student_sees_points_too(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(course.stated(basic="shown_size"))
-    result = puzzles("grade", tmp_path / "a.py", "--puzzle", "basic", "--points", "basic=6", "--trust")
+    result = puzzles("class", course.rules(tmp_path, "[points]\nbasic = 6\n"), tmp_path / "a.py", "--trust")
     assert "3 of 6" in result.stdout
     assert "★★☆!" in result.stdout
     assert "3 of 6 points" in result.stdout
@@ -135,22 +141,11 @@ def test_one_student_sees_points_too(tmp_path: Path) -> None:
     assert " of 1" not in plain.stdout, "nobody has said what it is worth"
 
 
-@pytest.mark.usefixtures("stated_verdicts")
-def test_options_come_before_the_course(tmp_path: Path) -> None:
-    (tmp_path / "course.toml").write_text("partial = 0.5\nstrict = true\n[points]\nbasic = 4\n")
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "a.py").write_text(course.stated(basic="over_target"))
-    words = ("grade", tmp_path / "mine" / "a.py", "--course", tmp_path / "course.toml", "--trust", "--json")
-    for more, wanted in (((), 2), (("--partial", "0.25"), 1), (("--points", "basic=8"), 4)):
-        (row,) = json.loads(puzzles(*words, *more).stdout)["files"]
-        assert (row["points"], [v["puzzle"] for v in row["results"]]) == (wanted, ["basic"])
-
-
 def test_a_course_adds_the_puzzles_beside_it(tmp_path: Path) -> None:
     week = finished_folder(tmp_path / "week3")
     (week / "course.toml").write_text("[points]\nrelay_schedule = 3\n")
     solution = week / "solutions" / "relay_schedule.py"
-    (row,) = json.loads(puzzles("grade", solution, "--course", week, "--trust", "--json").stdout)["files"]
+    (row,) = json.loads(puzzles("class", week, solution, "--trust", "--json").stdout)["files"]
     assert row["points"] == 3
 
 
@@ -159,7 +154,11 @@ def test_a_course_adds_the_puzzles_beside_it(tmp_path: Path) -> None:
     [
         ("partial = 2", "'partial' is a number from 0 to 1"),
         ("partal = 0.5", "there is no field 'partal'; did you mean 'partial'?"),
-        ("[points]\nfspd = 3", "fspd"),
+        ("[points]\nfspd = 3", "there is no puzzle 'fspd'; did you mean 'fsdp'?"),
+        ("[points]\nfsdp = -1", "fsdp is a number of points from 0"),
+        ("[points]\nfsdp = nan", "fsdp is a number of points from 0"),
+        ("[points]\nfsdp = '3'", "fsdp is a number of points from 0"),
+        ("submissions = 'none'", "there are no submissions in"),
         ("[late]\nper_day = 0.1", "say when it is due"),
         ("x = ", "course.toml: Invalid value"),
         ('roster = "none.csv"', "none.csv: No such file"),
@@ -169,7 +168,8 @@ def test_a_course_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said
     (tmp_path / "course.toml").write_text(text)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "a.py").write_text("")
-    result = puzzles("grade", tmp_path / "mine" / "a.py", "--course", tmp_path, "--trust")
+    paths = () if "submissions" in text else (tmp_path / "mine" / "a.py",)
+    result = puzzles("class", tmp_path, *paths, "--trust")
     assert (result.exit_code, said in re.sub(r"\s+", " ", result.stderr)) == (2, True), result.stderr
 
 
@@ -180,7 +180,8 @@ def test_times_are_those_of_the_newest_file(tmp_path: Path) -> None:
     for name, when in (("a.py", course.DUE - 5), ("b.py", course.DUE + 5)):
         (ann / name).write_text(course.stated(basic="passed") if name == "a.py" else "x = 1\n")
         os.utime(ann / name, (when, when))
-    words = ("grade", ann.parent, "--trust", "--puzzle", "basic", "--json", "--late", "due=2026-11-20T18:00Z")
+    course.rules(tmp_path, "submissions = 'class'\n[late]\ndue = 2026-11-20T18:00:00Z\n")
+    words = ("class", tmp_path, "--trust", "--puzzle", "basic", "--json")
     (row,) = json.loads(puzzles(*words).stdout)["files"]
     assert (row["points"], row["days_late"]) == (0.9, 1)
 
@@ -189,8 +190,8 @@ def test_times_are_those_of_the_newest_file(tmp_path: Path) -> None:
 def test_gradescope_gets_the_same_points(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(course.stated(basic="shown_size", ddp="best"))
     out = tmp_path / "r.json"
-    puzzles("grade", tmp_path / "a.py", "--trust", "--points", "basic=4,ddp=4", "--third-star", 1, "-o", out,
-            "--puzzle", "basic", "--puzzle", "ddp", "--shown-size", 0.25)  # fmt: skip
+    course.rules(tmp_path, "third_star = 1\nshown_size = 0.25\n[points]\nbasic = 4\nddp = 4\n")
+    puzzles("class", tmp_path, tmp_path / "a.py", "--trust", "-o", out)
     basic, ddp = json.loads(out.read_text())["tests"]
     assert (basic["score"], ddp["score"]) == (1, 5)
     assert "shown size only" in basic["tags"]

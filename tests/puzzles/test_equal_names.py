@@ -61,10 +61,12 @@ def write_class(folder: Path, are_teams: bool) -> Path:
 
 
 def grade(folder: Path, *words: object) -> Result:
-    command = ["grade", folder / "class", "--trust", "--roster", folder / "roster.csv", "--puzzle", "basic", "--json"]
-    command += ["--late", "due=2026-11-20T18:00Z", "-o", folder / "out/", "--gradebook", folder / "book.csv", *words]
-    result = puzzles(*command)
-    return result
+    course.rules(
+        folder,
+        "submissions = 'class'\nroster = 'roster.csv'\npages = 'out'\ngradebook = 'book.csv'\n"
+        "[late]\ndue = 2026-11-20T18:00:00Z\n",
+    )
+    return puzzles("class", folder, "--trust", "--puzzle", "basic", "--json", *words)
 
 
 def check(folder: Path, result: Result, are_teams: bool) -> None:

@@ -24,12 +24,12 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 
 def grade(folder: Path, here: Path, *more: object) -> Result:
-    return puzzles(
-        *("grade", here, "--trust", "--roster", folder / "roster.csv", "--puzzle", "basic", "--puzzle", "ddp"),
-        *("--points", "basic=5,ddp=10", "--late", "due=2026-11-20T18:00Z", "--limit", "time=4s", "-j", 2),
-        *("--gradebook", folder / "book.csv"),
-        *more,
+    course.rules(
+        folder,
+        "roster = 'roster.csv'\ngradebook = 'book.csv'\n[points]\nbasic = 5\nddp = 10\n"
+        "[late]\ndue = 2026-11-20T18:00:00Z\n",
     )
+    return puzzles("class", folder, here, "--trust", "--limit", "time=4s", "-j", 2, *more)
 
 
 def wanted(one: course.Known) -> dict[str, float]:

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
@@ -24,14 +25,19 @@ from puzzles.custom.writing import begin
 from puzzles.gradescope.autograder import packed_again
 from tests.support import environments
 from tests.support.commands import puzzles
+from tests.support.course import rules
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"
 
 
-def results_of(folder: Path, *options: str) -> dict[str, Any]:
-    out = folder.parent / "results.json"
-    puzzles("grade", "--trust", folder, "-o", out, *options)
+POINTS = "puzzles = ['week3']\n[points]\nrelay = 10\nfsdp = 2\n"
+
+
+def results_of(*words: object) -> dict[str, Any]:
+    """What a command that grades the last of these paths writes."""
+    out = Path(str(words[-1])).parent / "results.json"
+    puzzles(*words, "--trust", "-o", out)
     found: dict[str, Any] = json.loads(out.read_text())
     return found
 
@@ -59,8 +65,8 @@ DOCUMENTED = {
 
 @pytest.mark.slow
 def test_results_have_the_documented_form_with_html_pictures_and_a_leaderboard(student: Path) -> None:
-    options = ("--one-student", "--puzzle", "fsdp", "--puzzle", "ddp", "--puzzle", "gpipe")
-    found = results_of(student, *options, "--points", "fsdp=10,ddp=5")
+    here = rules(student.parent, "one_student = true\n[points]\nfsdp = 10\nddp = 5\ngpipe = 1\n")
+    found = results_of("class", here, student)
     assert set(found) <= DOCUMENTED[""]
     for name in ("tests", "leaderboard"):
         assert all(set(row) <= DOCUMENTED[name] for row in found[name])
@@ -88,7 +94,7 @@ def test_a_player_cannot_write_html(tmp_path: Path) -> None:
     folder = tmp_path / "eve"
     folder.mkdir()
     (folder / "mine.py").write_text("async def ddp(model):\n    raise ValueError('<script>alert(1)</script> `x`')\n")
-    (test,) = results_of(folder, "--puzzle", "ddp")["tests"]
+    (test,) = results_of("grade", "--puzzle", "ddp", folder)["tests"]
     assert "<script" not in test["output"]
     assert "<code>x</code>" in test["output"]
 
@@ -120,24 +126,24 @@ def test_an_autograder_is_the_same_bytes_each_time_and_says_what_it_needs(tmp_pa
     file.write_text(file.read_text() + "[targets]\ntime = 5\nmemory = 1_800_000\n")
     made = []
     for name in ("a.zip", "b.zip"):
-        words = ("--points", "relay=10,fsdp=2", "--wheel", wheel, "--puzzles", tmp_path / "week3")
+        words = ("--course", rules(tmp_path, POINTS), "--wheel", wheel)
         done = puzzles("gradescope", "-o", tmp_path / name, *words)
         assert "2 puzzles and 12 points" in done.output
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1]
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
         modes = {entry.filename: entry.external_attr >> 16 & 0o777 for entry in archive.infolist()}
-        script = archive.read("run_autograder").decode()
+        course = tomllib.loads(archive.read("course/course.toml").decode())
     assert (modes["setup.sh"], modes["run_autograder"]) == (0o755, 0o755), "both in the root of the archive"
     assert {"wheels/training_puzzles-0-py3-none-any.whl", "puzzles/week3/solutions/relay.py"} < set(modes)
-    assert "--puzzle relay --puzzle fsdp --points relay=10,fsdp=2" in script
-    assert '--puzzles "$root/source/puzzles/"week3' in script
+    assert course["points"] == {"relay": 10, "fsdp": 2}
+    assert (course["puzzles"], course["one_student"]) == (["../puzzles/week3"], True)
 
 
 def test_what_cannot_be_built_is_refused(tmp_path: Path) -> None:
     for words, said in (
-        ((), "--points fsdp=10"),
-        (("--points", "fsd=1"), "did you mean 'fsdp'"),
+        ((), "--puzzle fsdp"),
+        (("--course", rules(tmp_path, "[points]\nfsd = 1\n")), "did you mean 'fsdp'"),
         (("--puzzle", "fsdp", "--wheels", tmp_path), "has no wheels"),
         (("--puzzle", "fsdp", "--wheel", a_wheel(tmp_path), "-o", tmp_path / "no" / "a.zip"), "cannot write"),
         (("--puzzle", "fsdp", "--wheel", __file__), "test_gradescope.py is not a wheel of the game"),
@@ -176,14 +182,8 @@ def test_an_autograder_sets_itself_up_and_grades_in_a_root_of_its_own_without_ne
     begin("relay", "schedule", tmp_path / "week3")
     file = tmp_path / "week3" / "relay.toml"
     file.write_text(file.read_text() + "[targets]\ntime = 5\nmemory = 1_800_000\n")
-    words = (
-        "--points",
-        "relay=10,ddp=5,DataParallel=2",
-        "--wheels",
-        tmp_path / "wheels",
-        "--puzzles",
-        tmp_path / "week3",
-    )
+    points = "puzzles = ['week3']\n[points]\nrelay = 10\nddp = 5\nDataParallel = 2\n"
+    words = ("--course", rules(tmp_path, points), "--wheels", tmp_path / "wheels")
     built = puzzles("gradescope", "-o", tmp_path / "a.zip", *words)
     assert built.exit_code == 0, built.output
     home = tmp_path / "autograder"

@@ -10,6 +10,7 @@ import pytest
 from click.testing import Result
 
 from puzzles.reports.class_pages import INDEX, PageNames
+from tests.support import course
 from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -17,10 +18,9 @@ pytestmark = pytest.mark.usefixtures("in_this_process")
 LONG = "Long " * 32 + "Name"
 
 
-def grade(folder: Path, *words: object) -> Result:
-    command = ["grade", folder / "class", "--trust", "--puzzle", "basic", "-o", folder / "out/", "-j", "1", *words]
-    result = puzzles(*command)
-    return result
+def grade(folder: Path, rules: str = "") -> Result:
+    course.rules(folder, f"submissions = 'class'\npages = 'out'\n{rules}")
+    return puzzles("class", folder, "--trust", "--puzzle", "basic", "-j", "1")
 
 
 def a_class(folder: Path, *names: str) -> Path:
@@ -88,7 +88,7 @@ def test_a_student_s_page_does_not_lead_to_the_class(tmp_path: Path) -> None:
 def test_the_index_survives_long_names(tmp_path: Path) -> None:
     a_class(tmp_path, "u1", "u2")
     (tmp_path / "roster.csv").write_text(f"name,id\n{LONG},u1\nBen,u2\n")
-    grade(tmp_path, "--roster", tmp_path / "roster.csv")
+    grade(tmp_path, "roster = 'roster.csv'\n")
     index = (tmp_path / "out" / "index.html").read_text()
     assert f'title="{LONG}">{LONG}</a>' in index, "the full name on hover"
     assert index.count("title=") == 1

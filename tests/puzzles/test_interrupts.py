@@ -174,7 +174,8 @@ def test_what_is_graded_stays_while_reports_are_written(tmp_path: Path, home_of_
         (here / f"{name}.py").write_text(course.solution("basic"))
     book = tmp_path / "book.csv"
     os.mkfifo(book)  # nobody reads it
-    words = ("grade", here, "--trust", "--puzzle", "basic", "-j", "2", "--gradebook", book)
+    course.rules(tmp_path, "submissions = 'class'\ngradebook = 'book.csv'\n")
+    words = ("class", tmp_path, "--trust", "--puzzle", "basic", "-j", "2")
     assert "2 of 2" in check(interrupted("puzzles.reports.export:write_reports", *words))
     (kept,) = (home_of_its_own / "runs").iterdir()
     assert kept.read_text().count('"graded"') == 2

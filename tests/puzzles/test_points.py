@@ -2,48 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from itertools import permutations
 from pathlib import Path
 
-import click
 import pytest
 
-from puzzles.course.points import parse_points
+from puzzles.course.points import points_from
+from puzzles.course.roster import CourseError
 from puzzles.custom import folder_added
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 from tests.support.relay import TRACKS, finished_folder
 
 
 def test_the_most_specific_name_counts_in_any_order(tmp_path: Path) -> None:
-    pairs = ("relay_engine=1", "week3-engine=2", "week3=3", "engine=4", "schedule:fsdp=5", "classics=6", "schedule=7")
+    pairs = {"relay_engine": 1, "week3-engine": 2, "week3": 3, "engine": 4, "schedule:fsdp": 5, "classics": 6,
+             "schedule": 7}  # fmt: skip
     wanted = {"relay_engine": 1, "relay_layout": 3, "relay_schedule": 3, "FSDP": 4, "fsdp": 5, "ddp": 6, "gpipe": 6,
               "zb_v": 7, "ffn": 1}  # fmt: skip
     with folder_added(finished_folder(tmp_path / "week3")):
-        for number, order in enumerate(permutations(pairs)):
+        for number, order in enumerate(permutations(pairs.items())):
             if number % 97 == 0:  # 52 of 5,040
-                points = parse_points(",".join(order))
+                points = points_from(dict(order), "")
                 assert {slug: points[slug] for slug in wanted} == wanted, order
-        assert parse_points("relay_engine=1,week3-engine=2")["relay_engine"] == 1, "a chapter of one puzzle"
+        assert points_from({"relay_engine": 1, "week3-engine": 2}, "")["relay_engine"] == 1, "a chapter of one puzzle"
 
 
-@pytest.mark.parametrize(
-    "pairs", ["fsdp=1,fsdp=2", "fsdp=1,schedule=3,4=2", "data=1,ddp=3,data=2", "engine=0,engine=1"]
-)
-def test_contradictions_are_refused(pairs: str) -> None:
-    first, *_, last = pairs.split(",")
-    for text in (pairs, ",".join(reversed(pairs.split(",")))):
-        with pytest.raises(click.UsageError, match="gives both") as refused:
-            parse_points(text)
-        assert first in str(refused.value)
-        assert last in str(refused.value)
-
-
-def test_the_same_points_twice_are_no_contradiction() -> None:
-    assert parse_points("fsdp=2,4=2")["fsdp"] == 2
-    assert set(parse_points("").values()) == {1.0}
-    for text in ("=5", "fsdp", "fsdp=nan", "fsdp=-1", "fsdp=1e400"):
-        with pytest.raises(click.UsageError, match="--points"):
-            parse_points(text)
+@pytest.mark.parametrize("names", [("fsdp", "schedule:fsdp"), ("fsdp", "4"), ("data", "DATA"), ("engine", "Engine")])
+def test_contradictions_are_refused(names: tuple[str, str]) -> None:
+    for first, second in (names, names[::-1]):
+        with pytest.raises(CourseError) as refused:
+            points_from({first: 1, second: 2}, "")
+        assert {first, second} <= {*re.findall(r"[\w:]+", str(refused.value))}
+    assert points_from(dict.fromkeys(names, 2), "")[find_several(names[0])[0]] == 2, "the same twice is none"
 
 
 def test_a_folder_with_several_tracks_has_a_name_for_all(tmp_path: Path) -> None:

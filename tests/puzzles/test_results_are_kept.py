@@ -19,6 +19,7 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports import export
 from puzzles.sandbox.limits import Limits
 from tests.support.commands import csv_rows, puzzles
+from tests.support.course import rules
 from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.trust import trusted  # noqa: F401
 
@@ -56,8 +57,9 @@ def grade(*arguments: str) -> Result:
 @needs_full
 def test_a_report_that_cannot_be_written_affects_neither_the_results_nor_the_others(a_class: Path) -> None:
     Path("full.json").symlink_to(FULL)
-    outputs = ("-o", "full.json", "--gradebook", "class", "-o", "t.csv", "-o", "ann.py/page.html")
-    result = grade("class", *outputs, "--one-student")
+    outputs = ("-o", "full.json", "-o", "t.csv", "-o", "ann.py/page.html")
+    rules(Path(), "one_student = true\ngradebook = 'class'\n[points]\nbasic = 1\n")
+    result = puzzles("class", ".", "class", *outputs)
     assert "passed" in result.stdout
     assert [row["status"] for row in csv_rows("t.csv")] == ["passed"], "the better of the two files"
     assert Path("ann.py/page.html").is_file()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from puzzles.course.course_file import read_course
 from puzzles.course.handed_in import Submitted, handed_in
 from puzzles.course.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
@@ -144,15 +145,15 @@ def test_a_roster_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said
     assert said in str(refused.value)
     assert "roster.csv" in str(refused.value)
     tree(tmp_path, "class/a.py")
-    result = puzzles("grade", tmp_path / "class", "--trust", "--roster", tmp_path / "roster.csv")
+    course.rules(tmp_path, "submissions = 'class'\nroster = 'roster.csv'\n")
+    result = puzzles("class", tmp_path, "--trust")
     assert (result.exit_code, said in " ".join(result.stderr.split())) == (2, True)
 
 
-def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
-    tree(tmp_path, "a.py")
-    result = puzzles("grade", tmp_path, "--trust", "--one-student", "--each-file")
-    assert result.exit_code == 2
-    assert "--one-student and --each-file contradict each other" in result.stderr
+@pytest.mark.parametrize("other", ["each_file = true", "roster = 'roster.csv'"])
+def test_rules_that_contradict_each_other_are_refused(tmp_path: Path, other: str) -> None:
+    with pytest.raises(CourseError):
+        read_course(course.rules(tmp_path, f"one_student = true\n{other}\n"))
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,9 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[course.Known]
     """A class with each kind of student and a group; by id the status of each puzzle; and what was said."""
     folder = tmp_path_factory.mktemp("course")
     known = course.with_groups(course.students(len(course.KINDS)), 1)
-    words = ("grade", course.write(folder, known), "--trust", "--json", "--roster", folder / "roster.csv")
+    course.write(folder, known)
+    course.rules(folder, "submissions = ['class']\nroster = 'roster.csv'\n")
+    words = ("class", folder, "--trust", "--json")
     with pytest.MonkeyPatch.context() as patch:
         without_sandbox(patch)
         said = puzzles(*words, "--puzzle", "basic", "--puzzle", "ddp")
@@ -189,7 +192,8 @@ def test_each_student_of_a_class_gets_the_best_of_all_their_files(
 def test_a_submission_without_a_file_says_so(tmp_path: Path) -> None:
     here = tree(tmp_path / "class", "u1/report.pdf", "u2/")
     (tmp_path / "roster.csv").write_text("name,id\nAnn,u1\nBen,u2\nCleo,u3\n")
-    said = puzzles("grade", here, "--trust", "--json", "--roster", tmp_path / "roster.csv", "--puzzle", "basic")
+    course.rules(tmp_path, "roster = 'roster.csv'\n")
+    said = puzzles("class", tmp_path, here, "--trust", "--json", "--puzzle", "basic")
     messages = {row["students"][0]["id"]: row["results"][0]["message"] for row in json.loads(said.stdout)["files"]}
     no_file = "there is no .py or .ipynb here"
     assert messages == {"u1": no_file, "u2": no_file, "u3": "nothing was handed in"}

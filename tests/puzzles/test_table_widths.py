@@ -16,6 +16,7 @@ from puzzles.catalog.text_lines import fitted
 from puzzles.grading.progress import PuzzleProgress, save
 from puzzles.tracks import ALL
 from tests.support.commands import puzzles
+from tests.support.course import rules
 from tests.support.fake_grading import real_verdict, write_verdicts
 from tests.support.profiles import TRACES
 
@@ -42,7 +43,7 @@ COMMANDS = {
     f"profile {TRACES / '1f1b'}": [],
     "grade ann.py ben.py": ["puzzles/reports/terminal.py", "puzzles/reports/verdict_table.py"],
     "grade class": ["puzzles/reports/standings.py"],
-    "grade class --points ddp=2": [],
+    "class .": [],
     "run fsdp.py fsdp --small": ["puzzles/tracks/schedule/run_on_tensors.py"],
     "run ffn.py ffn": ["puzzles/tracks/layout/run_on_tensors.py"],
     "compare fsdp.py fsdp": [],
@@ -62,6 +63,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for student in ("Ann Lee", "Konstantin Featherstonehaugh"):
         for slug in ("ddp", "gpipe"):
             write_verdicts(Path("class", student, f"{slug}.py"), real_verdict(slug))
+    rules(tmp_path, "submissions = 'class'\n[points]\nddp = 2\n")
     write_verdicts("ann.py", real_verdict("fsdp", stars=3))
     write_verdicts("ben.py", real_verdict("FSDP", "over_target", stars=1, message="correct, but it is slow"))
     save({slug: PuzzleProgress(attempts=12, stars=2, hints=1) for slug in list(ALL)[:20]})

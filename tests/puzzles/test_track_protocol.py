@@ -26,6 +26,7 @@ from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unre
 from puzzles.tracks.base import Custom, Judge, Show, Words
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 from tests.support.commands import said
+from tests.support.course import rules
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
@@ -224,9 +225,9 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     unregister(track)
 
 
-def graded(mine: Path, source: str, code: int = 0, *options: str) -> Any:
+def graded(mine: Path, source: str, code: int = 0, *command: object) -> Any:
     mine.write_text(source)
-    out = said("grade", "--json", "--puzzle", "answer", *options, str(mine), code=code)
+    out = said(*(command or ("grade",)), "--json", "--puzzle", "answer", str(mine), code=code)
     (result,) = json.loads(out)["files"][0]["results"]
     return result
 
@@ -285,7 +286,7 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
     special = graded(fourth, BY_HEART)
     note = "works only at the shown size (n = 1); with n = 2 it fails: it returned 42"
     assert (special["stars"], special["notes"]) == (2, [note])
-    assert graded(fourth, BY_HEART, 1, "--strict")["status"] == "failed"
+    assert graded(fourth, BY_HEART, 1, "class", rules(fourth.parent, "strict = true\n"))["status"] == "failed"
 
 
 def test_reports_and_progress_know_it(fourth: Path) -> None:

@@ -22,9 +22,9 @@ BASIC = stating(real_verdict("basic"))
 
 FORMS = {
     "text": (),
-    **{name: (name,) for name in ("--json", "--why", "--strict")},
+    **{name: (name,) for name in ("--json", "--why", "--one-student")},
     **{name: ("-o", f"out.{name}") for name in ("html", "csv", "json")},
-    **{name: (f"--{name}", f"out.{name}") for name in ("gradebook", "traces")},
+    "traces": ("--traces", "out.traces"),
     "pages": ("-o", "pages"),
 }
 """What `puzzles grade` can show or write."""

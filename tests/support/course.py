@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from puzzles.custom import COURSE_FILE
 from puzzles.grading.starters import starter_file
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import find
@@ -209,6 +210,12 @@ def write(folder: Path, known: Sequence[Known], of: Writer = stated) -> Path:
         rows.writerow(("Name", "ID", "E-Mail", "Section", "Group"))
         rows.writerows((one.name, one.id, one.email, one.section, one.group) for one in known)
     return here
+
+
+def rules(folder: Path, text: str) -> Path:
+    """Writes `course.toml` with this text; returns the folder, which `puzzles class` takes."""
+    (folder / COURSE_FILE).write_text(text, encoding="utf-8")
+    return folder
 
 
 def _written(here: Path, one: Known, files: Files, is_bare: bool) -> Iterator[Path]:

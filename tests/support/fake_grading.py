@@ -8,6 +8,7 @@ such a file is run.
 from __future__ import annotations
 
 import ast
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -137,4 +138,5 @@ def without_sandbox(patch: pytest.MonkeyPatch) -> None:
     for module in ("checkpoint", "grader"):  # one imports it by its name
         patch.setattr(f"puzzles.grading.{module}.grade_file", grade_file)
     patch.setattr("puzzles.grading.checkpoint.new_client", lambda *_: None)
+    patch.setattr("puzzles.grading.checkpoint._kept", threading.local())  # or later tests would get that client
     patch.setattr("puzzles.grading.batch.LocalProcesses", InlineProcesses)

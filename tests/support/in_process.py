@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import threading
 from contextlib import redirect_stderr, redirect_stdout
 from tempfile import TemporaryFile
 from time import perf_counter
@@ -55,5 +56,6 @@ def _ended(result: str, printed: str = "", took: float = 0.0) -> dict[str, Any]:
 def without_server(patch: pytest.MonkeyPatch) -> None:
     """Lets sessions run submissions in this process."""
     patch.setattr(LENDER, "lends", False)
+    patch.setattr("puzzles.grading.checkpoint._kept", threading.local())  # or later tests would get these clients
     for module in ("grading.session", "grading.checkpoint"):  # one imports it by its name
         patch.setattr(f"puzzles.{module}.new_client", InProcessClient)

@@ -29,11 +29,17 @@ _must_abort = [False]
 TRACEBACK = "Its traceback, most recent call last:\n"
 
 
+def packer() -> Any:
+    """What pickles: cloudpickle where a run's class came by value, since exceptions and results may be of such classes
+    too."""
+    return sys.modules.get("cloudpickle", pickle)
+
+
 def pickled(error: BaseException) -> bytes:
     """Pickles an exception for the other devices, with the player's lines of its traceback as a note. An exception that
     cannot be pickled is replaced by its text."""
     try:
-        packed = pickle.dumps(error)
+        packed = packer().dumps(error)
         copy = pickle.loads(packed)
     except Exception:
         copy = RuntimeError(f"{type(error).__name__}: {error}")
@@ -42,7 +48,8 @@ def pickled(error: BaseException) -> bytes:
             copy.add_note(note)
     if not isinstance(error, PuzzleError) and not any(note.startswith(TRACEBACK) for note in _notes(copy)):
         copy.add_note(_player_lines(error))
-    return pickle.dumps(copy)
+    packed = packer().dumps(copy)
+    return bytes(packed)
 
 
 def _notes(error: BaseException) -> list[str]:

@@ -187,5 +187,5 @@ def _refuse_numpy(tensor: Any, *_: Any, **__: Any) -> Any:
     raise _refused("a function of numpy got a tensor of torch; use a function of torch, of self.xp, or a method")
 
 
-with _Metering():  # the first use of a mode loads a thousand modules: here, once for all processes that are forked
+with _Metering():  # the first use of a mode loads a thousand modules: here, once for all devices
     torch.zeros(1)

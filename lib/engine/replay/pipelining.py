@@ -1,5 +1,6 @@
 """Runs a pipeline from its CSV file with torch.distributed.pipelining: each device of a launch has a rank's stages."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -17,8 +18,9 @@ from lib.torch_csv.cell_times import CellTimes
 
 from .recording import recorded
 
-TRIED = "2.13"
-"""The version of PyTorch that was tried. Loading a CSV file is not part of its public interface, and may change."""
+OLDEST = 2, 13
+"""The first version of PyTorch that was tried. Loading a CSV file is not part of its public interface, and may change.
+"""
 
 CLOSE = 1e-9
 """The largest relative difference of float64 gradients that differ only in the order of sums."""
@@ -53,9 +55,13 @@ def missing() -> str:
     try:
         installed = version("torch")
     except PackageNotFoundError:
-        return f"this needs PyTorch {TRIED}, which is not installed: {install_command('torch')}"
-    if not installed.startswith(f"{TRIED}."):
-        return f"this was tried with PyTorch {TRIED} only, and {installed} is installed: {install_command('torch')}"
+        return f"this needs PyTorch, which is not installed: {install_command('torch')}"
+    if tuple(int(part) for part in re.findall(r"\d+", installed)[:2]) < OLDEST:
+        needed = ".".join(map(str, OLDEST))
+        return (
+            f"loading a schedule from CSV needs PyTorch {needed} or newer, and {installed} is installed; leave out "
+            "--through pipelining to replay the schedule"
+        )
     return ""
 
 
@@ -71,8 +77,9 @@ def run_pipelining(
     ranks = len(pipeline.only().works)
     if why := missing():
         raise RuleError(why)
-    import torch.distributed.pipelining.schedules  # noqa: F401  # here, once for all processes that are forked
+    from lib.engine.executors.spawned import load_once  # here, because a browser has no processes
 
+    load_once("torch.distributed.pipelining.schedules")
     with TemporaryDirectory(prefix="puzzles-torch-") as place:
         file = Path(place, "order.csv")
         file.write_text(write_csv(pipeline.trace, communication), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The options of a course: who handed in what, what it is worth, and where reports go."""
+"""What `puzzles grade` and `puzzles class` share: how files are graded, who handed in what, and where reports go."""
 
 from __future__ import annotations
 
@@ -8,151 +8,89 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
-from .params import add_folders, several, usage_errors
+from .params import SLUG_TEXT, add_folders, colour_option, limit_option, several, usage_errors
 
 if TYPE_CHECKING:
+    from puzzles.course.course_file import Course
     from puzzles.course.handed_in import Submitted
-    from puzzles.course.points import Scoring
+    from puzzles.course.points import Late, Scoring
     from puzzles.reports.class_pages import ClassPages
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-COURSE = "puzzles.course"
-"""Where click's context keeps the course."""
 
-
-def _read_course(ctx: click.Context, param: click.Parameter, path: Path | None) -> None:
-    """Click's callback of --course: adds its puzzles before other parameters look for them."""
-    if path is None:
-        return
+def _read_course(ctx: click.Context, param: click.Parameter, folder: Path | None) -> Course | None:
+    """Click's callback: reads the course, and adds its puzzles before other parameters look for them."""
+    if folder is None:
+        return None
     from puzzles.course.course_file import read_course
 
     with usage_errors():
-        course = read_course(path)
+        course = read_course(folder)
     add_folders(ctx, tuple(map(str, course.puzzles)))
-    ctx.meta[COURSE] = course
+    return course
 
 
-def _share(name: str, default: float, words: str) -> Any:
-    return click.option(
-        name, type=click.FloatRange(0, 1), default=default, show_default=True, metavar="SHARE", help=words
-    )
+COURSE: dict[str, Any] = {
+    "metavar": "FOLDER",
+    "type": click.Path(exists=True, file_okay=False, path_type=Path),
+    "is_eager": True,
+    "callback": _read_course,
+}
+course_argument = click.argument("course", **COURSE)
+course_option = click.option("--course", help="Points, puzzles and rules of this folder's course.toml.", **COURSE)
 
-
-points_options = several(
+grading_options = several(
     click.option(
-        "--points", metavar="SLUG=N,...", default="", help="Points for a puzzle, chapter or track  [default: 1 each]"
+        "--puzzle", "wanted", metavar="SLUG", type=SLUG_TEXT, multiple=True,
+        help="Grade only this puzzle, or the puzzles of a track or chapter; may be repeated.",
     ),
-    _share("--partial", 0.5, "Share of the points for a correct solution that is over target."),
-    _share("--shown-size", 0.5, "Share of the points for a solution that works only at the puzzle's shown size."),
-    click.option("--strict", is_flag=True, help="Fail a solution that works only at the puzzle's shown size."),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
+    click.option("--why", is_flag=True, help="Explain a pass: margins, bounds, notes, calls, and the peak's values."),
     click.option(
-        "--third-star",
-        type=click.FloatRange(0, 10**6),
-        default=0.0,
-        show_default=True,
-        metavar="POINTS",
-        help="Points that a third star adds.",
+        "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
+        help="Write a report; may be repeated: a folder (an index and a page for each student), .html (one page), .csv "
+        "(a table) or .json (Gradescope's results).",
     ),
-)
-"""The options that `puzzles gradescope` passes on as well."""
-
-course_options = several(
+    colour_option,
+    click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'."),
+    limit_option,
+    click.option("--trust", is_flag=True, help="Grade other people's code even if nothing protects your files."),
     click.option(
-        "--course",
-        metavar="FOLDER",
-        type=click.Path(exists=True, path_type=Path),
-        is_eager=True,
-        expose_value=False,
-        callback=_read_course,
-        help="Use the points, roster and puzzles in this folder's course.toml.",
+        "-j", "--jobs", type=click.IntRange(1, 1024), help="How many files to grade at once  [default: one a core]"
     ),
-    click.option(
-        "--roster",
-        metavar="FILE",
-        type=FILE,
-        help="CSV with a row for each student (name, id, e-mail, section, group), or Canvas's export. Adds students "
-        "without a submission, and merges groups.",
-    ),
-    click.option(
-        "--one-student", is_flag=True, help="All files are by one student; the best solution of each puzzle counts."
-    ),
-    click.option("--each-file", is_flag=True, help="Every file, at any depth, is a submission."),
-    points_options,
-    click.option(
-        "--late",
-        metavar="due=TIME,...",
-        help="Take off points for late work: due=2026-11-20T18:00,per-day=10%,grace=15m,extensions.csv",
-    ),
-    click.option(
-        "--gradebook",
-        metavar="FILE",
-        help="Write a CSV with a row for each student, for Canvas, Moodle and others.",
-    ),
-)
+    click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command."),
+)  # fmt: skip
 
 
-def with_course(ctx: click.Context, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options, with the options of --course where the command line has none; and the rule on what is late."""
-    from puzzles.course.points import parse_late
-
-    course = ctx.meta.get(COURSE)
-    given = {name for name in options if ctx.get_parameter_source(name) != ParameterSource.DEFAULT}
-    taken = {name: value for name, value in course.options.items() if name not in given} if course else {}
-    with usage_errors():
-        late = parse_late(options["late"]) if options["late"] else course.late if course else None
-    stated = {"points", "partial", "shown_size", "strict", "third_star", "late"} & (given | set(taken))
-    is_stated = bool(stated or late)
-    return {**options, **taken, "late": late, "is_stated": is_stated, "is_course": course is not None}
-
-
-def submitted_from(paths: Sequence[str], options: dict[str, Any]) -> list[Submitted]:
-    """The submissions at paths, with their students; warns of doubtful ones on the error stream. The rule on what is
-    late keeps the extensions of these students."""
+def submitted_from(paths: Sequence[str], course: Course) -> tuple[list[Submitted], Late | None]:
+    """The submissions at paths, with their students, and the rule on what is late, with the extensions of these
+    students. Warns of doubtful submissions and extensions on the error stream."""
     from puzzles.course.handed_in import as_one, handed_in, with_times
     from puzzles.course.roster import call, read_roster
 
-    if options["one_student"] and (options["each_file"] or options["roster"]):
-        other = "--each-file" if options["each_file"] else "--roster"
-        raise click.UsageError(f"--one-student and {other} contradict each other; keep one of them")
-    submitted = handed_in(paths, options["each_file"])
+    submitted = handed_in(paths, course.each_file)
     warnings: list[str] = []
-    if options["one_student"]:
+    late = course.late
+    if course.one_student:
         submitted = as_one(submitted, paths[0])
-    elif options["roster"]:
-        with usage_errors():
-            submitted, warnings = call(submitted, read_roster(options["roster"]))
-    if options["late"]:
+    elif course.roster:
+        submitted, warnings = call(submitted, read_roster(course.roster))
+    if late:
         submitted = with_times(submitted)
-        options["late"], doubtful = options["late"].of_class(one.student for one in submitted)
+        late, doubtful = late.of_class(entry.student for entry in submitted)
         warnings += [f"the extension for '{word}' matches no student here, or several" for word in doubtful]
     for warning in warnings:
         click.echo(f"Warning: {warning}.", err=True)
-    return submitted
-
-
-def scoring_from(options: Mapping[str, Any]) -> Scoring:
-    from puzzles.course.points import Scoring, parse_points
-
-    shares = (options["partial"], options["third_star"], options["shown_size"])
-    return Scoring(parse_points(options["points"]), *shares, options["late"], options["is_stated"])
-
-
-def wanted_in(options: Mapping[str, Any], wanted: Sequence[str]) -> Sequence[str]:
-    """The names of the puzzles to grade: those named; else those that the course gives points for."""
-    if wanted or not options["is_course"]:
-        return wanted
-    return [pair.partition("=")[0] for pair in options["points"].split(",") if pair]
+    return submitted, late
 
 
 ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".json": "gradescope"}
 
 
-def outputs_of(options: Mapping[str, Any]) -> dict[str, str]:
-    """The paths of -o and --gradebook by their formats; a folder of pages is `pages`."""
-    found = {"gradebook": options["gradebook"]} if options["gradebook"] else {}
-    for path in options["outputs"]:
+def outputs_of(paths: Sequence[str], course: Course) -> dict[str, str]:
+    """The paths of reports by their formats, those of -o before those of the course; a folder of pages is `pages`."""
+    outputs: dict[str, str] = {}
+    for path in paths:
         suffix = Path(path).suffix.lower()
         is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
         name = "pages" if is_pages else ENDINGS.get(suffix)
@@ -161,10 +99,11 @@ def outputs_of(options: Mapping[str, Any]) -> dict[str, str]:
                 f"-o cannot tell what to write to '{path}'; end the name with .html, .csv or .json (Gradescope), or "
                 "with / for a folder of pages"
             )
-        if same := found.get(name):
+        if same := outputs.get(name):
             raise click.UsageError(f"-o writes one file of each kind; choose {same} or {path}")
-        found[name] = path
-    return found
+        outputs[name] = path
+    of_course = {"gradebook": course.gradebook, "pages": course.pages}
+    return {**{name: str(path) for name, path in of_course.items() if path}, **outputs}
 
 
 def class_pages(
@@ -173,6 +112,6 @@ def class_pages(
     from puzzles.course.handed_in import page_labels
     from puzzles.reports.class_pages import ClassPages, PageNames
 
-    names, paths = PageNames(Path(folder), page_labels(submitted)), [one.path for one in submitted]
+    names, paths = PageNames(Path(folder), page_labels(submitted)), [entry.path for entry in submitted]
     keeps, colour = bool(options["traces"]) or len(submitted) == 1, options["colour"] or "layer"
     return ClassPages(folder, names, paths, scoring, keeps, colour)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import Model
-from lib.schedules.orders import interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zb_v
+from lib.schedules.orders import dualpipev, interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.grid import grid
@@ -49,6 +49,7 @@ TAUGHT: Mapping[str, Callable[[Model], Any]] = {
     "tp_limit": grid(1, 2, 4),
     "uneven_stages": uneven((3, 3, 3, 1)),
     "v_half": grid(8, order=v_half),
+    "two_ways": grid(4, order=dualpipev),
     "bucket_size": buckets(4, 4, 4, 4),
     "park_or_recompute": host_plan("papapkk"),
 }

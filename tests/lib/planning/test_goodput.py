@@ -11,8 +11,9 @@ import pytest
 
 from lib import RuleError
 from lib.planning import Job, Split, gpu, plan, transformer
-from lib.planning.calibration import RATES, calibrate, calibrate_stages, preset_text, read_run
+from lib.planning.calibration import calibrate, calibrate_stages, preset_text, read_run
 from lib.planning.cost_model import prices
+from lib.planning.gpus import SHARES
 from lib.planning.job import checkpoint_bytes, goodput, training_seconds
 from lib.planning.layer_cost import layer_times, shared
 from lib.planning.presets import gpu_of_file
@@ -65,7 +66,7 @@ def test_numbers_with_which_nothing_trains_are_refused(given: Any, fact: str) ->
 
 @pytest.mark.parametrize("factor", [0.8, 1.1])
 def test_a_step_of_known_rates_gives_these_rates(factor: float) -> None:
-    known = replace(SMALL, gpu=replace(SMALL.gpu, **{name: getattr(SMALL.gpu, name) * factor for name in RATES}))
+    known = replace(SMALL, gpu=replace(SMALL.gpu, **{name: getattr(SMALL.gpu, name) * factor for name in SHARES}))
     found = calibrate(SMALL, SPLIT, plan(known, SPLIT).tokens_per_second)
     assert found.factor == pytest.approx(factor, rel=1e-4)
     assert found.low < found.factor < found.high
@@ -87,7 +88,7 @@ def profiled(job: Job, split: Split, *slower: float) -> list[dict[str, Any]]:
 
 
 def test_measured_stages_give_the_rates_of_their_median() -> None:
-    known = replace(SMALL, gpu=replace(SMALL.gpu, **{name: getattr(SMALL.gpu, name) * 0.9 for name in RATES}))
+    known = replace(SMALL, gpu=replace(SMALL.gpu, **{name: getattr(SMALL.gpu, name) * 0.9 for name in SHARES}))
     split = Split(dp=2, pp=4)
     stages = profiled(known, split, 1, 1, 1.2, 1)
     found = calibrate_stages(

@@ -97,7 +97,6 @@ KNOWN = {
     "records.basic_batch_by_batch": IN_TURN,
     "records.gpipe_sums_at_once": "GPipe",
     "records.pipeline_output_not_kept": WITHOUT,
-    "records.wsdp_update_early": f"{SHARDED}, with every weight gathered twice",
     "records.zero1_update_early": ZERO_1_OR_2,
     "records.ddp_sharded: every_layer": f"{ZERO_3}, with every weight gathered once",
     "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "

@@ -301,3 +301,17 @@ def test_a_picture_shows_the_host_at_work() -> None:
     trace = run(host_update, 2, 2, 1, setting=GAME).trace
     assert "update on a tier" in str(drawing.svg(drawing.draw(trace)))
     assert "u" in drawing.text(trace)
+
+
+def test_a_device_that_makes_no_updates_says_where_to_make_them() -> None:
+    """So no layer can be kept on the device, where no weight would be late."""
+
+    def on_the_device(model: Model) -> None:
+        weight, state = model.load_weights(0)
+        inp = model.get_activation(range(model.BATCHES))
+        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        model.update(0, grad, weight, state)
+
+    error = run(on_the_device, 1, 2, 1, setting=GAME).error
+    assert isinstance(error, RuleError)
+    assert 'on="host"' in str(error)

@@ -44,6 +44,10 @@ COMBINE = {"sum": torch.add, "avg": torch.add, "max": torch.maximum, "min": torc
 LOGICAL = {"sum": "max", "prod": "min"}
 """The reductions that numpy uses for booleans."""
 
+all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+"""Before PyTorch 2.13 these have their older names."""
+
 _numbers = count()
 _world: list[SocketCommunicator] = []
 _groups: dict[tuple[int, ...], Any] = {}
@@ -124,9 +128,9 @@ class TorchCarrier:
                 case "all_reduce":
                     work = dist.all_reduce(output, **reduction, **options)
                 case "all_gather":
-                    work = dist.all_gather_single(output.view(-1), pieces.view(-1), **options)
+                    work = all_gather_single(output.view(-1), pieces.view(-1), **options)
                 case "reduce_scatter" if not scatters:
-                    work = dist.reduce_scatter_single(output.view(-1), pieces.view(-1), **reduction, **options)
+                    work = reduce_scatter_single(output.view(-1), pieces.view(-1), **reduction, **options)
                 case _:
                     work = dist.all_to_all_single(output.view(-1), pieces.view(-1), **options)
 
@@ -213,8 +217,6 @@ def require_device(device: str) -> None:
         raise RuleError(f"there is no device {device!r}; there are 'cpu' and 'cuda'")
     if device == "cuda" and not torch.cuda.device_count():
         raise RuleError("torch finds no GPU here; leave out device='cuda', or --device cuda, to run on the processor")
-    if device == "cuda" and torch.cuda.is_initialized() and not _world:
-        raise RuleError("this process has used the GPU, so those it starts cannot; launch before that, or use torchrun")
 
 
 def _chosen(device: str) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
@@ -103,20 +103,34 @@ class _Place:
             del weight, state
         for step in range(model.dist.setting.steps):
             self.left = dict.fromkeys(mine, table.batches)
-            for cell, received, sent in table.exchanges[self.stage]:
-                if received is not None:
-                    value = await model.receive(self.peers[received.source], *self.tags(received))
-                    self.keep(received.made, value)
-                made = await self.compute(cell, step)
-                if sent is not None:
-                    await model.pass_to(self.peers[sent.to], made, *self.tags(sent))
-                elif made is not None:
-                    self.keep(cell, made)
-                del made
+            messages = {cell: (received, sent) for cell, received, sent in table.exchanges[self.stage]}
+            for cells in self.slots():
+                for received, _ in map(messages.__getitem__, cells):
+                    if received is not None:
+                        value = await model.receive(self.peers[received.source], *self.tags(received))
+                        self.keep(received.made, value)
+                        del value
+                results = [await self.compute(cells[0], step)] if len(cells) == 1 else await self.pair(*cells, step)
+                for cell in cells:
+                    _, sent = messages[cell]
+                    made = results.pop(0)
+                    if sent is not None:
+                        await model.pass_to(self.peers[sent.to], made, *self.tags(sent))
+                    elif made is not None:
+                        self.keep(cell, made)
+                    del made
             for start in range(0, len(mine), replicas := len(self.same)):
                 await self.update_all([one for one in mine[start : start + replicas] if one in model.grad_weights])
         for layer in mine:
             model.set_final_weight(layer, model.weights[layer])
+
+    def slots(self) -> Iterator[tuple[Cell, ...]]:
+        """The cells that are computed at once: a forward and a backward where pairs have a price, or one."""
+        for slot in self.table.rows[self.stage]:
+            if len(slot) == 2 and self.model.dist.setting.costs.priced("pair") and self.rows == 1 and not self.zero:
+                yield tuple(sorted(slot, key=lambda cell: cell.op, reverse=True))
+            else:
+                yield from ((cell,) for cell in slot)
 
     def tags(self, message: Any) -> list[int]:
         """A tag, where messages need one: the classic costs have none."""
@@ -145,6 +159,27 @@ class _Place:
         """The model's input, which is not kept between two uses."""
         if layer == 0:
             self.model.activations[0, cell.batch] = self.model.get_activation(self.batches(cell), step)
+
+    async def pair(self, ahead: Cell, behind: Cell, step: int) -> list[Activation | ActivationGrad | None]:
+        """A forward and a backward, layer by layer, with the results of both."""
+        model, acts, grads = self.model, self.model.activations, self.model.grad_activations
+        f, b = ahead.batch, behind.batch
+        for layer, other in zip(self.layers(ahead.stage), reversed(self.layers(behind.stage))):
+            self.take_input(layer, ahead, step)
+            self.take_input(other, behind, step)
+            back = other, acts.pop((other, b)), grads.pop((other + 1, b)), model.weights[other]
+            acts[layer + 1, f], (new, grads[other, b]) = model.forward_backward(
+                (layer, acts[layer, f], model.weights[layer]), back
+            )
+            del back
+            if layer == 0:
+                del acts[0, f]
+            await self.add(other, new)
+            del new
+        out, grad = acts.pop((layer + 1, f)), grads.pop((other, b))
+        if layer + 1 == model.LAYERS:
+            grads[layer + 1, f] = model.loss(out)
+        return [out if layer + 1 < model.LAYERS else None, grad if other else None]
 
     async def forward(self, cell: Cell, step: int) -> Activation | None:
         model, acts, b = self.model, self.model.activations, cell.batch

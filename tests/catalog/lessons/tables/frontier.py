@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lib.schedules import pipeline
-from lib.schedules.orders import gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
+from lib.schedules.orders import dualpipev, gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.host_updates import host_updates
 from tests.catalog.lessons.families.orders import in_pairs, long_warm_up
@@ -93,8 +93,10 @@ SKIPS: Skips = {
         "zb-h1": (pipeline(zb_h1), {"time", "memory"}),
         "zb-v": (pipeline(zb_v), {"time"}),
         "two replicas of two stages, zb-h1": (two_by_two(zb_h1), {"time", "memory"}),
+        "two replicas of a V of two ranks": (two_by_two(dualpipev), {"memory"}),
+        "two replicas of two stages, 1f1b with pairs": (two_by_two(in_pairs(long_warm_up)), {"time", "memory"}),
         "the V without pairs": (altered("two_ways", ((PAIR, ONE_BY_ONE),)), {"time", "memory"}),
-        "the last rank's first backward is no pair": (altered("two_ways", (FIRST_ALONE,)), {"time"}),
+        "the last rank's first backward is no pair": (altered("two_ways", (FIRST_ALONE,)), {"record"}),
         "from both ends": (module_of("solutions/records/two_ways_from_both_ends.py").two_ways, {"memory"}),
         **all_messages(
             "time memory traffic", "time traffic", *["time memory traffic"] * 2, "time steady", "time steady traffic"
