@@ -75,7 +75,7 @@ check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 
-docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, list puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
+docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, map puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/generate/listings.py
 	PYTHONPATH=. $(BIN)/python docs/generate/field.py

@@ -55,8 +55,8 @@ TAIL = """\
 ## After the ten steps
 
 [Plan](planner.md): `puzzles plan` chooses a split for a real model on a real cluster. In [ten real jobs](train.md) you
-choose the split yourself and predict its costs. The last page, [all variants](variants.md), is a map of all puzzles,
-with the bytes that each variant sends.
+choose the split yourself and predict its costs. The last page, [all variants](variants.md), has the
+bytes that each variant sends, and [the map](map.md) has all puzzles.
 """
 
 

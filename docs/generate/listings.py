@@ -1,4 +1,4 @@
-"""Lists the puzzles where pages list them: README.md, docs/play.md, docs/variants.md and docs/papers.md.
+"""Lists the puzzles where pages list them: docs/map.md with its three views, README.md, and other pages.
 
 `make docs` and `puzzles check --write` run it.
 """
@@ -7,22 +7,35 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import redirect_stdout
 from dataclasses import replace
+from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from docs.generate import papers
-from puzzles.catalog.content import CONTENT, placed, puzzle_files
+from docs.generate import extended, papers
+from docs.generate.extended import filled, linked
+from puzzles.catalog.content import placed
 from puzzles.catalog.engine import EnginePuzzle
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.catalog.path import CORE, TRICKS
-from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.tracks import TRACKS, track_of
+from puzzles.catalog.path import AFTER, CORE, PATH, TRICKS, VARIANTS
+from puzzles.catalog.schedule import CHAPTERS, PUZZLES, SchedulePuzzle
+from puzzles.tracks import SHIPPED, TRACKS, Track, track_of
 
 ROOT = Path(__file__).parents[2]
-README, PLAY, VARIANTS = ROOT / "README.md", ROOT / "docs" / "play.md", ROOT / "docs" / "variants.md"
+README = ROOT / "README.md"
+MAP, PLAY, PICTURES = (ROOT / "docs" / f"{name}.md" for name in ("map", "play", "pictures"))
 COUNT = re.compile(r"(?m)^(\| \[.*?\), )\d+( puzzles \|)")
-LINK = re.compile(r"\[\w+\]\(\.\./([\w/]+\.toml)\)")
+
+HEAD = """\
+# A map of all puzzles
+
+Three views of the same {number} puzzles: in the order of play, by the step of [the field](field.md), and by what is
+split. Each name leads to the puzzle's file. The puzzles of the core path are bold; `puzzles path` shows which of them
+you have solved.
+
+"""
 
 
 def readme() -> str:
@@ -31,12 +44,76 @@ def readme() -> str:
     return COUNT.sub(lambda row: f"{row[1]}{next(numbers)}{row[2]}", README.read_text(encoding="utf-8"))
 
 
+# --- The map ---
+
+
+def the_map() -> str:
+    """docs/map.md."""
+    views = {
+        "In the order of play": [line for track in TRACKS.values() for line in played(track)],
+        "By the step of the field": by_step(),
+        "By what is split": by_variant(),
+    }
+    sections = ("\n".join([f"## {title}", "", *lines]).rstrip() + "\n" for title, lines in views.items())
+    return HEAD.format(number=len(SHIPPED)) + "\n".join(sections)
+
+
+def played(track: Track[Any]) -> Iterator[str]:
+    """The puzzles of a track, with the columns of `puzzles list`."""
+    columns = [*track.words.overview_columns] or ["targets"]
+    yield from (f"### {track.title}: {track.idea}", "")
+    yield f"| | chapter | puzzle | the idea | {' | '.join(columns)} |"
+    yield f"|---|---|---|---|{'---|' * len(columns)}"
+    for group in track.groups:
+        for slug in group.slugs:
+            puzzle = track.puzzle(slug)
+            cells = [*track.words.overview_cells(puzzle)] or [track.words.listed_limits(puzzle)]
+            idea, number = placed()[slug].idea or puzzle.title, track.puzzles.number(slug)
+            yield f"| {number} | {group.name} | {linked(slug, slug in CORE)} | {idea} | {' | '.join(cells)} |"
+    note = track.words.overview_note([track.puzzle(slug) for slug in track.slugs])
+    yield from ("", *([note, ""] if note else []))
+
+
+def by_step() -> Iterator[str]:
+    """The steps of the core path, each with its puzzles and those that build on them."""
+    yield from ("| step | core | then |", "|---|---|---|")
+    for number, step in enumerate(PATH, 1):
+        then = [slug for slug in SHIPPED_IN_ORDER if slug not in CORE and step_of(slug) == number]
+        anchor = re.sub(r"[^\w ]", "", f"{number} {step.title}".lower()).replace(" ", "-")
+        yield f"| [{step.title}](field.md#{anchor}) | {names(step.slugs)} | {names(then)} |"
+    yield f"| others | | {names(slug for slug in SHIPPED_IN_ORDER if not step_of(slug))} |"
+
+
+@cache
+def step_of(slug: str) -> int:
+    """The number of the step in which a puzzle can first be solved; 0 if it builds on nothing."""
+    own = [number for number, step in enumerate(PATH, 1) if slug in step.slugs]
+    return max(own or map(step_of, AFTER.get(slug, ())), default=0)
+
+
+def by_variant() -> Iterator[str]:
+    """What can be split, each with its puzzles; then the others, by track."""
+    yield from ("| split | puzzles |", "|---|---|")
+    for variant, slugs in VARIANTS.items():
+        yield f"| {variant} | {names(slug for slug in SHIPPED_IN_ORDER if slug in slugs)} |"
+    for track in TRACKS.values():
+        if others := [slug for slug in track.slugs if slug in SHIPPED and not placed()[slug].variant]:
+            yield f"| others: {track.title.lower()} | {names(others)} |"
+
+
+SHIPPED_IN_ORDER = [slug for track in TRACKS.values() for slug in track.slugs if slug in SHIPPED]
+
+
+def names(slugs: Iterable[str]) -> str:
+    return ", ".join(linked(slug, slug in CORE) for slug in slugs)
+
+
+# --- Third stars ---
+
+
 def play() -> str:
-    """docs/play.md with the tables of the schedules."""
-    text = filled(PLAY.read_text(encoding="utf-8"), "classics", table(CLASSICS.slugs))
-    others = [slug for chapter in CHAPTERS[1:] for slug in chapter.slugs]
-    text = filled(text, "chapters", table(others, with_chapter=True))
-    return filled(text, "third stars", third_stars())
+    """docs/play.md with what is known on the core path."""
+    return filled(PLAY.read_text(encoding="utf-8"), "third stars", third_stars())
 
 
 def third_stars() -> Iterator[str]:
@@ -70,45 +147,43 @@ def best_known(puzzle: Any) -> tuple[str, Sequence[str]]:
     return f"a step of {puzzle.best:,} s, or the best of its kind", ()
 
 
-def table(slugs: Iterable[str], with_chapter: bool = False) -> Iterator[str]:
-    yield f"| |{' chapter |' * with_chapter} puzzle | the idea | layers, batches, ranks | steps | elements | sent |"
-    yield f"|---|{'---|' * with_chapter}---|---|---|---|---|---|"
-    for slug in slugs:
-        puzzle, goal = PUZZLES[slug], PUZZLES[slug].goal
-        unit = "" if goal.costs.time_unit == "steps" else f" {goal.costs.time_unit}"
-        chapter = f" {PUZZLES.chapter_of(slug).name} |" * with_chapter
-        idea = placed()[slug].idea or puzzle.title
-        yield (
-            f"| {PUZZLES.number(slug)} |{chapter} `{slug}` | {idea} | {', '.join(map(str, goal.size))} | "
-            f"{goal.time_text}{unit} | {goal.memory_text} | {goal.traffic_text or '-'} |"
-        )
+# --- The gallery ---
 
 
-def variants() -> str:
-    """docs/variants.md with the schedules and classes that no row of the table has."""
-    text = VARIANTS.read_text(encoding="utf-8")
-    bare = filled(text, "others", [])
-    named = {ROOT / path for path in LINK.findall(bare)}
-    files = {slug: CONTENT / name for (track, _, slug), name in puzzle_files().items() if track in MAPPED}
-    links = [f"[{slug}](../{path.relative_to(ROOT).as_posix()})" for slug, path in files.items() if path not in named]
-    return filled(text, "others", [f"Other puzzles: {', '.join(links)}.", ""] if links else [])
+def pictures() -> str:
+    """docs/pictures.md with the pictures of all schedules."""
+    lines = [
+        line
+        for chapter in CHAPTERS
+        for line in (f"## {chapter.title}", "", *(f"![{PUZZLES[s].title}](pictures/{s}.svg)\n" for s in chapter.slugs))
+    ]
+    return filled(PICTURES.read_text(encoding="utf-8"), "schedules", lines)
 
 
-MAPPED = ("schedule", "engine")
-"""The tracks whose puzzles the map has one by one."""
+def draw_missing() -> None:
+    """Draws the references of schedules that have no picture yet."""
+    for slug, puzzle in PUZZLES.items():
+        file = ROOT / "docs" / "pictures" / f"{slug}.svg"
+        if not file.exists():
+            from docs.generate.gallery import solved  # here, since lists need no picture
+            from drawing import draw, save
+
+            with redirect_stdout(StringIO()):
+                save(draw(solved(slug), puzzle.title, goal=puzzle.goal), file)
 
 
-def filled(text: str, name: str, lines: Iterable[str]) -> str:
-    """A page with these lines between the comments of a name."""
-    head, begin, rest = text.partition(f"<!-- {name} -->\n")
-    _, end, tail = rest.partition(f"<!-- end of {name} -->\n")
-    return f"{head}{begin}{''.join(f'{line}{chr(10)}' for line in lines)}{end}{tail}"
-
-
-PAGES = {README: readme, PLAY: play, VARIANTS: variants, papers.FILE: papers.page}
+PAGES = {
+    README: readme,
+    MAP: the_map,
+    PLAY: play,
+    PICTURES: pictures,
+    papers.FILE: papers.page,
+    extended.FILE: extended.page,
+}
 
 
 def main() -> None:
+    draw_missing()
     for file, page in PAGES.items():
         file.write_text(page(), encoding="utf-8")
 

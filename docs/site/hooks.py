@@ -49,13 +49,17 @@ def on_files(files: Files, config: Any) -> Files:
 def puzzle_page(track: Track, slug: str) -> str:
     """A puzzle's own page: what it asks, and the idea behind it. The game links to it, and it to the game."""
     puzzle, game = track.puzzle(slug), address.site()
-    parts = [f"# {puzzle.title}", track.limits(puzzle) + ".", puzzle.statement]
+    parts = [f"# {puzzle.title}", track.words.limits(puzzle) + ".", puzzle.statement]
     if game and track.in_browser:
         parts.append(f"[Play it in the browser]({game}#{slug})")
     parts.append(f"On your machine: `puzzles start {slug}`")
-    for title, text in (("The idea", puzzle.concept), ("In practice", puzzle.in_practice), *track.background(puzzle)):
+    for title, text in (
+        ("The idea", puzzle.concept),
+        ("In practice", puzzle.in_practice),
+        *track.words.background(puzzle),
+    ):
         parts += [f"## {title}", text] if text else []
-    parts += ["## Sources", "\n".join(f"- {source}" for source in track.sources(puzzle))]
+    parts += ["## Sources", "\n".join(f"- {source}" for source in track.words.sources(puzzle))]
     return "\n\n".join(parts) + "\n"
 
 

@@ -72,21 +72,9 @@ def _none() -> Mapping[str, int]:
 
 @dataclass(frozen=True)
 class Costs:
-    """One setting's sizes and prices. Sizes in elements; `ticks` of each timed operation, per batch (of
-    computing, and of the all-to-alls) or value.
+    """One setting's sizes and prices. Sizes are in elements, times in whole ticks.
 
-    `unit` is the ticks in a step. `parameters` is the elements of a layer's weight, where that is not one matrix of
-    hidden x hidden: of a transformer's layer, say. `gradient` is the elements of a microbatch's activation gradient, by
-    default as many as of its activation. `overlap` lets communication run beside computation, on `lanes`: "one" of a
-    rank, one for each "group", or "each" also with one for the messages to every other rank. `tiers` are the memories
-    besides the device's. Communication may cost more than `ticks` for each value: `calls` for each call, `alpha` for
-    each hop of a ring (a message or a copy to or from a tier is one hop), `beta`, a Fraction, for each element sent.
-    With `islands`, the number of ranks in one machine, `ticks_between` replaces `ticks` where a group is in several,
-    and `alpha_between` and `beta_between` the prices of the operations that they name. `flops_per_tick` prices matrix
-    products by their size instead. `kinds` of layers have sizes and prices of their own, and a rank may be `slow`: it
-    computes so many times slower. `keys_values` is the elements of the keys and values of a microbatch in a layer of
-    attention, by default of two activations. An optimizer state is `moments` times as large as its weight: 1 for
-    momentum, 2 for Adam. Texts give times in `time_unit`, "steps", "us" or "ms".
+    Communication takes `ticks` for each value, and where the costs have them also `calls`, `alpha` and `beta`.
 
     Raises:
         RuleError: naming the field that cannot be.
@@ -94,27 +82,50 @@ class Costs:
 
     name: str = "classic"
     hidden: int = HIDDEN
+    """Width of a layer."""
     length: int = LENGTH
+    """Tokens of a microbatch. An activation has hidden x length elements."""
     ticks: Mapping[str, int] = field(default_factory=lambda: CLASSIC_TICKS)
+    """Of each timed operation: per batch if it computes or is an all-to-all, otherwise per value."""
     unit: int = TICKS_PER_STEP
+    """Ticks in a step."""
     gradient: int | None = None
+    """Elements of a microbatch's activation gradient; by default as many as of its activation."""
     overlap: bool = False
+    """Communication overlaps with computation, and its calls return handles."""
     lanes: str = "one"
+    """On what pending calls run, one after the other: "one" lane of a rank, one for each "group", or "each" also with
+    one for the messages to every other rank, so that a message need not wait for a collective."""
     tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
+    """The memories besides the device's."""
     calls: Mapping[str, int] = field(default_factory=_none)
+    """Ticks for each call of an operation."""
     alpha: Mapping[str, int] = field(default_factory=_none)
+    """Ticks for each hop of a ring; a message, and a copy to or from a tier, is one hop."""
     beta: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    """Ticks for each element sent, as a `Fraction`."""
     islands: int = 0
+    """Ranks in one machine. A group that spans several machines has the prices in the three fields that follow."""
     ticks_between: Mapping[str, int] = field(default_factory=_none)
+    """These replace `ticks` between machines."""
     alpha_between: Mapping[str, int] = field(default_factory=_none)
+    """These replace `alpha`, for the operations that they name."""
     beta_between: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    """These replace `beta`, for the operations that they name."""
     flops_per_tick: int = 0
+    """The price of matrix products by their size, in place of their `ticks`."""
     parameters: int | None = None
+    """Elements of a layer's weight, where that is not one matrix of hidden x hidden: of a transformer's layer, say."""
     time_unit: str = "steps"
+    """What texts call a step: "steps", "us" or "ms"."""
     kinds: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
+    """Kinds of layers with sizes and prices of their own."""
     slow: Mapping[int, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    """By rank: how many times slower it computes."""
     keys_values: int | None = None
+    """Elements of the keys and values of a microbatch in a layer of attention; by default two activations."""
     moments: int = 1
+    """How many times as large as its weight an optimizer state is: 1 for momentum, 2 for Adam."""
     weight: int = field(init=False, repr=False, compare=False)
     """Elements of one layer's weight; its gradient is as large."""
     activation: int = field(init=False, repr=False, compare=False)

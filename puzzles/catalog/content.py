@@ -180,13 +180,14 @@ def fields_of(path: Path, chapter: ChapterFile, given: Mapping[str, Any] | None 
 
 class Placed(NamedTuple):
     """Where a puzzle of the game comes, as its file says: its step of the core path and its place there, if it is core;
-    the puzzles that it builds on; of a schedule the class that does the same on real tensors; in a few words what
-    it is about, for lists; and the tricks that its text tells."""
+    the puzzles that it builds on; of a schedule the class that does the same on real tensors; in a few words what it
+    is about, for lists; what it splits, for the map; and the tricks that its text tells."""
 
     core: tuple[str, int] | None
     after: tuple[str, ...]
     on_tensors: str
     idea: str
+    variant: str
     tells: tuple[str, ...]
 
     @classmethod
@@ -197,8 +198,8 @@ class Placed(NamedTuple):
             table = fields.table("core")
             core = table.one_of("step", path["steps"]), table.number("place")
             table.done()
-        tells = fields.texts("tells", path["tricks"])
-        return cls(core, fields.texts("after"), fields.text("on_tensors", ""), fields.text("idea", ""), tells)
+        variant, tells = fields.one_of("variant", path["variants"], ""), fields.texts("tells", path["tricks"])
+        return cls(core, fields.texts("after"), fields.text("on_tensors", ""), fields.text("idea", ""), variant, tells)
 
 
 @cache
@@ -234,7 +235,7 @@ def reader_of(track: str) -> Any:
     file is read: some need numpy."""
 
     def read(slug: str, fields: Fields) -> Any:
-        return import_module(f"puzzles.catalog.{track}.reading").read_puzzle(slug, fields)
+        return import_module(f"puzzles.catalog.{track}.puzzle").read_puzzle(slug, fields)
 
     return read
 

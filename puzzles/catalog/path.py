@@ -20,12 +20,18 @@ class PathStep(NamedTuple):
     slugs: tuple[str, ...]
 
 
-def _steps(places: Mapping[str, tuple[str, int]]) -> tuple[PathStep, ...]:
-    """The steps in their order, from the step and the place in it of each puzzle of the path."""
+def _listed() -> Mapping[str, tuple[str, ...]]:
+    """The lists of path.toml by name."""
     fields = Fields("path.toml", content()["path.toml"])
-    titles = fields.texts("steps")
+    lists = {name: fields.texts(name) for name in ("steps", "variants")}
     fields.table("tricks").rest()
     fields.done()
+    return lists
+
+
+def _steps(places: Mapping[str, tuple[str, int]]) -> tuple[PathStep, ...]:
+    """The steps in their order, from the step and the place in it of each puzzle of the path."""
+    titles = _listed()["steps"]
     by_step: dict[str, list[str]] = {title: [] for title in titles}
     for slug in sorted(places, key=lambda slug: places[slug][1]):
         by_step[places[slug][0]].append(slug)
@@ -42,6 +48,13 @@ AFTER: Mapping[str, tuple[str, ...]] = {slug: where.after for slug, where in pla
 
 ON_TENSORS: Mapping[str, str] = {slug: where.on_tensors for slug, where in placed().items() if where.on_tensors}
 """By schedule puzzle: the class that does the same on real tensors."""
+
+
+VARIANTS = {
+    variant: tuple(slug for slug, where in placed().items() if where.variant == variant)
+    for variant in _listed()["variants"]
+}
+"""The puzzles by what they split."""
 
 
 def known(solved: Iterable[str]) -> set[str]:

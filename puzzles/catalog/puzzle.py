@@ -1,10 +1,13 @@
-"""What a puzzle has in every track: its name, its texts, and the code that a player starts from."""
+"""What a puzzle has in every track: its name, texts, the code that a player starts from, the calls that it allows or
+forbids; and how these are read from its file."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from .paper import Paper
+from .fields import Fields
+from .paper import Paper, cited
 
 GAP = "# ----- your code -----"
 END_OF_GAP = "# ----- end of your code -----"
@@ -42,3 +45,34 @@ class Puzzle:
     def rule_text(self) -> str:
         """The rule on calls, after 'this puzzle'."""
         return f"allows only {', '.join(self.allowed)}" if self.allowed else f"forbids: {', '.join(self.forbidden)}"
+
+
+def publication(fields: Fields, name: str) -> Paper:
+    """A field that names a publication."""
+    source = cited(fields.text(name))
+    if isinstance(source, str):
+        raise fields.refusal(f"there is no publication '{source}' in puzzles/content/papers.toml", name)
+    return source
+
+
+def texts_of(fields: Fields) -> dict[str, Any]:
+    """The texts that puzzles of every track have."""
+    return {
+        "title": fields.text("title"),
+        "statement": fields.text("statement").strip() + "\n",
+        "starter": fields.text("starter").strip() + "\n",
+        "hints": fields.texts("hints"),
+        "concept": fields.text("concept", "").strip(),
+        "in_practice": fields.text("in_practice", "").strip(),
+        "sources": tuple(map(cited, fields.texts("sources"))),
+        "credit": fields.text("credit", ""),
+        "praise": fields.text("praise", "No better solution is known."),
+    }
+
+
+def rules_of(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
+    """The calls that are allowed or forbidden."""
+    rules = {name: fields.texts(name, known) for name in ("allowed", "forbidden")}
+    if rules["allowed"] and rules["forbidden"]:
+        raise fields.refusal("give either the calls that are allowed, or those that are forbidden")
+    return rules

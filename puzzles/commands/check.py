@@ -93,7 +93,7 @@ def _found(own: OwnPuzzle, client: Client, limits: Limits) -> tuple[Check, list[
     from puzzles.custom.check import Check, require_expectations
     from puzzles.grading.session import REASONS
 
-    require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(own.slug).reasons)))
+    require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(own.slug).judge.reasons)))
     made = Check(own, limits, client)
     return made, list(made.findings())
 

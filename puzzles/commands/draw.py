@@ -71,7 +71,7 @@ def draw(
     puzzle = chosen(name, game)
     track = track_for(puzzle)
     with usage_errors():
-        passed = track.draw(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit, opens))
+        passed = track.show.draw(puzzle, options, CommandWorkbench(path, track, puzzle.slug, time_limit, opens))
     ctx.exit(0 if passed else 1)
 
 
@@ -101,7 +101,7 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
         raise click.ClickException(bench.absent())
     click.echo("\n".join(as_lines(found)))
     try:
-        passed = track.draw(puzzle, DrawOptions(output or "", against=str(reference)), bench)
+        passed = track.show.draw(puzzle, DrawOptions(output or "", against=str(reference)), bench)
     except OptionError:  # a class or a layout has no such picture
         if output or opens:
             raise click.UsageError(f"there is no picture of {slug}; leave out -o and --open") from None

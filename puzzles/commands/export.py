@@ -111,8 +111,7 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     follow from the order. In the game, each rank runs its cells in order, receives a value before its first use, and
     sends it when it is made.
     """
-    from puzzles.tracks.free_play import FreeGame
-    from puzzles.tracks.free_runs import show_report
+    from puzzles.tracks.free_play import FreeGame, show_report
 
     require_picture(colour, outputs)
     require_endings(outputs)

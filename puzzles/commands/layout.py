@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
-from puzzles.catalog.tables import print_table
+from puzzles.catalog.text_lines import print_table
 
 from .plan import amount
 from .shared.files import write_text

@@ -9,8 +9,7 @@ import click
 
 from puzzles.catalog.path import CORE, PATH, known
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.tables import print_table
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, wrapped
+from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
 from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
@@ -66,14 +65,14 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
     track = track_of(group.slugs[0])
     is_track = group.slugs == track.slugs
     print_wrapped(console, f": {group.idea}", lead=group.title)
-    if is_track and track.form:
-        print_wrapped(console, f"You write {track.form}.")
+    if is_track and track.words.form:
+        print_wrapped(console, f"You write {track.words.form}.")
     if is_track and len(track.groups) > 1:
         _show_chapters(console, track, entries)
         return
     for track in dict.fromkeys(map(track_of, group.slugs)):
         slugs = [slug for slug in group.slugs if track_of(slug) is track]
-        if track.listing is not None and track.overview_columns:
+        if track.listing is not None and track.words.overview_columns:
             _show_overview(console, track, slugs, track.listing.number)
         else:
             for slug in slugs:
@@ -117,16 +116,16 @@ def _show_overview(console: Console, track: Track[Any], slugs: Sequence[str], nu
     table.add_column("#", justify="right")
     table.add_column("puzzle", no_wrap=True, style="bold")
     table.add_column("title")
-    for heading in track.overview_columns:
+    for heading in track.words.overview_columns:
         table.add_column(heading, justify="right", no_wrap=True)
     puzzles = list(map(track.puzzle, slugs))
     for puzzle in puzzles:
         slug = puzzle.slug
-        table.add_row(str(number_of(slug)), _marked(slug), puzzle.title, *track.overview_cells(puzzle))
+        table.add_row(str(number_of(slug)), _marked(slug), puzzle.title, *track.words.overview_cells(puzzle))
     console.print()
     print_table(console, table)
     console.print()
-    print_wrapped(console, track.overview_note(puzzles))
+    print_wrapped(console, track.words.overview_note(puzzles))
 
 
 def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzleProgress) -> None:
@@ -135,7 +134,7 @@ def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzlePr
     puzzle = track.puzzle(slug)
     stars = f"{GLUE} {stars_text(console, entry.stars)}" if entry.attempts else ""
     print_wrapped(console, f"{GLUE} {puzzle.title}{stars}", lead=_marked(slug))
-    print_wrapped(console, track.listed_limits(puzzle), "dim", "  ")
+    print_wrapped(console, track.words.listed_limits(puzzle), "dim", "  ")
 
 
 TITLE = 2 + max(len(step.title) for step in PATH)
@@ -192,7 +191,7 @@ def status() -> None:
     for slug, e in begun.items():
         track = track_of(slug)
         puzzle = track.puzzle(slug)
-        best = ", ".join(f"{measure.value_text} {measure.words}" for measure in track.measures(puzzle, e.figures))
+        best = ", ".join(f"{measure.value_text} {measure.words}" for measure in track.words.measures(puzzle, e.figures))
         stars = stars_text(console, e.stars) if e.attempts else ""
         table.add_row(slug, stars, str(e.attempts), f"{e.hints} of {len(puzzle.hints)}", best if e.figures else "")
     if begun:

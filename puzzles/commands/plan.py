@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
-from puzzles.catalog.tables import print_table
+from puzzles.catalog.text_lines import print_table
 
 from .shared.files import preset, text_of, write_text
 from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors

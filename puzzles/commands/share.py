@@ -58,7 +58,7 @@ def _code(path: str, slug: str) -> str:
     except (SyntaxError, ValueError, RecursionError) as why:
         raise click.ClickException(f"{path}: {of_source(why).message}") from None
     if slug not in codes:
-        raise click.ClickException(f"{path} has no {slug}; write '{track_of(slug).signature(slug)}:' in it")
+        raise click.ClickException(f"{path} has no {slug}; write '{track_of(slug).words.signature(slug)}:' in it")
     return codes[slug]
 
 

@@ -31,12 +31,12 @@ def show_statement(console: Console, puzzle: Puzzle) -> None:
     from rich.text import Text
 
     track = track_of(puzzle.slug)
-    print_wrapped(console, track.heading(puzzle), "bold")
-    print_wrapped(console, track.limits(puzzle))
+    print_wrapped(console, track.words.heading(puzzle), "bold")
+    print_wrapped(console, track.words.limits(puzzle))
     if where := place(puzzle.slug):
         print_wrapped(console, f"{capitalized(where)}.", "dim")
     print_paragraphs(console, puzzle.statement)
-    if rows := track.setting_rows(puzzle):
+    if rows := track.words.setting_rows(puzzle):
         console.print()
         for line in aligned_lines(rows, console.width):
             console.print(Text(line), soft_wrap=True)
@@ -47,7 +47,7 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
 
     show_statement(console, puzzle)
     track, slug = track_of(puzzle.slug), puzzle.slug
-    for section in track.sections(puzzle):
+    for section in track.words.sections(puzzle):
         _heading(console, section.title)
         for line, meaning in section.lines:
             console.print(Text(line, style="cyan" if meaning else ""), soft_wrap=True)
@@ -62,13 +62,13 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
 
 def show_background(console: Console, puzzle: Puzzle) -> None:
     track = track_of(puzzle.slug)
-    print_wrapped(console, f"Behind {track.called(puzzle)}: {puzzle.title}", "bold")
+    print_wrapped(console, f"Behind {track.words.called(puzzle)}: {puzzle.title}", "bold")
     print_paragraphs(console, puzzle.concept)
-    for title, text in (("In practice", puzzle.in_practice), *track.background(puzzle)):
+    for title, text in (("In practice", puzzle.in_practice), *track.words.background(puzzle)):
         _heading(console, title)
         print_paragraphs(console, text, lead=False)
     _heading(console, "Sources")
-    for source in track.sources(puzzle):
+    for source in track.words.sources(puzzle):
         print_wrapped(console, source)
 
 

@@ -40,11 +40,11 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
     verdict = judge_saved(puzzle, saved)
     track = track_of(puzzle.slug)
     if as_json:
-        figures = track.figures_json(verdict.figures)
+        figures = track.words.figures_json(verdict.figures)
         row = {"status": verdict.status, "stars": verdict.stars, **figures, "message": verdict.message}
         click.echo(json.dumps(row, indent=2))
     else:
-        figures_text = f"{track.figures_text(puzzle, verdict.figures)}." if verdict.figures else ""
+        figures_text = f"{track.words.figures_text(puzzle, verdict.figures)}." if verdict.figures else ""
         words = " ".join(filter(None, [figures_text, capitalized(verdict.message)]))
         click.echo(f"{verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
         for note in verdict.notes:
@@ -83,7 +83,7 @@ def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     if isinstance(result, Failure):
         console.print(f"{game.slug} is not correct ({game.described}): {result.message}", soft_wrap=True)
     else:
-        from puzzles.tracks.free_runs import show_report
+        from puzzles.tracks.free_play import show_report
 
         show_report(console, game, *result)
     return not failed

@@ -171,7 +171,7 @@ class Gathering:
         verdicts = []
         for slug in self._slugs or default_slugs():
             track = track_of(slug)
-            targets = track.targets(track.puzzle(slug))
+            targets = track.words.targets(track.puzzle(slug))
             verdicts.append(Verdict(slug, track.name, "not_attempted", targets, message=words))
         return self._graded(unit, tuple(verdicts))
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from lib.game.goal import figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
-from puzzles.custom.puzzle_file import OwnPuzzle, shown
+from puzzles.custom.puzzle_file import EDITS, OwnPuzzle, edited, shown
 from puzzles.custom.writing import TAKEN, TEXTS, can_be_written, unfinished
 from puzzles.failure import UNPARSABLE, of_source
 from puzzles.grading.grader import grade_file
@@ -20,7 +20,7 @@ from puzzles.grading.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS
-from puzzles.tracks.open_track import ReferenceRow
+from puzzles.tracks.base import ReferenceRow
 
 MIN_HINTS, MIN_WRONG = 2, 2
 
@@ -89,7 +89,7 @@ class Check:
             yield Finding(f"reference: {verdict}", True)
             return
         if verdict.figures:
-            self.targets = TRACKS[self.own.track].tightest(verdict.figures)
+            self.targets = TRACKS[self.own.track].custom.tightest(verdict.figures)
             yield self._target_finding()
         if verdict.status != "passed":
             yield Finding(f"reference: {verdict.status.replace('_', ' ')}: {verdict.message}", True)
@@ -102,15 +102,15 @@ class Check:
     def _reference_rows(self) -> Iterator[Finding]:
         """Compares what the file says of the reference with what it scores, at every size at which it works."""
         track, puzzle, file = TRACKS[self.own.track], self.own.puzzle, self.own.reference
-        games = track.reference_games(puzzle)
+        games = track.custom.reference_games(puzzle)
         verdicts = [(game, self._graded(self.own.path(file), game)) for game in games]
         rows = [
-            track.reference_row(game, puzzle, file, verdict.figures, verdict.family)
+            track.custom.reference_row(game, puzzle, file, verdict.figures, verdict.family)
             for game, verdict in verdicts
             if isinstance(verdict, Verdict) and verdict.figures
         ]
         measured = [row for row in rows if row is not None]
-        stated = track.stated_rows(puzzle, file)
+        stated = track.custom.stated_rows(puzzle, file)
         if len(games) == 1:
             yield Finding("other_sizes: none, so a solution that works only at the shown size gets three stars")
         is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}
@@ -142,7 +142,7 @@ class Check:
 
     def _wrong(self) -> Iterator[Finding]:
         if self.own.root is not None and not self.own.wrong:
-            yield Finding("wrong: none here; tables of the tests have wrong solutions of this puzzle")
+            yield Finding("wrong: none here; the tests have solutions that skip its lesson")
         elif len(self.own.wrong) < MIN_WRONG:
             yield Finding(f"wrong: name at least {MIN_WRONG} wrong solutions, each with what it should get", True)
         for name, wanted in self.own.wrong.items():
@@ -179,6 +179,11 @@ class Check:
         if not path.is_file():
             return f"there is no file {shown(path)}"
         submission = Submission.read(path)
+        if path.suffix == EDITS:
+            reference = self.own.path(self.own.reference)
+            if not reference.is_file():
+                return f"{shown(path)} has edits of the reference, and there is no file {shown(reference)}"
+            submission = Submission(path, edited(reference, path).encode())
         if variant:
             submission.text += f"\n\nglobals().update(VARIANTS[{variant!r}])\n"
         (verdict,) = grade_file(

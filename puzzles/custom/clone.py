@@ -1,7 +1,7 @@
 """The puzzles of the game in a clone of it: the files of each, which a teacher's puzzle has beside it.
 
-The reference is in `solutions`, and wrong solutions are in `tests/catalog/wrong/SLUG`. The first line of each says what
-it must get: `# ddp: over_target`.
+The reference is in `solutions`, and wrong solutions are in `tests/catalog/wrong/SLUG`, as code or as edits of the
+reference. The first line of each says what it must get: `# ddp: over_target`.
 """
 
 import os
@@ -19,7 +19,7 @@ from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.references import reference_file
 
-from .puzzle_file import OwnPuzzle, from_toml, shown
+from .puzzle_file import EDITS, OwnPuzzle, from_toml, shown
 
 WRONG = INSTALL_ROOT / "tests" / "catalog" / "wrong"
 EXPECTATION = re.compile(r"# (\w+): (\w+)\n")
@@ -55,7 +55,7 @@ def shipped_chapter(slug: str) -> Chapter:
 
 def wrong_solutions(slug: str) -> Mapping[str, str]:
     """The wrong solutions of a puzzle by path, each with the status or reason that it must get."""
-    files = sorted((WRONG / slug).glob("*.py"))
+    files = sorted(path for path in (WRONG / slug).glob("*.*") if path.suffix in (".py", EDITS))
     return {path.relative_to(INSTALL_ROOT).as_posix(): expected_of(path) for path in files}
 
 

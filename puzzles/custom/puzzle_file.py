@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import module_from_spec, spec_from_file_location
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -41,6 +42,35 @@ class OwnPuzzle:
 
     def path(self, name: str) -> Path:
         return (self.root or self.file.parent) / name
+
+
+EDITS = ".diff"
+"""The ending of a wrong solution that is given as its edits of the reference."""
+
+
+def edited(reference: Path, path: Path) -> str:
+    """The reference with the edits in a file, a diff in which hunks are divided by '@@': the lines of a hunk that begin
+    with '-' or a space are lines of the reference, and those that begin with '+' or a space come in their place. Lines
+    that begin with '#' are notes."""
+    try:
+        left, given = (file.read_text(encoding="utf-8").splitlines() for file in (reference, path))
+    except (OSError, UnicodeDecodeError) as why:
+        raise OwnPuzzleError(f"{shown(path)}, or {shown(reference)}: {why}") from None
+    done, lines = list[str](), [(n, line) for n, line in enumerate(given, 1) if line[:1] != "#"]
+    for is_mark, hunk in groupby(lines, lambda numbered: numbered[1].startswith("@@")):
+        if is_mark:
+            continue
+        (first, _), *_ = rows = list(hunk)
+        if wrong := [number for number, line in rows if line[:1] not in ("", " ", "-", "+")]:
+            raise OwnPuzzleError(f"{shown(path)}, line {wrong[0]}: a line of a diff begins with ' ', '-', '+' or '@@'")
+        old, new = ([line[1:] for _, line in rows if line[:1] in ("", " ", sign)] for sign in "-+")
+        places = (at for at in range(len(left)) if left[at : at + len(old)] == old)
+        place = next(places, None)
+        if place is None or not old:
+            raise OwnPuzzleError(f"{shown(path)}, line {first}: the reference has no such lines here: {old[:1]!r:.80}")
+        done += left[:place] + new
+        left = left[place + len(old) :]
+    return "\n".join([*done, *left]) + "\n"
 
 
 def module_at(path: Path) -> ModuleType:
@@ -91,7 +121,7 @@ def from_python(path: Path) -> OwnPuzzle:
     _require_texts(puzzle, path)
     track = track_named(puzzle)
     try:
-        TRACKS[track].limits(puzzle), TRACKS[track].targets(puzzle)
+        TRACKS[track].words.limits(puzzle), TRACKS[track].words.targets(puzzle)
     except Exception as why:
         raise OwnPuzzleError(f"{shown(path)}: PUZZLE has a field of a wrong type: {error_text(why)}") from None
     return OwnPuzzle(puzzle, track, path, reference, dict(wrong), partial(_trials_in, module, path))
@@ -125,7 +155,7 @@ def _require_puzzle(path: Path) -> None:
 def track_named(puzzle: Puzzle) -> str:
     """The name of the track that a puzzle is for, by its class."""
     of = type(puzzle).__name__
-    found = next((name for name, track in TRACKS.items() if track.puzzle_class == of), None)
+    found = next((name for name, track in TRACKS.items() if track.custom.puzzle_class == of), None)
     if found is None:
         raise OwnPuzzleError(f"{puzzle.slug}: no track has puzzles of the class {of}")
     return found
@@ -148,7 +178,7 @@ def from_toml(path: Path, chapter: ChapterFile, draft: bool = False, is_shipped:
     table = fields.table("wrong", {})
     wrong = {name: table.text(name) for name in table.names}
     try:
-        puzzle = track.read(path.stem, fields)
+        puzzle = track.custom.read(path.stem, fields)
     except PuzzleError as why:
         raise OwnPuzzleError(f"{where}: {why}") from None
     fields.done()

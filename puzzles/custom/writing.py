@@ -16,7 +16,7 @@ from tomlkit.items import Array
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.tracks import ALL
-from puzzles.tracks.open_track import ReferenceRow
+from puzzles.tracks.base import ReferenceRow
 from puzzles.tracks.references import solutions_of
 
 from . import clone

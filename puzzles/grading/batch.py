@@ -179,7 +179,7 @@ def failed_row(path: str, job: GradingJob, why: str) -> Graded:
 
 def _lost(slug: str, message: str) -> Verdict:
     track = track_of(slug)
-    return Verdict(slug, track.name, "failed", track.targets(track.puzzle(slug)), LOST, message=message)
+    return Verdict(slug, track.name, "failed", track.words.targets(track.puzzle(slug)), LOST, message=message)
 
 
 def _with_progress_bar(results: Generator[Graded, None, None], count: int) -> Generator[Graded, None, None]:

@@ -54,7 +54,7 @@ def grade_puzzle(
     """The verdict on one puzzle; `strict`, `keep` and `secret` are the judge's."""
     track, definition = track_of(puzzle.slug), definition_in(session, puzzle.slug)
     if definition is None:
-        return Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
+        return Verdict(puzzle.slug, track.name, "not_attempted", track.words.targets(puzzle))
     judging = judge(puzzle, definition, strict, keep, secret=secret)
     return run_judge(judging, SandboxRunner(session, track, puzzle.slug))
 
@@ -86,7 +86,7 @@ def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
     if problem is not None:
         return SubmittedDefinition(submission.looks_defined(slug), problem=problem, submission=submission)
     lines, exists = survey["lines"], slug in survey["lines"] or slug in survey["broken"]
-    if not exists and not ("*" in lines and track_of(slug).star_imports_solve):
+    if not exists and not ("*" in lines and track_of(slug).judge.star_imports_solve):
         return None
     found = Sketch(*survey["sketches"].get(slug, ()))
     return SubmittedDefinition(exists, found, lines.get(slug, 0), submission=submission, idle=survey["idle"])

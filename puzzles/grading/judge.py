@@ -96,7 +96,7 @@ def judge(
     the judge draws it.
     """
     track = track_of(puzzle.slug)
-    not_attempted = Verdict(puzzle.slug, track.name, "not_attempted", track.targets(puzzle))
+    not_attempted = Verdict(puzzle.slug, track.name, "not_attempted", track.words.targets(puzzle))
     try:
         drawn = secret or token_hex(16)
         return (yield from _judged(not_attempted, puzzle, definition, strict, keep, only_shown, drawn))
@@ -122,12 +122,12 @@ def _judged(
         return _failed(not_attempted, definition, definition.problem, definition.exists)
     if is_unchanged_starter(puzzle, definition.sketch):
         return not_attempted
-    requests = track.requests(puzzle)
+    requests = track.judge.requests(puzzle)
     shown = next(requests)
     outcome, score = yield from _scored(shown, secret)
     if outcome.is_absent:
         return not_attempted
-    kept = track.kept(outcome.row) if keep and outcome.row is not None else ""
+    kept = track.judge.kept(outcome.row) if keep and outcome.row is not None else ""
     not_attempted = replace(not_attempted, printed=first_lines(outcome.printed), trace=kept, secret=secret)
     if isinstance(score, Failure):
         if outcome.failure is None and not score.line and score.reason != "crash":
@@ -224,7 +224,7 @@ def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
     try:
         if len(data) > MAX_FILE_SIZE:
             raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
-        outcome = RunOutcome(track_of(puzzle.slug).row_of_saved(data.decode("utf-8-sig")))
+        outcome = RunOutcome(track_of(puzzle.slug).judge.row_of_saved(data.decode("utf-8-sig")))
     except ValueError as why:
         outcome = RunOutcome(failure=Failure("rule", sanitized(f"this file cannot be judged: {why}")))
     verdict = run_judge(judge(puzzle, Definition(), only_shown=True), lambda request: outcome)

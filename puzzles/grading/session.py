@@ -65,7 +65,7 @@ class Session(AbstractContextManager["Session"]):
             given = {
                 **self.submission.as_given(),
                 "slugs": [slug for track in TRACKS.values() for slug in track.slugs] + list(self.names),
-                "stages": [track.stage for track in TRACKS.values() if seen.intersection(track.slugs)],
+                "stages": [track.judge.stage for track in TRACKS.values() if seen.intersection(track.slugs)],
                 "limits": self.limits._asdict(),
                 "packages": SITE_PACKAGES,
             }
@@ -103,7 +103,7 @@ def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
 
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "crash", "syntax", "timeout", "memory")
-"""Reasons of failures in any track; `Track.reasons` has a track's own."""
+"""Reasons of failures in any track; `Judge.reasons` has a track's own."""
 
 MAX_SENTENCE = 2000
 """Characters of a sentence from a run."""
@@ -130,13 +130,13 @@ class SandboxRunner:
 
 def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, Any], left: float) -> RunOutcome:
     """Runs a definition once, for at most `left` seconds. `data` may set `longest`, the most bytes of its result."""
-    reasons = (*REASONS, *track.reasons)
+    reasons = (*REASONS, *track.judge.reasons)
     try:
         survey = session.read()
         problem = survey["problem"] or survey["broken"].get(slug)
         if problem is not None:
             return RunOutcome(failure=_failure(problem, reasons))
-        asked = {"longest": track.max_result, **data, "stage": track.stage, "slug": slug}
+        asked = {"longest": track.judge.max_result, **data, "stage": track.judge.stage, "slug": slug}
         answer = session.run(asked, left)
     except SandboxLostError as why:
         return RunOutcome(failure=lost(why))

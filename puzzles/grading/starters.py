@@ -40,7 +40,7 @@ Write between the marked lines, then grade the file:
 
 def _imports(puzzles: Sequence[Puzzle]) -> str:
     tracks = dict.fromkeys(track_of(puzzle.slug) for puzzle in puzzles)
-    return "".join(track.starter_head([p for p in puzzles if track_of(p.slug) is track]) for track in tracks)
+    return "".join(track.words.starter_head([p for p in puzzles if track_of(p.slug) is track]) for track in tracks)
 
 
 def _with_statement(puzzle: Puzzle) -> str:
@@ -117,10 +117,10 @@ def _called_in_starters(track: str, slugs: tuple[str, ...]) -> frozenset[str]:
 
 def _comment(puzzle: Puzzle) -> str:
     track = track_of(puzzle.slug)
-    lines = [track.heading(puzzle), *wrap(f"{track.limits(puzzle)}.", WIDTH)]
+    lines = [track.words.heading(puzzle), *wrap(f"{track.words.limits(puzzle)}.", WIDTH)]
     lines += [*wrap(capitalized(f"{place(puzzle.slug)}."), WIDTH)] if place(puzzle.slug) else []
     lines.append("")
     lines += [*text_lines(puzzle.statement, WIDTH), ""]
-    if rows := track.setting_rows(puzzle):
+    if rows := track.words.setting_rows(puzzle):
         lines += [*aligned_lines(rows, WIDTH), ""]
     return "".join(f"# {line}".rstrip() + "\n" for line in lines[:-1])

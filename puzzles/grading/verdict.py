@@ -119,7 +119,7 @@ class Verdict:
         head = {"puzzle": self.puzzle, "status": self.status, "reason": self.reason, "stars": self.stars}
         head |= {"shown_size_only": self.shown_size_only}
         track = TRACKS[self.track]
-        figures, limits = track.figures_json(self.figures), track.limits_json(track.puzzle(self.puzzle))
+        figures, limits = track.words.figures_json(self.figures), track.words.limits_json(track.puzzle(self.puzzle))
         compared = {"target": dict(self.targets), "limits": limits}
         row = {**head, **figures, **compared, "message": self.message, "notes": list(self.notes)}
         return {**row, "why": list(self.why)} if why else row

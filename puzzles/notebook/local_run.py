@@ -197,9 +197,9 @@ def known_of(track: Track[Any], slug: str, definition: Any, graded: bool = True)
         if inspect.iscoroutine(definition):
             definition.close()
         call = f"write play('{slug}', {slug})"
-        words = f"play got an object of type {type(definition).__name__}, not the {track.noun} itself; {call}"
+        words = f"play got an object of type {type(definition).__name__}, not the {track.words.noun} itself; {call}"
         if definition is None:
-            words = f"play got the puzzle's name, but not your {track.noun}; {call}"
+            words = f"play got the puzzle's name, but not your {track.words.noun}; {call}"
         return NotebookDefinition(problem=Failure("crash", words))
     if graded and (why := withheld_use(definition)):
         return NotebookDefinition(problem=Failure("rule", why, first_line_of(definition)))
@@ -213,7 +213,7 @@ async def run_once(track: Track[Any], slug: str, definition: Any, request: RunRe
         if request.own is not None:
             run = LocalRun(turns.turn(request.own))
         else:
-            run = await track.run_here(slug, definition, request, turns)
+            run = await track.judge.run_here(slug, definition, request, turns)
     except (Exception, SystemExit) as error:
         run = LocalRun(error=error)
     finally:

@@ -87,7 +87,7 @@ def play(
     given = {name: field for name, field in fields.items() if field is not None}
     found, definition = _game(puzzle, function, given) if given else _which(puzzle, function)
     require_colour(found, colour)
-    limit = track_for(found).turn_seconds if seconds is None else seconds
+    limit = track_for(found).judge.turn_seconds if seconds is None else seconds
     if not (isinstance(limit, int | float) and 0 < limit <= MAX_SECONDS):
         raise ValueError(f"seconds must be a positive number, as in play(..., seconds=60); got {seconds!r}")
 
@@ -116,7 +116,7 @@ def require_colour(game: Puzzle | FreeGame, colour: str) -> None:
     Raises:
         PuzzleError: a picture of this game cannot be coloured so.
     """
-    known = track_for(game).colours
+    known = track_for(game).show.colours
     if colour in known or colour == "layer":
         return
     if not known:

@@ -86,7 +86,7 @@ class Result(Shown):
     @property
     def measures(self) -> Sequence[Measure]:
         """The figures with their targets, if the solution is correct."""
-        return self.track.measures(self.puzzle, self.values) if self.values else ()
+        return self.track.words.measures(self.puzzle, self.values) if self.values else ()
 
     @property
     def place(self) -> SourceLine:
@@ -96,18 +96,18 @@ class Result(Shown):
     @cached_property
     def trace(self) -> Any:
         """The run at the shown size: a schedule's Trace, as far as it got; a layout's plan; else None."""
-        return self.track.restored(self.puzzle, self.verdict.trace) if self.verdict.trace else None
+        return self.track.judge.restored(self.puzzle, self.verdict.trace) if self.verdict.trace else None
 
     @cached_property
     def report(self) -> Any:
         """The referee's Report on a correct schedule; else None."""
-        return self.track.report(self.puzzle, self.trace) if self.values and self.trace is not None else None
+        return self.track.judge.report(self.puzzle, self.trace) if self.values and self.trace is not None else None
 
     @property
     def picture(self) -> str:
         """The run, as far as it got, as SVG; empty if nothing happened or nothing can be drawn here."""
-        trace, coloured = self.verdict.trace, self.track.coloured(self.colour)
-        return self.track.picture(self.puzzle, trace, judged=False, **coloured) if trace else ""
+        trace = self.verdict.trace
+        return self.track.show.picture(self.puzzle, trace, judged=False, colour=self.colour) if trace else ""
 
     @property
     def beside_reference(self) -> tuple[str, ...]:
@@ -130,12 +130,12 @@ class Result(Shown):
     @property
     def figures(self) -> str:
         """The figures with their targets, if the solution is correct."""
-        return self.track.figures_text(self.puzzle, self.values) if self.values else ""
+        return self.track.words.figures_text(self.puzzle, self.values) if self.values else ""
 
     @property
     def name(self) -> str:
         """The puzzle's name for the start of a line: 'Puzzle 4', 'FSDP'."""
-        return capitalized(self.track.called(self.puzzle))
+        return capitalized(self.track.words.called(self.puzzle))
 
     @property
     def next_step(self) -> str:
@@ -184,7 +184,7 @@ class Result(Shown):
         text = "\n".join(self.beside_reference) or f"there is no reference of {self.puzzle.slug} here"
 
         def page() -> str:
-            picture = track.beside_reference(self.puzzle, trace, **track.coloured(self.colour))
+            picture = track.show.beside_reference(self.puzzle, trace, self.colour)
             return rendered("compared", text.splitlines(), picture)
 
         show_once(object(), text, page)

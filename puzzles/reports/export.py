@@ -76,7 +76,7 @@ def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
         folder = traces if len(graded) == 1 else traces / f"{number:04}_{sanitized(Path(file.path).stem)[:MAX_NAME]}"
         for verdict in file.verdicts:
             track = track_of(verdict.puzzle)
-            name = track.saved_as(track.puzzle(verdict.puzzle)) if verdict.trace else ""
+            name = f"{verdict.puzzle}.json" if verdict.trace and track.judge.is_saved else ""
             if name and (problem := write(folder / name, lambda text=verdict.trace: text)):  # type: ignore[misc]
                 return written, f"{problem}; the traces after it were not written"
             written += bool(name)

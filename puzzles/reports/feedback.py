@@ -34,7 +34,7 @@ def details(verdict: Verdict) -> list[str]:
     Notes are the verdict's own."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    compared = " ".join(track.comparison(puzzle, verdict.figures, verdict.trace))
+    compared = " ".join(track.words.comparison(puzzle, verdict.figures, verdict.trace))
     practice = f"In practice: {_first_sentences(puzzle.in_practice)}" if puzzle.in_practice else ""
     known = achieved(verdict)
     for told in story(verdict):
@@ -49,10 +49,10 @@ def third_star(verdict: Verdict) -> str:
     puzzle = track.puzzle(verdict.puzzle)
     is_missed = any(
         measure.for_star and not measure.met and measure.value is not None
-        for measure in track.measures(puzzle, verdict.figures)
+        for measure in track.words.measures(puzzle, verdict.figures)
     )
     if not (verdict.shown_size_only or verdict.stars == 0 or (is_missed and verdict.notes)):
-        said = track.third_star(puzzle, verdict.figures, verdict.stars, verdict.family)
+        said = track.words.third_star(puzzle, verdict.figures, verdict.stars, verdict.family)
         if said:
             return said
     return f"The third star is missing: {verdict.notes[-1].rstrip('.')}." if verdict.notes and verdict.stars < 3 else ""
@@ -62,8 +62,8 @@ def achieved(verdict: Verdict) -> str:
     """By how much a pass beats its targets, what a second step needs, and what is best known."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    margin = track.margin(puzzle, verdict.figures)
-    record = track.record(puzzle, verdict.figures, verdict.stars, verdict.family)
+    margin = track.words.margin(puzzle, verdict.figures)
+    record = track.words.record(puzzle, verdict.figures, verdict.stars, verdict.family)
     return " ".join(filter(None, [margin, _second_step(verdict), record]))
 
 
@@ -84,7 +84,7 @@ def built(verdict: Verdict) -> str:
     """What the solution is called, and the beginning of the puzzle's concept."""
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    name = track.built(puzzle, verdict.trace) if verdict.trace else ""
+    name = track.words.built(puzzle, verdict.trace) if verdict.trace else ""
     kept = f"You have built {name}." if name else ""
     for sentence in re.split(r"(?<=[.:])\s+(?=[A-Z`])", " ".join(puzzle.concept.split())):
         if len(kept) + len(sentence) >= MAX_BUILT:
@@ -102,7 +102,7 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
     track = track_of(slug)
     done = _finished(after, solved_slugs(entries, passed)) if after in passed else ""
     try:
-        mention = track.mention(track.puzzle(slug))
+        mention = track.words.mention(track.puzzle(slug))
     except ModuleNotFoundError:  # in a browser: layouts need numpy, which is not loaded there
         mention = slug
     return f"{done}Next: {mention}: '{next_command('show', slug)}'."

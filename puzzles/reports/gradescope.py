@@ -45,7 +45,7 @@ def gradescope(graded: Graded, scoring: Scoring) -> dict[str, Any]:
 def _test(graded: Graded, verdict: Verdict, scoring: Scoring) -> dict[str, Any]:
     track = track_of(verdict.puzzle)
     return {
-        "name": track.listed_as(track.puzzle(verdict.puzzle)),
+        "name": track.words.listed_as(track.puzzle(verdict.puzzle)),
         "score": scoring.score(graded, verdict),
         "max_score": scoring.most(verdict.puzzle),
         "status": "passed" if verdict.status == "passed" else "failed",
@@ -63,7 +63,7 @@ def _tags(verdict: Verdict) -> list[str]:
 def _html(verdict: Verdict) -> str:
     """A verdict as HTML. Pictures are images, in which no script runs, since the page is Gradescope's."""
     (attempt,) = attempts([verdict]) or [{"verdict": verdict}]
-    missing = track_of(verdict.puzzle).signature(verdict.puzzle)
+    missing = track_of(verdict.puzzle).words.signature(verdict.puzzle)
     images = [base64.b64encode(picture.encode()).decode() for picture in attempt.get("pictures", ())]
     content = {"measures": (), "story": (), "missing": missing, **attempt, "images": images}
     return rendered("gradescope_test.html", **content).strip()

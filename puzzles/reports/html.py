@@ -79,12 +79,12 @@ def _attempt(v: Verdict, colour: str) -> dict[str, Any]:
     track = track_of(v.puzzle)
     puzzle = track.puzzle(v.puzzle)
     passed = v.status == "passed"
-    compared = " ".join(track.comparison(puzzle, v.figures, v.trace)) if passed else ""
+    compared = " ".join(track.words.comparison(puzzle, v.figures, v.trace)) if passed else ""
     return {
         "verdict": v,
         "named": named(v.puzzle),
         "also": [],
-        "measures": track.measures(puzzle, v.figures) if v.figures else (),
+        "measures": track.words.measures(puzzle, v.figures) if v.figures else (),
         "story": [*filter(None, (achieved(v), compared))] if passed else [],
         "hint": "" if passed or not puzzle.hints else puzzle.hints[0],
         "pictures": pictures(v, colour),
@@ -93,7 +93,7 @@ def _attempt(v: Verdict, colour: str) -> dict[str, Any]:
 
 def named(slug: str) -> tuple[str, str]:
     track = track_of(slug)
-    return slug, track.heading(track.puzzle(slug))
+    return slug, track.words.heading(track.puzzle(slug))
 
 
 def pictures(verdict: Verdict, colour: str) -> list[str]:
@@ -102,7 +102,7 @@ def pictures(verdict: Verdict, colour: str) -> list[str]:
         return []
     track = track_of(verdict.puzzle)
     puzzle = track.puzzle(verdict.puzzle)
-    drawn = track.pictures(puzzle, verdict.trace, verdict.figures, colour)
+    drawn = track.show.pictures(puzzle, verdict.trace, verdict.figures, colour)
     return [picture for picture in drawn if picture]
 
 
@@ -136,8 +136,8 @@ def _reported(verdict: Verdict, colour: str) -> dict[str, Any]:
     puzzle = track.puzzle(verdict.puzzle)
     return {
         "verdict": verdict,
-        "heading": track.heading(puzzle),
-        "figures": track.figures_text(puzzle, verdict.figures) if verdict.figures else "",
+        "heading": track.words.heading(puzzle),
+        "figures": track.words.figures_text(puzzle, verdict.figures) if verdict.figures else "",
         "story": [*story(verdict), *details(verdict)] if verdict.status == "passed" else [],
         "pictures": pictures(verdict, colour),
     }
@@ -145,4 +145,4 @@ def _reported(verdict: Verdict, colour: str) -> dict[str, Any]:
 
 def _is_left_out(verdict: Verdict) -> bool:
     """True if there could be a picture, but the run was not kept."""
-    return bool(verdict.figures) and not verdict.trace and track_of(verdict.puzzle).has_pictures
+    return bool(verdict.figures) and not verdict.trace and track_of(verdict.puzzle).show.has_pictures

@@ -13,7 +13,7 @@ from lib.planning.plans import VERDICTS, Family, tie_text
 from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
 from lib.planning.values import KINDS
 from lib.values.algebra import counted
-from puzzles.catalog.tables import print_table
+from puzzles.catalog.text_lines import print_table
 
 from .screen import print_wrapped
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.values.algebra import counted
-from puzzles.catalog.tables import fitted, least_width
+from puzzles.catalog.text_lines import fitted, least_width
 from puzzles.course.handed_in import shared_folder
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized

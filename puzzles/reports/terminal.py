@@ -12,8 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.values.algebra import counted
-from puzzles.catalog.tables import print_table
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH
+from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.custom import folders
 from puzzles.failure import sanitized
@@ -110,7 +109,7 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], 
         for v in graded.attempted:
             if v.track != track.name:
                 continue
-            figures = [figure_text(v, figure) for _, figure in track.columns]
+            figures = [figure_text(v, figure) for _, figure in track.words.columns]
             points = points_cells(scoring.facts(graded, v))
             stars = stars_text(console, v.stars) + shown_size_mark(v)
             rows.append([v.puzzle, stars, *points, *figures, status_text(v)])
@@ -167,7 +166,7 @@ def explanation(verdict: Verdict, path: str) -> Iterator[ScreenPart]:
 
 def _show_status(console: Console, verdict: Verdict) -> None:
     track = track_of(verdict.puzzle)
-    figures = track.figures_text(track.puzzle(verdict.puzzle), verdict.figures) if verdict.figures else ""
+    figures = track.words.figures_text(track.puzzle(verdict.puzzle), verdict.figures) if verdict.figures else ""
     stars = f"{GLUE} {stars_text(console, verdict.stars)}{GLUE} {figures}" if verdict.attempted else ""
     status = status_text(verdict)
     console.print()
@@ -198,7 +197,7 @@ def _show_message(console: Console, verdict: Verdict, lead: str) -> None:
 def _show_why(console: Console, verdict: Verdict, where: str) -> None:
     console.print()
     console.print(
-        Text(f"{where}{verdict.puzzle}, {track_of(verdict.puzzle).why_title}:", style="bold"),
+        Text(f"{where}{verdict.puzzle}, {track_of(verdict.puzzle).words.why_title}:", style="bold"),
         width=min(console.width, MAX_WIDTH),
     )
     for line in verdict.why:
@@ -251,7 +250,7 @@ def _teachers() -> str:
 def _way_on(path: str, verdict: Verdict) -> str:
     slug = verdict.puzzle
     draw, hint = next_command("draw", sanitized(path), slug, "--open"), next_command("hint", slug)
-    picture = f", and '{draw}' draws what it does" if track_of(slug).has_pictures else ""
+    picture = f", and '{draw}' draws what it does" if track_of(slug).show.has_pictures else ""
     return f"{verdict.advice or 'Stuck?'} '{hint}' gives a hint{picture}."
 
 

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from puzzles.catalog.tables import full_width
+from puzzles.catalog.text_lines import full_width
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import Track, outcomes
 
@@ -34,20 +34,22 @@ def _verdict_rows(
     before_target: str,
 ) -> Table:
     table = empty_table(track, any(points))
-    if not track.columns:
+    if not track.words.columns:
         table.add_column("figures", ratio=1)
     for v, worth in zip(verdicts, points or repeat(NO_POINTS)):
         stars = stars_text(console, v.stars) + shown_size_mark(v) if v.attempted else ""
-        measures = {measure.figure: measure for measure in track.measures(track.puzzle(v.puzzle), v.figures)}
+        measures = {measure.figure: measure for measure in track.words.measures(track.puzzle(v.puzzle), v.figures)}
         figures = [
             Text.assemble(measures[name].value_text, before_target, (measures[name].target_cell, "dim"))
             if name in measures
             else Text(figure_text(v, name))
-            for _, name in track.columns
+            for _, name in track.words.columns
         ]
         if not figures:
-            figures = [Text(track.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")]
-        cells = (*figures, status_text(v)) if track.columns else (status_text(v), *figures)
+            figures = [
+                Text(track.words.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")
+            ]
+        cells = (*figures, status_text(v)) if track.words.columns else (status_text(v), *figures)
         table.add_row(Text(v.puzzle, style="" if v.attempted else "dim"), stars, *points_cells(worth), *cells)
     return table
 
@@ -63,7 +65,7 @@ def empty_table(track: Track[Any], is_scored: bool) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for heading in ("puzzle", "stars", *(["points"] if is_scored else [])):
         table.add_column(heading, no_wrap=True)
-    for heading, _ in track.columns:
+    for heading, _ in track.words.columns:
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("verdict", no_wrap=True)
     return table

@@ -7,17 +7,13 @@ from typing import Any
 
 from drawing import palette
 from lib import Model, run
-from lib.layout import propagate
 from lib.schedules import one_f_one_b, pipeline
-from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import add_folder, home_of
 from puzzles.notebook.authoring.collective_svg import collective_svg
-from puzzles.notebook.authoring.overview_svg import overview_svg
-from puzzles.reports.html import message_html, text_html
+from puzzles.reports.html import message_html, rendered, text_html
 from puzzles.tracks import TRACKS, Track, mark, place
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.references import reference_file
@@ -32,23 +28,13 @@ COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "al
 
 
 def picture_of(track: Track[Any], puzzle: Puzzle) -> str:
-    if isinstance(puzzle, SchedulePuzzle):
-        return overview_svg(puzzle)
-    if isinstance(puzzle, LayoutPuzzle):
-        return layout_svg(puzzle)
+    """The picture beside the statement: of the track's own kind, else of a collective that the puzzle is about."""
+    own = track.show.sketch(puzzle, rendered)
+    if own is not None:
+        return own
     words = f"{puzzle.statement} {puzzle.concept} {puzzle.in_practice}".lower()
     named = [picture for name, picture in COLLECTIVES.items() if name in words]
     return collective_svg(named[0]) if named else ""
-
-
-def layout_svg(puzzle: LayoutPuzzle) -> str:
-    """The graph as it is given, completed by the rule."""
-    from drawing import svg
-    from drawing.layouts.graph import draw_plan
-
-    if not puzzle.given:
-        return ""  # nothing to complete it from
-    return svg(draw_plan(propagate(puzzle.graph()), "The graph as it is given, completed by the rule"))
 
 
 BY_HAND = (
@@ -128,25 +114,25 @@ def _par(slug: str, source: str) -> dict[str, Any] | None:
 
 
 def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
-    head, why = track.starter_head([puzzle]), WITHOUT_TIMETABLE.get(puzzle.slug)
+    head, why = track.words.starter_head([puzzle]), WITHOUT_TIMETABLE.get(puzzle.slug)
     return {
         "slug": puzzle.slug,
         "track": track.name,
         "played": is_played(track, own=bool(home_of(puzzle.slug))),
         "needs": list(track.page_needs),
-        "drawn": track.has_pictures,
-        "saved": track.is_saved,
+        "drawn": track.show.has_pictures,
+        "saved": track.judge.is_saved,
         "title": puzzle.title,
-        "called": capitalized(track.called(puzzle)),
-        "heading": puzzle.title if home_of(puzzle.slug) else track.heading(puzzle),
-        "limits": track.limits(puzzle),
+        "called": capitalized(track.words.called(puzzle)),
+        "heading": puzzle.title if home_of(puzzle.slug) else track.words.heading(puzzle),
+        "limits": track.words.limits(puzzle),
         "mark": mark(puzzle.slug),
         "place": capitalized(place(puzzle.slug)),
         "statement": text_html(puzzle.statement),
-        "setting": setting_of(puzzle),
+        "setting": [list(map(message_html, row)) for row in track.words.setting_rows(puzzle)[1:]],
         "sections": [
             {"title": section.title, "lines": [[line, message_html(meaning)] for line, meaning in section.lines]}
-            for section in track.sections(puzzle)
+            for section in track.words.sections(puzzle)
         ],
         "hints": list(map(text_html, puzzle.hints)),
         "starter": f"{head}\n\n{puzzle.starter}" if head else puzzle.starter,
@@ -155,14 +141,14 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
             for title, text in (
                 ("The idea", puzzle.concept),
                 ("In practice", puzzle.in_practice),
-                *track.background(puzzle),
+                *track.words.background(puzzle),
             )
         ],
-        "sources": [message_html(source) for source in track.sources(puzzle)],
+        "sources": [message_html(source) for source in track.words.sources(puzzle)],
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
         "no_timetable": f"This puzzle has no timetable by hand: {why}." if why else "",
-        "rows": by_hand.axes(puzzle).pp if isinstance(puzzle, SchedulePuzzle) else 0,
+        "rows": by_hand.rows_of(puzzle.slug),
     }
 
 
@@ -173,13 +159,6 @@ def member(name: str) -> tuple[str, str, str]:
     parameters = ", ".join(str(one.replace(annotation=inspect.Parameter.empty)) for one in given)
     words = " ".join((inspect.getdoc(value) or "").partition("\n\n")[0].split())
     return name, "" if isinstance(value, property) else f"({parameters})", words
-
-
-def setting_of(puzzle: Puzzle) -> list[list[str]]:
-    """What differs from the classic games: rows of what, how it is here, and how there."""
-    if not isinstance(puzzle, SchedulePuzzle):
-        return []
-    return [list(map(message_html, row)) for row in differences(puzzle.goal.setting, puzzle.calls)]
 
 
 WARM_UP = Path(__file__).parent / "warm_up"

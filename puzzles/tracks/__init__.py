@@ -14,13 +14,13 @@ from puzzles.catalog.listing import AnyChapter
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS
 from puzzles.catalog.puzzle import Puzzle
 
+from .base import OptionError as OptionError
+from .base import PuzzleGroup as PuzzleGroup
 from .base import Track as Track
-from .engine.track import Engine
-from .layout.track import Layouts
-from .plan.track import Plans
-from .schedule.track import Schedules
-from .shown import OptionError as OptionError
-from .shown import PuzzleGroup as PuzzleGroup
+from .engine import Engine
+from .layout import Layouts
+from .plan import Plans
+from .schedule import Schedules
 
 if TYPE_CHECKING:
     from .schedule.free_game import FreeGame
@@ -48,7 +48,7 @@ class UnknownPuzzleError(LookupError):
 def register(track: Track[Any]) -> None:
     """Adds a track: commands, grader, reports and notebooks know its puzzles from now on.
 
-    Its `stage` is imported by the worker, which sees the standard library, this package and site-packages.
+    The `stage` of its judge is imported by the worker, which sees the standard library, this package and site-packages.
     """
     _require_free(track.name, *track.slugs)
     _tracks[track.name] = track
@@ -101,7 +101,7 @@ def track_of(slug: str) -> Track[Any]:
 
 def track_for(game: Puzzle | FreeGame) -> Track[Any]:
     """The track that a puzzle or a free game is of: schedules can be run at any size."""
-    return track_of(game.slug) if isinstance(game, Puzzle) else TRACKS["schedule"]
+    return track_of(game.slug) if isinstance(game, Puzzle) else TRACKS[game.track]
 
 
 def default_slugs() -> tuple[str, ...]:

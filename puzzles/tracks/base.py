@@ -1,78 +1,106 @@
-"""Base class of a track: its puzzles, the runs that it asks for and their scores, its words, pictures and replays.
+"""A track: its puzzles, and four objects that say everything else of them. Each track has them in files of these names:
 
-All others know a track by this class only, so a package from outside can add one: see `puzzles.tracks.register`."""
+- `judge.py`: the runs that a definition is judged by, their scores, and what is kept of them.
+- `words.py`: targets, figures and sentences: names, headings, lines below a title, sections of a page.
+- `show.py`: pictures, and runs on real tensors.
+- `custom.py`: puzzles in files: how one is read, and what a file states of its reference.
+
+All others know a track by these classes only, so a package from outside can add one: see `puzzles.tracks.register`. A
+method that is not abstract is an option; by default a track does without.
+
+One class with all of this was considered, and was the design before: it needed a second mechanism, which found a
+track's functions by the names of their modules, because judging needs numpy and listing must not. Here an object is
+loaded when it is first asked for, with all that it imports.
+"""
+
+from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
 from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
 from puzzles.sandbox.worker.stages.stage import DefinitionSite
 
-from .open_track import OpenTrack
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
-from .shown import OptionError, PuzzleGroup, Section
 from .workbench import DrawOptions, TensorOptions, Turns, Workbench
 
 P = TypeVar("P", bound=Puzzle)
 
 
-class Track(OpenTrack[P], ABC):
-    """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy."""
+class PuzzleGroup(NamedTuple):
+    """Puzzles that belong together, a chapter or a whole track; `name` is what commands call it."""
+
+    name: str
+    title: str
+    idea: str
+    slugs: tuple[str, ...]
+    folder: str = ""
+    """The folder of a teacher's chapter, which may have chapters for several tracks; by its name all are found."""
+
+
+class Section(NamedTuple):
+    """A part of a puzzle's page: lines to show as they are, each with its meaning, which may be empty."""
+
+    title: str
+    lines: Sequence[tuple[str, str]]
+
+
+class OptionError(Exception):
+    """A command's option that a track does not support. The text says what to do instead."""
+
+
+class Track(Generic[P]):
+    """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy.
+
+    Its four objects are of the classes `Judge`, `Words`, `Show` and `Custom` in the modules of these names beside it.
+    """
 
     name: str
     """In commands and in results."""
     title: str
     idea: str
     """The question that its puzzles ask."""
-    colours: Sequence[str] = ()
-    """What the colours of its pictures may show, if a player can choose."""
-    stage: str
-    """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
-    max_result: int = 1 << 20
-    """Bytes that one run may send back."""
-    reasons: Sequence[str] = ("layout",)
-    """One-word reasons of failures that its runs may report, besides the reasons of every track. Any code may use
-    `lib.layout`."""
-    why_title: str = "where memory and traffic go"
+    listing: Listing[P] | None = None
+    """The puzzles of a track to which chapters can be added; other tracks define `groups` and `puzzle` themselves."""
     in_browser: bool = False
     """True if the page plays it."""
     page_needs: Sequence[str] = ()
     """What it needs besides Python: "numpy"; "suspending" of Python by the browser, where devices wait in calls."""
-    columns: Sequence[tuple[str, str]] = ()
-    """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
-    `figures_text` fills one column."""
-    overview_columns: Sequence[str] = ()
-    """Headings of the size and the targets in a table of a chapter's puzzles. Without them, or without a listing, the
-    puzzles are listed one below the other."""
-    form: str = ""
-    """What a player writes, in words."""
-    noun: str = "function"
-    """Kind of definition that solves a puzzle."""
-    graded_by_default: bool = False
-    """True if a file is graded on all puzzles of the track, whether it attempts them or not; `is_default` may say it of
-    some."""
-    star_imports_solve: bool = False
-    """True if a name that `from module import *` may have imported is run to find out."""
-    is_saved: bool = False
-    """True if `verify` can judge a kept run again."""
-    has_pictures: bool = False
-    """True if `draw` can draw a player's solution."""
-    runs_without_tensors: bool = False
-    """True if `run --no-tensors` can judge a player's solution."""
-    turn_seconds: float = TIME_LIMIT
-    """Wall time of one turn of `play`, unless the player sets another limit."""
 
-    # --- Puzzles ---
+    @cached_property
+    def judge(self) -> Judge[P]:
+        part: Judge[P] = self._part("Judge")
+        return part
+
+    @cached_property
+    def words(self) -> Words[P]:
+        part: Words[P] = self._part("Words")
+        return part
+
+    @cached_property
+    def show(self) -> Show[P]:
+        part: Show[P] = self._part("Show")
+        return part
+
+    @cached_property
+    def custom(self) -> Custom[P]:
+        part: Custom[P] = self._part("Custom")
+        return part
+
+    def _part(self, name: str) -> Any:
+        return getattr(import_module(f"{type(self).__module__}.{name.lower()}"), name)(self)
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
         """The chapters; together all puzzles in the order in which they are best played."""
-        chapters = self._listed.chapters
+        chapters = self.puzzles.chapters
         return [PuzzleGroup(one.name, one.title, one.idea, one.slugs, getattr(one, "folder", "")) for one in chapters]
 
     @property
@@ -81,31 +109,46 @@ class Track(OpenTrack[P], ABC):
 
     def is_default(self, slug: str) -> bool:
         """True if every file is graded on this puzzle, and a fresh file of solutions holds it."""
-        return self.graded_by_default
+        return False
 
     def puzzle(self, slug: str) -> P:
         """The puzzle of exactly this slug."""
-        return self._listed[slug]
+        return self.puzzles[slug]
 
     @property
-    def _listed(self) -> Listing[P]:
+    def puzzles(self) -> Listing[P]:
+        """The listing of a track that has one."""
         if self.listing is None:
             raise NotImplementedError(f"the track '{self.name}' defines neither a listing nor groups and puzzles")
         return self.listing
 
-    # --- Grading ---
 
-    @abstractmethod
-    def targets(self, puzzle: P) -> Mapping[str, float]:
-        """The targets by name, as the puzzle states them."""
+class Part(Generic[P]):
+    """One of the four objects of a track."""
+
+    def __init__(self, track: Track[P]) -> None:
+        self.track = track
+
+
+class Judge(Part[P], ABC):
+    """The runs that a definition is judged by, and what is kept of them."""
+
+    stage: str
+    """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
+    max_result: int = 1 << 20
+    """Bytes that one run may send back."""
+    reasons: Sequence[str] = ("layout",)
+    """One-word reasons of its failures, besides the reasons of every track. Any code may use `lib.layout`."""
+    star_imports_solve: bool = False
+    """True if a name that `from module import *` may have imported is run to find out."""
+    is_saved: bool = False
+    """True if a kept run is saved in a file, which `verify` can judge again."""
+    turn_seconds: float = TIME_LIMIT
+    """Wall time of one turn of `play`, unless the player sets another limit."""
 
     @abstractmethod
     def requests(self, puzzle: P) -> Iterator[RunRequest]:
         """The runs that a definition is judged by: at the shown size first, then at others."""
-
-    @abstractmethod
-    def measures(self, puzzle: P, figures: Mapping[str, float]) -> Sequence[Measure]:
-        """The figures with their targets; values are None without figures."""
 
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
         """Runs a definition in this process, on the running event loop, for `play`. Whatever it raises is a failure.
@@ -117,16 +160,6 @@ class Track(OpenTrack[P], ABC):
         site = DefinitionSite("", 0)
         result = turns.turn(lambda: stage.run_definition(slug, definition, prepared, site))
         return LocalRun(result.data, failure=result.failure)
-
-    def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
-        """The fields of a result in JSON that hold its figures."""
-        return {"track": self.name, "figures": dict(figures)}
-
-    def limits_json(self, puzzle: P) -> dict[str, dict[str, float]]:
-        """By the name of a figure in JSON: the number that it may be `at_most`, or has to be `below`."""
-        return {name: {"at_most": target} for name, target in self.targets(puzzle).items()}
-
-    # --- Kept runs ---
 
     def sent(self, row: Row) -> str:
         """A run in this process as JSON, from which the judge in another one has all that it needs."""
@@ -143,17 +176,13 @@ class Track(OpenTrack[P], ABC):
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
 
-    def saved_as(self, puzzle: P) -> str:
-        """Name of the file for a kept run that `verify` judges again; empty if it cannot."""
-        return f"{puzzle.slug}.json" if self.is_saved else ""
-
     def row_of_saved(self, text: str) -> Row:
         """The row of a saved run.
 
         Raises:
             ValueError: the text is not a saved run.
         """
-        raise ValueError(f"runs of the track '{self.name}' are not saved")
+        raise ValueError(f"runs of the track '{self.track.name}' are not saved")
 
     def restored(self, puzzle: P, kept: str) -> Any:
         """The kept run as an object, for `Result.trace`; None if there is none."""
@@ -163,11 +192,41 @@ class Track(OpenTrack[P], ABC):
         """A report on a restored run that was correct, for `Result.report`; None if there is none."""
         return None
 
-    # --- Words ---
+
+class Words(Part[P], ABC):
+    """Targets and figures, and what is said of a puzzle and of its verdicts."""
+
+    form: str = ""
+    """What a player writes, in words."""
+    noun: str = "function"
+    """Kind of definition that solves a puzzle."""
+    why_title: str = "where memory and traffic go"
+    columns: Sequence[tuple[str, str]] = ()
+    """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
+    `figures_text` fills one column."""
+    overview_columns: Sequence[str] = ()
+    """Headings of the size and the targets in a table of a chapter's puzzles. Without them, or without a listing, the
+    puzzles are listed one below the other."""
+
+    @abstractmethod
+    def targets(self, puzzle: P) -> Mapping[str, float]:
+        """The targets by name, as the puzzle states them."""
+
+    @abstractmethod
+    def measures(self, puzzle: P, figures: Mapping[str, float]) -> Sequence[Measure]:
+        """The figures with their targets; values are None without figures."""
+
+    def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
+        """The fields of a result in JSON that hold its figures."""
+        return {"track": self.track.name, "figures": dict(figures)}
+
+    def limits_json(self, puzzle: P) -> dict[str, dict[str, float]]:
+        """By the name of a figure in JSON: the number that it may be `at_most`, or has to be `below`."""
+        return {name: {"at_most": target} for name, target in self.targets(puzzle).items()}
 
     def called(self, puzzle: P) -> str:
         """Name of a puzzle in a sentence: 'layout puzzle 4', 'FSDP'."""
-        return f"{self.name} puzzle {self._listed.number(puzzle.slug)}"
+        return f"{self.track.name} puzzle {self.track.puzzles.number(puzzle.slug)}"
 
     def heading(self, puzzle: P) -> str:
         """Name and title: 'Puzzle 4: Fully sharded data parallel'."""
@@ -232,7 +291,8 @@ class Track(OpenTrack[P], ABC):
         return ()
 
     def setting_rows(self, puzzle: P) -> Sequence[Sequence[str]]:
-        """What is new in a puzzle's setting, as the rows of a table that follows its statement."""
+        """What is new in a puzzle's setting, in Markdown, as the rows of a table that follows its statement; the first
+        row has the headings."""
         return ()
 
     def sections(self, puzzle: P) -> Sequence[Section]:
@@ -258,28 +318,36 @@ class Track(OpenTrack[P], ABC):
         """Number of ranks or devices at the shown size."""
         return 1
 
-    # --- Pictures and tensors ---
 
-    def picture(self, puzzle: P, kept: str, judged: bool = True) -> str:
-        """A kept run as SVG, with the referee's words unless they are shown elsewhere; empty if there is none. A track
-        with `colours` also takes one of them as `colour`."""
+class Show(Part[P]):
+    """Pictures of kept runs, and runs on real tensors. A `colour` is what the colours of a picture show, where a track
+    has a choice of `colours`."""
+
+    has_pictures: bool = False
+    """True if `draw` can draw a player's solution."""
+    colours: Sequence[str] = ()
+    runs_without_tensors: bool = False
+    """True if `run --no-tensors` can judge a player's solution."""
+
+    def picture(self, puzzle: P, kept: str, judged: bool = True, colour: str = "layer") -> str:
+        """A kept run as SVG, with the referee's words unless they are shown elsewhere; empty if there is none."""
         return ""
 
     def pictures(self, puzzle: P, kept: str, figures: Mapping[str, float], colour: str = "layer") -> Sequence[str]:
         """All pictures of a kept run for a report, as SVG; some may be empty."""
-        return [self.picture(puzzle, kept, **self.coloured(colour))]
+        return [self.picture(puzzle, kept, colour=colour)]
+
+    def sketch(self, puzzle: P, rendered: Callable[..., str]) -> str | None:
+        """The picture beside a statement on the page and in notebooks, as SVG; empty if the puzzle has none, None if
+        its track has none. `rendered` fills a template of the reports, by its name, with the values that it gets."""
+        return None
 
     def beside_reference(self, puzzle: P, kept: str, colour: str = "layer") -> str:
         """A kept run next to the reference's as SVG; empty if there is no such picture."""
         return ""
 
-    def coloured(self, colour: str) -> dict[str, Any]:
-        """What the methods that draw are given for a `colour` that a player has chosen, where there is a choice."""
-        return {"colour": colour} if self.colours else {}
-
-    def picture_text(self, puzzle: P, kept: str, width: int) -> str:
-        """A kept run as lines of text for a terminal; empty if there is none. A track with `colours` also takes one of
-        them as `colour`."""
+    def picture_text(self, puzzle: P, kept: str, width: int, colour: str = "layer") -> str:
+        """A kept run as lines of text for a terminal; empty if there is none."""
         return ""
 
     def draw(self, puzzle: P, options: DrawOptions, bench: Workbench) -> bool:
@@ -304,3 +372,60 @@ class Track(OpenTrack[P], ABC):
         """Runs a player's solution on real tensors for `puzzles run`, shows the result, and returns whether everything
         was as predicted. By default that is a run in the sandbox, judged as `grade` judges it."""
         return bench.grade(options.on)
+
+
+class ReferenceRow(NamedTuple):
+    """A row that a file of puzzles has on what its reference scores."""
+
+    table: str
+    """The list that it is in."""
+    fields: Mapping[str, Any]
+    place: str
+    """At which size, in words."""
+    words: str
+    """The figures in words."""
+    python: str
+    """What a puzzle in Python has instead, and where."""
+
+    def agrees_with(self, measured: ReferenceRow) -> bool:
+        """True if each field that it has is as it was measured; a row of a file may have fewer fields."""
+        same = (self.table, self.place) == (measured.table, measured.place)
+        return same and all(measured.fields.get(name) == content for name, content in self.fields.items())
+
+
+class Custom(Part[P]):
+    """Puzzles in files, of the game and of teachers: how one is read, and what a file states of its reference."""
+
+    puzzle_class: str = ""
+    """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
+    needs_trials: bool = False
+    """True if a puzzle needs a Python file with trials, which tell right results."""
+    solutions: str = ""
+    """The folder of the references of the game's puzzles, in `solutions`."""
+
+    def read(self, slug: str, fields: Fields) -> P:
+        """The puzzle that the fields of a file describe.
+
+        Raises:
+            OwnPuzzleError: they do not; or puzzles of this track are written in Python.
+        """
+        raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.track.name}' are written in Python")
+
+    def tightest(self, figures: Mapping[str, float]) -> Mapping[str, float]:
+        """The lowest targets that these figures meet, by the names that a file of puzzles has."""
+        return {name: int(value) for name, value in figures.items()}
+
+    def reference_games(self, puzzle: P) -> Sequence[P]:
+        """The games whose figures a file states for its reference, without targets. None by default."""
+        return ()
+
+    def reference_row(
+        self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str
+    ) -> ReferenceRow | None:
+        """The row on the reference in this file, which has these figures in one of those games; None if it needs
+        none."""
+        raise NotImplementedError(f"the track '{self.track.name}' states no figures of references")
+
+    def stated_rows(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:
+        """The rows on the reference in this file that the puzzle has."""
+        return ()

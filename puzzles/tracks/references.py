@@ -8,7 +8,7 @@ from pathlib import Path
 from puzzles.failure import UNPARSABLE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-from . import SHIPPED, track_of
+from . import SHIPPED, TRACKS, track_of
 
 SOLUTIONS = INSTALL_ROOT / "solutions"
 
@@ -24,7 +24,7 @@ def reference_file(slug: str) -> Path | None:
 
 def solutions_of(track: str) -> Path:
     """The folder with the references of a track."""
-    return SOLUTIONS if track == "schedule" else SOLUTIONS / track
+    return SOLUTIONS / TRACKS[track].custom.solutions
 
 
 def _plain(name: str) -> str:

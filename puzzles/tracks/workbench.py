@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from importlib import import_module
+from io import StringIO
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from puzzles.failure import Failure
@@ -33,7 +36,7 @@ class Turns(Protocol):
 
 
 class Workbench(Protocol):
-    """Given to `Track.draw` and `Track.run_on_tensors`, for one puzzle."""
+    """Given to `Show.draw` and `Show.run_on_tensors`, for one puzzle."""
 
     path: str
     """The player's file or folder."""
@@ -68,6 +71,28 @@ def run_once(request: RunRequest, bench: Workbench) -> Row | Failure:
     """What a run of the player's file sent back; or why there is nothing."""
     outcome = bench.run(request)
     return outcome.failure or (Failure("crash", bench.absent()) if outcome.row is None else outcome.row)
+
+
+def as_svg(place: str, *given: Any, **named: Any) -> str:
+    """What 'module:function' draws, as SVG; empty where that fails: some runs cannot be drawn, and that must not cost
+    the report."""
+    module, _, name = place.partition(":")
+    try:
+        from drawing import svg
+
+        with redirect_stdout(StringIO()):  # `draw` prints figures, as it always did
+            return str(svg(getattr(import_module(module), name)(*given, **named)))
+    except Exception:
+        return ""
+
+
+def report_failure(slug: str, failure: Failure | None, bench: Workbench) -> bool:
+    """Prints why a run failed, if it did; returns True if it did not."""
+    if failure is not None:
+        import click  # here, since a browser draws too, and has no commands
+
+        click.echo(f"{slug} failed: {bench.message(failure)}", err=True)
+    return failure is None
 
 
 @dataclass(frozen=True)

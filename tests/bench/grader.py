@@ -83,7 +83,7 @@ def _runs(row: dict[str, Any]) -> int:
     track = track_of(row["puzzle"])
     if row["status"] not in ("passed", "over_target"):
         return 0
-    return sum(1 for _ in track.requests(track.puzzle(row["puzzle"])))
+    return sum(1 for _ in track.judge.requests(track.puzzle(row["puzzle"])))
 
 
 def class_of(files: int) -> Grading:

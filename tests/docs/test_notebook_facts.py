@@ -31,7 +31,7 @@ from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CLASSICS as EIGHT
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import Failure
-from puzzles.tracks.plan.score import score_split
+from puzzles.tracks.plan.judge import score_split
 from solutions.ring_context import ring_context
 from tests.support import CLASSICS
 from tests.support.unmeasured_figures import Fact, unmeasured, wrong

@@ -29,7 +29,8 @@ from puzzles.commands.main import main
 from puzzles.notebook.authoring import sections
 from puzzles.notebook.authoring.build import MARKER, SOURCES, books
 from puzzles.notebook.authoring.collective_svg import FULL, INK, collective_svg
-from puzzles.notebook.authoring.overview_svg import overview_svg
+from puzzles.reports.html import rendered
+from puzzles.tracks import TRACKS
 from puzzles.version import VERSION
 from tests.support.kernel import ROOT
 
@@ -190,7 +191,7 @@ def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> No
     goal = puzzle.goal
     outcome = lib.run(getattr(import_module(f"solutions.{slug}"), slug), *goal.size, setting=goal.setting)
     loads = [{op.layer for op in ops if op.name == "load_weights"} for ops in outcome.trace.ranks]
-    sketch, drawn = puzzle.sketch, overview_svg(puzzle)
+    sketch, drawn = puzzle.sketch, TRACKS["schedule"].show.sketch(puzzle, rendered)
     size = puzzle.goal.size
     assert sketch is not None
     assert [{layer for layer in range(size.layers) if sketch.part(rank, layer)} for rank in range(size.ranks)] == loads

@@ -1,4 +1,4 @@
-"""README.md and the pages that it begins: their code prints what they show; pictures and docs/papers.md are new."""
+"""README.md and the pages that it begins: their code prints what they show; pictures and lists are new."""
 
 from __future__ import annotations
 
@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import gallery, papers
+from docs.generate import gallery, listings
 from drawing import svg
 from lib import PuzzleError, run
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.tracks import TRACKS
+from puzzles.tracks import SHIPPED
 from tests.support.commands import puzzles
 
 ROOT = Path(__file__).parents[2]
@@ -67,17 +66,18 @@ def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "mine.py").exists()
 
 
-def test_the_table_of_puzzles_is_that_of_the_catalog() -> None:
-    rows = re.findall(
-        r"^\| (\d+) \| (?:\w+ \| )?`(\w+)` \| .* \| (\d+), (\d+), (\d+) \| (< [\d.,]+)(?: us)? \| (< [\d.]+M) "
-        r"\| (< [\d.]+M|-) \|$",
-        PLAY,
-        re.MULTILINE,
-    )
-    shown = [(int(n), slug, *map(int, row[:3]), *row[3:]) for n, slug, *row in rows]
-    goals = [(PUZZLES.number(p.slug), p.slug, p.goal) for p in PUZZLES.values()]
-    limits = [(goal.time_text, goal.memory_text, goal.traffic_text or "-") for _, _, goal in goals]
-    assert shown == [(n, slug, *goal.size, *texts) for (n, slug, goal), texts in zip(goals, limits, strict=True)]
+@pytest.mark.parametrize("file", listings.PAGES, ids=lambda file: file.name)
+def test_a_page_lists_the_puzzles_of_today(file: Path) -> None:
+    assert file.read_text(encoding="utf-8") == listings.PAGES[file](), "out of date: make docs"
+
+
+def test_every_view_of_the_map_has_every_puzzle_once_and_every_link_leads_to_its_file() -> None:
+    _, *views = listings.MAP.read_text(encoding="utf-8").split("\n## ")
+    assert len(views) == 3
+    for view in views:
+        links = re.findall(r"\[(\w+)\]\(\.\./([\w/]+\.toml)\)", view)
+        assert sorted(slug for slug, _ in links) == sorted(SHIPPED)
+        assert all((ROOT / path).is_file() and Path(path).stem == slug for slug, path in links)
 
 
 def test_the_first_pictures_are_what_is_drawn_today() -> None:
@@ -92,15 +92,6 @@ def test_the_pictures_are_what_is_drawn_today() -> None:
     del shown["profile.svg"]  # which the test of docs/profile.md draws
     assert sorted(shown) == sorted(drawn), "a picture is missing or left over: make docs"
     assert [name for name in drawn if shown[name] != drawn[name]] == [], "out of date: make docs"
-
-
-def test_every_paper_that_a_puzzle_names_is_listed() -> None:
-    assert papers.FILE.read_text(encoding="utf-8") == papers.page(), "out of date: make docs"
-
-
-def test_the_readme_has_the_right_number_of_puzzles_per_track() -> None:
-    said = re.findall(r"^\| .*?, (\d+) puzzles \|", README, re.MULTILINE)
-    assert list(map(int, said)) == [len(track.slugs) for track in TRACKS.values()]
 
 
 def test_every_picture_is_shown() -> None:

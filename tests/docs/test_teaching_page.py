@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-import puzzles.catalog.engine.reading as engines
-import puzzles.catalog.layout.reading as layouts
-import puzzles.catalog.plan.reading as plans
-import puzzles.catalog.reading as texts
-import puzzles.catalog.schedule.reading as schedules
+import puzzles.catalog.engine.puzzle as engines
+import puzzles.catalog.layout.puzzle as layouts
+import puzzles.catalog.plan.puzzle as plans
+import puzzles.catalog.puzzle as texts
+import puzzles.catalog.schedule.puzzle as schedules
 import puzzles.custom.puzzle_file as toml_file
 from puzzles.commands.main import main
 from tests.test_imports import ROOT

@@ -10,7 +10,7 @@ from lib.planning.gpus import LATENCY, REACHED
 from lib.planning.transformers import Transformer
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.tracks.outcomes import Score
-from puzzles.tracks.plan.score import score_split
+from puzzles.tracks.plan.judge import score_split
 from tests.test_imports import ROOT
 
 PAGE = (ROOT / "docs" / "train.md").read_text(encoding="utf-8")

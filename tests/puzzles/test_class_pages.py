@@ -51,7 +51,7 @@ class Table(HTMLParser):
 def verdict(slug: str, stars: int) -> Verdict:
     status = ("failed", "over_target", "passed", "passed")[stars]
     track = track_of(slug)
-    return Verdict(slug, track.name, status, track.targets(find(slug)), None if stars else "deadlock", stars,
+    return Verdict(slug, track.name, status, track.words.targets(find(slug)), None if stars else "deadlock", stars,
                    message="" if stars else "rank 0 waits for rank 1")  # fmt: skip
 
 

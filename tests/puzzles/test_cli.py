@@ -166,8 +166,8 @@ def test_start_where_nothing_can_be_written():
 def stated(slug: str, **target: int) -> dict[str, dict[str, object]]:
     """The targets and limits of a puzzle in JSON, of which these are known."""
     track, puzzle = track_of(slug), PUZZLES[slug]
-    assert target.items() <= track.targets(puzzle).items()
-    return {"target": track.targets(puzzle), "limits": track.limits_json(puzzle)}
+    assert target.items() <= track.words.targets(puzzle).items()
+    return {"target": track.words.targets(puzzle), "limits": track.words.limits_json(puzzle)}
 
 
 def test_json_is_exactly_as_promised():

@@ -129,7 +129,7 @@ def test_other_commands_know_the_chapters(week: Path) -> None:
     assert find_several("week3-layout") == ("relay_layout",)
     assert find("relay-schedule").slug == "relay_schedule"
     number = len(track_of("relay_schedule").slugs) - 1
-    assert track_of("relay_schedule").called(find("relay_schedule")) == f"puzzle {number}"
+    assert track_of("relay_schedule").words.called(find("relay_schedule")) == f"puzzle {number}"
     assert find(str(number)).slug == "relay_schedule"
     remove_folder(week)
     with pytest.raises(UnknownPuzzleError):
@@ -368,7 +368,7 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
 def test_trials_that_cannot_be_loaded_are_named(week: Path) -> None:
     (week / "trials" / "relay_engine.py").write_text("TRIALS = ()")
     with folder_added(week), pytest.raises(OwnPuzzleError, match="no TRIALS"):
-        list(track_of("relay_engine").requests(find("relay_engine")))
+        list(track_of("relay_engine").judge.requests(find("relay_engine")))
 
 
 def test_installed_packages_and_the_variable_add_folders(

@@ -12,7 +12,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.reports.feedback import MAX_BUILT, achieved, built, details, offers, story, third_star, what_next
 from puzzles.tracks import ALL
 from puzzles.tracks.outcomes import SEE_NOTE
-from tests.support.fake_track import Fakes, a_verdict
+from tests.support.fake_track import Fakes, FakeWords, a_verdict
 
 
 def passed(**fields: Any) -> Verdict:
@@ -23,20 +23,20 @@ def passed(**fields: Any) -> Verdict:
 
 
 def test_the_track_says_what_the_third_star_takes(fakes: Fakes) -> None:
-    fakes.third = "Three stars take 7 steps."
-    assert third_star(passed(notes=("a note",))) == fakes.third
+    fakes.words.third = "Three stars take 7 steps."
+    assert third_star(passed(notes=("a note",))) == fakes.words.third
 
 
 def test_where_the_track_says_nothing_the_last_note_is_the_reason(fakes: Fakes) -> None:
     for said in ("", SEE_NOTE):
-        fakes.third = said
+        fakes.words.third = said
         assert third_star(passed(notes=("first.", "the peak doubles."))).endswith(": the peak doubles.")
         assert third_star(passed(stars=3, notes=("first",))) == third_star(passed()) == ""
 
 
 @pytest.mark.parametrize("fields", [{"shown_size_only": True}, {"stars": 0}])
 def test_a_failure_at_another_size_is_the_reason_whatever_the_track_says(fakes: Fakes, fields: dict[str, Any]) -> None:
-    fakes.third = "Three stars take 7 steps."
+    fakes.words.third = "Three stars take 7 steps."
     assert third_star(passed(notes=("it fails with n = 3",), **fields)).endswith(": it fails with n = 3.")
 
 
@@ -44,10 +44,10 @@ def test_a_failure_at_another_size_is_the_reason_whatever_the_track_says(fakes: 
 
 
 def test_the_story_is_what_was_built_what_a_second_step_needs_and_the_third_star(fakes: Fakes) -> None:
-    fakes.third = "Three stars take 7 steps."
+    fakes.words.third = "Three stars take 7 steps."
     assert story(passed(second_step="a second step needs 9")) == [
-        "Concept of fake_a.", "A second step needs 9.", fakes.third]  # fmt: skip
-    fakes.third = ""
+        "Concept of fake_a.", "A second step needs 9.", fakes.words.third]  # fmt: skip
+    fakes.words.third = ""
     assert story(passed()) == ["Concept of fake_a."]
 
 
@@ -57,15 +57,15 @@ def test_a_second_step_is_told_once(fakes: Fakes) -> None:
 
 
 def test_achieved_are_the_margin_a_second_step_and_the_record(fakes: Fakes) -> None:
-    fakes.third = "The record is 7."
+    fakes.words.third = "The record is 7."
     text = achieved(passed(second_step="a second step needs 9"))
     parts = ("2 steps under target", "A second step needs 9.", "The record is 7.")
     assert sorted(map(text.index, parts)) == list(map(text.index, parts))
 
 
 def test_details_are_what_the_story_leaves_out(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    fakes.third = "The record is 7."
-    monkeypatch.setattr(Fakes, "comparison", lambda *_: ("No schedule can do better.", "The reference is slower."))
+    fakes.words.third = "The record is 7."
+    monkeypatch.setattr(FakeWords, "comparison", lambda *_: ("No schedule can do better.", "The reference is slower."))
     margin, compared, practice = details(passed())
     assert "2 steps under target" in margin
     assert "The record is 7." not in margin, "the story has it"
@@ -75,7 +75,7 @@ def test_details_are_what_the_story_leaves_out(fakes: Fakes, monkeypatch: pytest
 
 
 def test_what_was_built_is_named_only_for_a_run_that_was_kept(fakes: Fakes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Fakes, "built", lambda *_: "a pipeline")
+    monkeypatch.setattr(FakeWords, "built", lambda *_: "a pipeline")
     assert built(passed(trace="{}")).endswith("a pipeline. Concept of fake_a.")
     assert built(passed()) == "Concept of fake_a."
 

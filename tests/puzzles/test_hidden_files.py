@@ -112,7 +112,7 @@ def look(answers: dict[str, Path], roots: list[Path], whole_machine: bool = True
     source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, ours=ours)
     limits = Limits(seconds=120, memory=1024 * MIB)
     with Session(Submission(Path("theirs.py"), source.encode()), limits) as session:
-        request = {"slug": "basic", "stage": TRACKS["schedule"].stage, "size": [2, 4, 1], "longest": 64 * MIB}
+        request = {"slug": "basic", "stage": TRACKS["schedule"].judge.stage, "size": [2, 4, 1], "longest": 64 * MIB}
         answer = session.run(request, limits.seconds)
     assert answer["ended"] == "exit", answer["output"]
     row = json.loads(answer["result"].splitlines()[-1])

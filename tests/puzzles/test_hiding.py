@@ -14,7 +14,8 @@ from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks.engine.score import better_record, comparison
+from puzzles.tracks import track_of
+from puzzles.tracks.engine.words import better_record
 from tests.support import hostile_hiding as hiding
 from tests.support.engine_trials import perform
 from tests.support.selection import some_of_each
@@ -118,6 +119,7 @@ def test_flops_below_every_record_alone_make_no_third_star(claimed: int, sent: i
 
 
 def test_a_verdict_says_what_it_cannot_vouch_for() -> None:
+    comparison = track_of("Rotate").words.comparison
     of_products, of_digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
     assert of_products != of_digits
     assert [*comparison(ENGINE_PUZZLES["BalanceLoss"], {}, "")] == [of_digits]

@@ -173,7 +173,13 @@ def test_a_server_that_is_killed_leaves_nothing_running():
     body = "if os.fork() == 0: os.setsid()\nwhile True: time.sleep(60)"
     with Session(Submission(Path("theirs.py"), hostile.basic_with(body).encode()), SLOW) as session:
         session.read()
-        request = {"slug": "basic", "stage": TRACKS["schedule"].stage, "size": [2, 4, 1], "longest": MIB, "left": 60}
+        request = {
+            "slug": "basic",
+            "stage": TRACKS["schedule"].judge.stage,
+            "size": [2, 4, 1],
+            "longest": MIB,
+            "left": 60,
+        }
         with pytest.raises(SandboxLostError, match="SIGKILL"):
             session._client.ask(request, 0.5)
 

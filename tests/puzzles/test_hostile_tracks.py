@@ -20,7 +20,6 @@ from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.plain_data import pack
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.score import requests_for
 from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
 from tests.support.selection import some_of_each
@@ -88,7 +87,7 @@ def test_arrays_of_the_module_are_charged_to_every_device() -> None:
 def test_what_a_class_is_asked_holds_nothing_of_what_is_expected(slug: str) -> None:
     """Every number that the worker gets is one of the inputs."""
     puzzle = ENGINE_PUZZLES[slug]
-    for make, request in zip(trials_of(puzzle), requests_for(puzzle), strict=True):
+    for make, request in zip(trials_of(puzzle), track_of(puzzle.slug).judge.requests(puzzle), strict=True):
         trial, sent = make(), json.dumps(request.data)
         inputs = json.dumps(pack([trial.params, [c.arguments for c in trial.calls], trial.stream and trial.stream[0]]))
         for call in trial.calls:

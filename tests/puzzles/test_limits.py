@@ -56,17 +56,17 @@ def _number(text: str) -> float:
 def test_text_and_json_of_a_verdict_say_the_same_limits(slug: str) -> None:
     track = track_of(slug)
     puzzle = track.puzzle(slug)
-    row = Verdict(slug, track.name, "not_attempted", track.targets(puzzle)).as_json()
+    row = Verdict(slug, track.name, "not_attempted", track.words.targets(puzzle)).as_json()
     limits = row["limits"]
     assert limits, "something decides"
     for number, (name, rule) in enumerate(limits.items()):
         ((kind, limit),) = rule.items()
         for value in (limit - 1, limit - 0.01, limit, limit + 0.01, limit + 1):
-            measure = track.measures(puzzle, {name: value})[number]
+            measure = track.words.measures(puzzle, {name: value})[number]
             assert measure.value == value
             assert measure.met == {"below": value < limit, "at_most": value <= limit}[kind]
             assert _number(measure.target_text) == limit
-    assert len(limits) == len(track.measures(puzzle, {}))
+    assert len(limits) == len(track.words.measures(puzzle, {}))
 
 
 def test_every_key_of_the_json_is_documented() -> None:

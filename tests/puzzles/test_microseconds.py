@@ -10,7 +10,7 @@ from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import Score, amount, number_text
 from puzzles.tracks.schedule.comparison import standing
 from puzzles.tracks.schedule.free_game import free_report, summary
-from puzzles.tracks.schedule.score import score_trace
+from puzzles.tracks.schedule.judge import score_trace
 from tests.catalog.lessons.families.buckets import buckets
 from tests.support.commands import said
 from tests.support.solved import reference_of
@@ -45,7 +45,7 @@ def test_the_list_of_a_chapter_says_its_unit() -> None:
 def test_the_verdict_on_a_slow_run_is_in_microseconds() -> None:
     (missed,) = scored(8, 8).missed
     assert missed == "it takes 2,722 us and the target is < 2,550"
-    figures = TRACK.figures_text(PUZZLE, scored(8, 8).figures)
+    figures = TRACK.words.figures_text(PUZZLE, scored(8, 8).figures)
     assert figures.startswith("2,722 us (target < 2,550), 167,772,160 elements")
 
 
@@ -54,7 +54,7 @@ def test_the_words_after_a_pass_are_in_microseconds() -> None:
     assert "2,441 us, 167,772,160 elements and 29,360,128 elements sent" in standing(
         PUZZLE, figures, 2, PUZZLE.goal.family
     )
-    assert TRACK.margin(PUZZLE, figures).startswith("62 us, ")
+    assert TRACK.words.margin(PUZZLE, figures).startswith("62 us, ")
 
 
 def test_a_free_run_and_its_bounds_are_in_microseconds() -> None:

@@ -48,7 +48,7 @@ def test_next_adds_one_starter_after_another_to_one_file() -> None:
 def test_every_core_puzzle_is_reached_and_opened(number: int) -> None:
     solve(*CORE[:number])
     puzzle = track_of(CORE[number]).puzzle(CORE[number])
-    assert said("next").startswith(" ".join(track_of(puzzle.slug).heading(puzzle).split()))
+    assert said("next").startswith(" ".join(track_of(puzzle.slug).words.heading(puzzle).split()))
     assert puzzle.starter in Path("my_solutions.py").read_text()
 
 

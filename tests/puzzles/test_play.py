@@ -23,7 +23,7 @@ from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS
 from tests.support.solved import SOME_PUZZLES, solved_by
 
-SECONDS = TRACKS["schedule"].turn_seconds
+SECONDS = TRACKS["schedule"].judge.turn_seconds
 
 CLASSIC = {classic.slug: classic for classic in CLASSICS}
 

@@ -25,7 +25,7 @@ def source(name: str) -> str:
 def starter(slug: str) -> str:
     track = track_of(slug)
     puzzle = track.puzzle(slug)
-    return f"{track.starter_head([puzzle])}\n\n{puzzle.starter}"
+    return f"{track.words.starter_head([puzzle])}\n\n{puzzle.starter}"
 
 
 def definition(path: Path, slug: str, text: str) -> Any:
@@ -87,7 +87,7 @@ def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
     told["notes"] = [re.sub(r"fails: line \d+: ", "fails: ", note) for note in told["notes"]]
     assert result.as_dict() == told
     assert result.place.line == verdict.line
-    assert result.figures == (track_of(slug).figures_text(find(slug), verdict.figures) if verdict.figures else "")
+    assert result.figures == (track_of(slug).words.figures_text(find(slug), verdict.figures) if verdict.figures else "")
 
 
 @pytest.mark.sampled(1)

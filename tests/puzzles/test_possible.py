@@ -29,14 +29,14 @@ def said_on_a_pass(slug: str, function: Any) -> tuple[Report, Recognition, str]:
     assert found is not None
     figures = {"timesteps": report.timesteps, "peak_memory": report.peak.memory, "traffic": report.traffic}
     kept = trace_to_json(trace)
-    compared = track.comparison(puzzle, figures, kept)
+    compared = track.words.comparison(puzzle, figures, kept)
     return (
         report,
         found,
         " ".join(
             [
-                f"Built: {track.built(puzzle, kept)}.",
-                track.record(puzzle, figures, report.stars, report.family),
+                f"Built: {track.words.built(puzzle, kept)}.",
+                track.words.record(puzzle, figures, report.stars, report.family),
                 *compared,
             ]
         ),
@@ -163,4 +163,6 @@ def test_one_is_singular() -> None:
     time, _ = sentences(run(infer, 2, 1, 1, setting=Setting(task="infer")).trace)
     assert "needs at least 1 step (" in time
     figures = {"timesteps": 25.0, "peak_memory": 9_999_999}
-    assert track_of("checkpoint").margin(PUZZLES["checkpoint"], figures) == "2 timesteps and 1 element under target."
+    assert (
+        track_of("checkpoint").words.margin(PUZZLES["checkpoint"], figures) == "2 timesteps and 1 element under target."
+    )

@@ -28,9 +28,7 @@ from puzzles.sandbox.worker.repeat.functions import (
 )
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.repeat import DRAWS, with_other_values
-from puzzles.tracks.engine.row import asked
+from puzzles.tracks.engine.trial_runs import DRAWS, asked, require_right, with_other_values
 from tests.support import hostile_hiding as hiding
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions/engine"
@@ -207,7 +205,7 @@ def test_values_on_which_a_right_class_rounds_too_much_are_drawn_again(
             raise ValueError("a sum is rounded too much")
         require_right(trial, performed)
 
-    monkeypatch.setattr("puzzles.tracks.engine.repeat.require_right", rounding)
+    monkeypatch.setattr("puzzles.tracks.engine.trial_runs.require_right", rounding)
     result = verdict(DATA_PARALLEL)
     trials = len(trials_of(PUZZLE))
     assert result.stars == stars

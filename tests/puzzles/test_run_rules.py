@@ -72,7 +72,7 @@ def test_a_request_has_the_tracks_stage_and_limit_unless_it_sets_another() -> No
     runner(REQUEST)
     runner(RunRequest("n = 3", {"longest": 5}, lambda row: RIGHT))
     first, second = (request for request, _ in session.asked)
-    assert first == {"argument": 2, "stage": track.stage, "slug": "fake_a", "longest": track.max_result}
+    assert first == {"argument": 2, "stage": track.judge.stage, "slug": "fake_a", "longest": track.judge.max_result}
     assert second["longest"] == 5
 
 

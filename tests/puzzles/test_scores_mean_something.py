@@ -154,12 +154,12 @@ def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
     puzzle = PUZZLES["wsdp"]
     track = track_of("wsdp")
     figures = {"timesteps": 19.9, "makespan": 20.4, "peak_memory": 1_966_080}
-    assert "2,359,296" not in track.figures_text(puzzle, figures)
-    text = track.figures_text(puzzle, {**figures, "lasting_peak": 2_359_296})
+    assert "2,359,296" not in track.words.figures_text(puzzle, figures)
+    text = track.words.figures_text(puzzle, {**figures, "lasting_peak": 2_359_296})
     assert "1,966,080" in text
     assert "2,359,296 elements in a second step (target < 2.9M for the third star)" in text
-    assert track.figures_json({**figures, "lasting_peak": 2_359_296})["lasting_peak"] == 2_359_296
-    assert "lasting_peak" not in track.figures_json(figures)
+    assert track.words.figures_json({**figures, "lasting_peak": 2_359_296})["lasting_peak"] == 2_359_296
+    assert "lasting_peak" not in track.words.figures_json(figures)
 
 
 # --- Other sizes ---

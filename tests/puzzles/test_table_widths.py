@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from puzzles.catalog.tables import fitted
+from puzzles.catalog.text_lines import fitted
 from puzzles.grading.progress import PuzzleProgress, save
 from puzzles.tracks import ALL
 from tests.support.commands import puzzles

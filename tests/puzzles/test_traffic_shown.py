@@ -18,8 +18,7 @@ from puzzles.reports.export import table
 from puzzles.reports.terminal import report
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import standing
-from puzzles.tracks.schedule.custom import tightest
-from puzzles.tracks.schedule.track import measures
+from puzzles.tracks.schedule.words import measures
 
 GOAL = Goal("zero1", Size(4, 4, 4), 12, 2_300_000, traffic=1_500_000, drift=4, steady=True, family="data parallelism")
 CLASSIC = replace(GOAL, drift=None, decides="star")
@@ -29,18 +28,18 @@ LASTING = {**FIGURES, "lasting_peak": 2_359_296}
 
 def test_targets_are_data_and_words() -> None:
     track, puzzle = track_of("zero1"), replace(PUZZLES["zero1"], goal=GOAL)
-    assert track.targets(puzzle) == {"time": 12, "memory": 2_300_000, "traffic": 1_500_000, "drift": 4}
-    assert track.limits_json(puzzle) == {
+    assert track.words.targets(puzzle) == {"time": 12, "memory": 2_300_000, "traffic": 1_500_000, "drift": 4}
+    assert track.words.limits_json(puzzle) == {
         "timesteps": {"below": 13},
         "peak_memory": {"below": 2_400_000},
         "traffic": {"below": 1_600_000},
         "drift": {"at_most": 4},
     }
-    assert track.limits(puzzle) == (
+    assert track.words.limits(puzzle) == (
         "4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M sent, at most 4 updates "
         "between two averages"
     )
-    assert track.limits(replace(puzzle, goal=CLASSIC)).endswith("< 2.4M elements, < 1.6M sent for the third star")
+    assert track.words.limits(replace(puzzle, goal=CLASSIC)).endswith("< 2.4M elements, < 1.6M sent for the third star")
 
 
 @pytest.mark.parametrize(
@@ -65,8 +64,10 @@ def test_a_pass_may_miss_what_decides_the_third_star_only() -> None:
     puzzle = replace(PUZZLES["zero1"], goal=CLASSIC)
     over = {**FIGURES, "traffic": 1_900_000}
     track = track_of("zero1")
-    assert track.margin(puzzle, FIGURES) == ("0.9 timesteps, 302,848 elements and 27,136 elements sent under target.")
-    assert track.margin(puzzle, over) == "0.9 timesteps and 302,848 elements under target."
+    assert track.words.margin(puzzle, FIGURES) == (
+        "0.9 timesteps, 302,848 elements and 27,136 elements sent under target."
+    )
+    assert track.words.margin(puzzle, over) == "0.9 timesteps and 302,848 elements under target."
     assert [measure.met for measure in measures(CLASSIC, over)] == [True, True, False]
 
 
@@ -105,6 +106,7 @@ def test_csv_has_the_figures() -> None:
 
 
 def test_the_tightest_targets_have_the_traffic() -> None:
+    tightest = track_of("zero1").custom.tightest
     assert tightest(FIGURES) == {"time": 12, "memory": 2_000_000, "traffic": 1_500_000}
     assert "traffic" not in tightest({**FIGURES, "traffic": 0})
 

@@ -15,7 +15,7 @@ from lib.judging.traffic import traffic
 from lib.judging.traffic_causes import traffic_causes
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.outcomes import Score
-from puzzles.tracks.schedule.score import score_trace
+from puzzles.tracks.schedule.judge import score_trace
 
 SIZE = Size(2, 4, 4)
 WEIGHT = 512 * 512

@@ -19,7 +19,7 @@ from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
 from puzzles.grading.submission import Submission
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import ALL, track_of
+from puzzles.tracks import ALL, TRACKS, track_of
 from tests.support import CLASSICS
 from tests.support.commands import as_line, puzzles, solution
 from tests.support.fake_grading import real_verdict, stated_in, stating
@@ -267,7 +267,7 @@ def test_a_save_of_another_file_is_ignored(monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.usefixtures("stated_verdicts")
 def test_status_counts_attempts_stars_and_hints():
-    assert "0 of 45 stars." in puzzles("status").stdout
+    assert f"0 of {3 * len(TRACKS['layout'].slugs)} stars." in puzzles("status").stdout
     figures = {"timesteps": 16.5, "makespan": 17, "peak_memory": 2_621_440}
     Path("mine.py").write_text(stating(real_verdict("basic", figures=figures)) + FAILED_DDP)
     progress.add_own_file("mine.py")

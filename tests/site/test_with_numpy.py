@@ -44,7 +44,7 @@ def test_a_class_is_run_and_judged(slug: str) -> None:
     text = REFERENCES[slug].read_text(encoding="utf-8")
     verdict, picture = with_suspended_tasks(lambda: answered(slug, text))
     assert verdict["status"] == "passed"
-    assert [one["target"] for one in verdict["measures"]] == [*ALL[slug].targets(ENGINE_PUZZLES[slug]).values()]
+    assert [one["target"] for one in verdict["measures"]] == [*ALL[slug].words.targets(ENGINE_PUZZLES[slug]).values()]
     assert picture == ""
 
 
@@ -92,7 +92,7 @@ sys.platform = "emscripten"
 import numpy
 import lib.engine, lib.layout, drawing.layouts.graph
 import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.layout
-import puzzles.tracks.engine.score, puzzles.tracks.layout.score, puzzles.tracks.layout.draw
+import puzzles.tracks.engine.judge, puzzles.tracks.layout.judge, puzzles.tracks.layout.show
 print(numpy.__version__, sys.modules["lib.engine.transports.tasks"].greenlet.__module__)
 """
 

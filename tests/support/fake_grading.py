@@ -32,7 +32,7 @@ def real_verdict(slug: str, status: str = "passed", stars: int = 2, **fields: An
     """A verdict on a shipped puzzle with its targets. What is correct has figures at the targets, unless some are
     given."""
     track = track_of(slug)
-    targets = track.targets(track.puzzle(slug))
+    targets = track.words.targets(track.puzzle(slug))
     if status in ("passed", "over_target"):
         fields.setdefault("figures", figures_at(targets))
     return Verdict(slug, track.name, status, targets, stars=stars, **fields)
@@ -84,7 +84,7 @@ def stated_in(path: str, puzzles: Iterable[Puzzle] | None, submission: Submissio
             return run_judge(judge(track_of(slug).puzzle(slug), definition), lambda request: RunOutcome())
         track = track_of(slug)
         fields = stated.get(slug, {"status": "not_attempted"})
-        return Verdict(slug, track.name, targets=track.targets(track.puzzle(slug)), **fields)
+        return Verdict(slug, track.name, targets=track.words.targets(track.puzzle(slug)), **fields)
 
     return Graded(path, tuple(map(verdict_on, slugs)))
 

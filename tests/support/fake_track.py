@@ -14,6 +14,7 @@ from puzzles.failure import Failure
 from puzzles.grading.judge import Definition, judge, run_judge
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import PuzzleGroup, Track
+from puzzles.tracks.base import Custom, Judge, Show, Words
 from puzzles.tracks.outcomes import Measure, Row, RunOutcome, RunRequest, Score
 
 TIME = 10
@@ -52,46 +53,15 @@ def fake_puzzle(slug: str) -> Puzzle:
     )
 
 
-class Fakes(Track[Puzzle]):
-    """Two chapters of two puzzles each; `runs` are those of every puzzle, `asked` the sizes that the judge ran."""
-
-    name = "fakes"
-    title = "Fakes"
-    idea = "outcomes that are written down"
+class FakeJudge(Judge[Puzzle]):
     stage = "answer_stage"
-    columns = (("time", "time"),)
-
-    def __init__(self) -> None:
-        self.runs: Sequence[FakeRun] = ()
-        self.breaks: Exception | None = None
-        """What asking for a run raises."""
-        self.asked: list[str] = []
-        self.third = ""
-        """What the track says of the third star."""
-
-    @property
-    def groups(self) -> Sequence[PuzzleGroup]:
-        return [
-            PuzzleGroup("fakes-1", "First fakes", "", ("fake_a", "fake_b")),
-            PuzzleGroup("fakes-2", "Second fakes", "", ("fake_c", "fake_d")),
-        ]
-
-    def puzzle(self, slug: str) -> Puzzle:
-        return fake_puzzle(slug)
-
-    def targets(self, puzzle: Puzzle) -> Mapping[str, float]:
-        return {"time": TIME}
+    track: Fakes
 
     def requests(self, puzzle: Puzzle) -> Iterator[RunRequest]:
-        if self.breaks is not None:
-            raise self.breaks
-        for run in self.runs:
+        if self.track.breaks is not None:
+            raise self.track.breaks
+        for run in self.track.runs:
             yield RunRequest(run.size, {}, lambda row, run=run: run.score, run.hidden)  # type: ignore[misc]
-
-    def run(self, request: RunRequest) -> RunOutcome:
-        self.asked.append(request.size)
-        (outcome,) = (run.outcome for run in self.runs if run.size == request.size)
-        return outcome
 
     def kept(self, row: Row) -> str:
         return str(row.get("kept", ""))
@@ -100,6 +70,15 @@ class Fakes(Track[Puzzle]):
         if text == "broken":
             raise ValueError("it is broken")
         return {"kept": text}
+
+
+class FakeWords(Words[Puzzle]):
+    columns = (("time", "time"),)
+    third = ""
+    """What the track says of the third star."""
+
+    def targets(self, puzzle: Puzzle) -> Mapping[str, float]:
+        return {"time": TIME}
 
     def measures(self, puzzle: Puzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [Measure.at_most("steps", figures.get("time"), TIME, "time")]
@@ -118,6 +97,37 @@ class Fakes(Track[Puzzle]):
 
     def record(self, puzzle: Puzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         return self.third
+
+
+class Fakes(Track[Puzzle]):
+    """Two chapters of two puzzles each; `runs` are those of every puzzle, `asked` the sizes that the judge ran."""
+
+    name = "fakes"
+    title = "Fakes"
+    idea = "outcomes that are written down"
+    words: FakeWords
+
+    def __init__(self) -> None:
+        self.judge, self.words, self.show, self.custom = FakeJudge(self), FakeWords(self), Show(self), Custom(self)
+        self.runs: Sequence[FakeRun] = ()
+        self.breaks: Exception | None = None
+        """What asking for a run raises."""
+        self.asked: list[str] = []
+
+    @property
+    def groups(self) -> Sequence[PuzzleGroup]:
+        return [
+            PuzzleGroup("fakes-1", "First fakes", "", ("fake_a", "fake_b")),
+            PuzzleGroup("fakes-2", "Second fakes", "", ("fake_c", "fake_d")),
+        ]
+
+    def puzzle(self, slug: str) -> Puzzle:
+        return fake_puzzle(slug)
+
+    def run(self, request: RunRequest) -> RunOutcome:
+        self.asked.append(request.size)
+        (outcome,) = (run.outcome for run in self.runs if run.size == request.size)
+        return outcome
 
 
 def judged(

@@ -1,4 +1,6 @@
-"""A layout puzzle: the texts that every puzzle has, a graph, how many operators may be configured, and two limits."""
+"""A layout puzzle: the texts that every puzzle has, a graph, how many operators may be configured, and two limits.
+
+It is read from its file, which has the graph as data."""
 
 from __future__ import annotations
 
@@ -7,8 +9,10 @@ from dataclasses import dataclass, field
 
 from lib.layout import Graph
 from lib.layout.program.graph import Strategy
+from lib.layout.program.notation import graph_from_data
 from lib.values.algebra import counted
-from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.fields import NO_LIMIT, Fields
+from puzzles.catalog.puzzle import Puzzle, texts_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,3 +58,25 @@ class LayoutPuzzle(Puzzle):
             f"configure at most {operators}; move at most {self.target:,} bytes{third}; "
             f"hold at most {self.memory_cap:,} bytes on each device"
         )
+
+
+def read_puzzle(slug: str, fields: Fields) -> LayoutPuzzle:
+    targets = fields.table("targets", {"bytes": NO_LIMIT, "memory": NO_LIMIT})
+    moved = targets.number("bytes", least=0)
+    data = {"uneven": False, **fields.table("graph").rest()}
+    graph = graph_from_data(data)
+    puzzle = LayoutPuzzle(
+        slug=slug,
+        build=lambda: graph_from_data({name: part for name, part in data.items() if name != "configured"}),
+        given=dict(graph.strategies),
+        annotations=fields.number("annotations"),
+        memory_cap=targets.number("memory"),
+        target=moved,
+        best=targets.number("best", moved, least=0),
+        least=targets.number("least", least=0) if "least" in targets else None,
+        may_change=fields.flag("may_change"),
+        is_proven=targets.flag("proven"),
+        **texts_of(fields),
+    )
+    targets.done()
+    return puzzle

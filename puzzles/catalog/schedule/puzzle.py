@@ -1,14 +1,24 @@
-"""A schedule puzzle: the texts that every puzzle has, a goal, other sizes, and the calls that a solution needs."""
+"""A schedule puzzle: the texts that every puzzle has, a goal, other sizes, and the calls that a solution needs.
+
+It is read from its file. Puzzles of one size may share their records."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lib import Goal, Size
-from puzzles.catalog.puzzle import Puzzle
+from lib import Goal, Model, PuzzleError, Record, Setting, Size
+from lib.game.setting import FIELDS as SETTING_FIELDS
+from lib.game.setting_notation import setting_from_json
+from lib.judging.family import FAMILIES
+from lib.trace.ops import FORMS
+from puzzles.catalog.content import said_of
+from puzzles.catalog.fields import NO_LIMIT, Fields
+from puzzles.catalog.path import IDEAS, ideas_of
+from puzzles.catalog.puzzle import Puzzle, rules_of, texts_of
 
-from .sketch import PlaceSketch
+from .setting_text import size_text
+from .sketch import PlaceSketch, read_sketch
 
 EXTENDED = tuple("group tag step tier to outer on scale shares into past grad_keys total".split())
 """Parameters of calls that the classic games do not have. A puzzle names the ones that it needs."""
@@ -68,3 +78,127 @@ class SchedulePuzzle(Puzzle):
     def reference_scores(self, size: Size) -> ReferenceAt | None:
         """What the reference scores at another size; None if that is not known."""
         return next((row for row in self.reference_at if row.size == size), None)
+
+
+MODEL_CALLS = tuple(name for name in dir(Model) if not name.startswith("_"))
+RULED_CALLS = tuple(name for name in MODEL_CALLS if name in FORMS)
+"""The calls that can be forbidden: those that leave a trace."""
+
+DECIDED = ("pass", "star")
+"""What the targets of traffic and of a second step are for (`Goal.decides`)."""
+
+
+def read_puzzle(slug: str, fields: Fields) -> SchedulePuzzle:
+    targets = fields.table("targets", {"time": NO_LIMIT, "memory": NO_LIMIT})
+    calls = fields.texts("calls", MODEL_CALLS)
+    setting, size = _setting(fields), _size(fields.table("size"))
+    goal = Goal(
+        slug,
+        size,
+        _time(targets),
+        targets.number("memory"),
+        tuple(map(_record, _records(fields, size))),
+        setting,
+        host=_limit(targets, "host"),
+        family=fields.one_of("family", FAMILIES, ""),
+        traffic=_limit(targets, "traffic"),
+        drift=_limit(targets, "drift"),
+        steady=fields.flag("steady"),
+        decides=fields.one_of("decides", DECIDED, "pass"),
+        ideas=ideas_of(slug),
+    )
+    targets.done()
+    return SchedulePuzzle(
+        goal=goal,
+        other_sizes=tuple(map(_size, fields.tables("other_sizes"))),
+        reference_at=_elsewhere(fields),
+        calls=calls,
+        parameters=fields.texts("parameters", EXTENDED),
+        answer=fields.text("answer", "").strip(),
+        sketch=read_sketch(fields.table("sketch"), size) if "sketch" in fields else None,
+        reload_reason=fields.text("reload_reason", RELOAD_REASON),
+        reload_advice=fields.text("reload_advice", ""),
+        **rules_of(fields, RULED_CALLS),
+        **texts_of(fields),
+    )
+
+
+def _limit(fields: Fields, name: str) -> int | None:
+    """A target that a puzzle may leave out."""
+    return fields.number(name, least=0) if name in fields else None
+
+
+def _setting(fields: Fields) -> Setting:
+    table = fields.table("setting", {})
+    given = {"costs": "classic", **table.rest()}
+    if unknown := set(given) - set(SETTING_FIELDS):
+        known = ", ".join(SETTING_FIELDS)
+        raise table.refusal(f"there is no field '{min(unknown)}'; the fields are {known}", min(unknown))
+    try:
+        return setting_from_json(given)
+    except PuzzleError as why:
+        raise table.refusal(str(why).replace("this trace has ", "")) from None
+
+
+def _time(targets: Fields) -> float:
+    """The target in steps: a whole number, or a number with one decimal, such as 5.5."""
+
+    def is_time(given: Any) -> bool:
+        if type(given) is float:
+            return 0 < given < NO_LIMIT and given == round(given, 1)
+        return type(given) is int and given >= 1
+
+    wanted = "a number of steps: whole (5 is met below 6), or in tenths (5.5 is met below 5.6)"
+    content: float = targets.take("time", wanted, is_time)
+    return content
+
+
+def _size(fields: Fields) -> Size:
+    size = Size(*(fields.number(name) for name in Size._fields))
+    fields.done()
+    return size
+
+
+def _records(fields: Fields, size: Size) -> list[Fields]:
+    """The rows of the best schedules known: the puzzle's own, or those of another puzzle of the game, whose size and
+    setting are the same."""
+    if "records_of" not in fields:
+        return fields.tables("records")
+    other = fields.text("records_of")
+    said = said_of("schedule", other)
+    if "records" not in said or _size(said.table("size")) != size:
+        why = f"'{other}' is no schedule puzzle of the game with this size and with records of its own"
+        raise fields.refusal(why, "records_of")
+    return said.tables("records")
+
+
+def _record(fields: Fields) -> Record:
+    record = Record(
+        _timesteps(fields),
+        fields.number("peak_memory"),
+        fields.text("by", ""),
+        fields.one_of("family", FAMILIES, ""),
+        _limit(fields, "traffic"),
+        fields.texts("ideas", IDEAS),
+    )
+    fields.done()
+    return record
+
+
+def _elsewhere(fields: Fields) -> tuple[ReferenceAt, ...]:
+    """What the reference scores at other sizes, each of which is there once."""
+    found: dict[Size, ReferenceAt] = {}
+    for row in fields.tables("reference_at"):
+        size = _size(row.table("size"))
+        if size in found:
+            raise row.refusal(f"there is already a row with {size_text(size)}; keep one of them")
+        found[size] = ReferenceAt(size, _timesteps(row), row.number("peak_memory"), _limit(row, "traffic"))
+        row.done()
+    return tuple(found.values())
+
+
+def _timesteps(fields: Fields) -> float:
+    def is_time(given: Any) -> bool:
+        return type(given) in (int, float) and given >= 0
+
+    return float(fields.take("timesteps", "a number of steps", is_time))

@@ -170,3 +170,10 @@ def _kind(costs: Costs, name: str) -> Iterator[Difference]:
             yield Difference(f"- {name}: {what}", f"{size:,} elements", "none")
     for operation, ticks in kind.ticks.items():
         yield Difference(f"- {name}: `{operation}`", _time(costs, ticks), "none")
+
+
+def size_text(size: tuple[int, int, int]) -> str:
+    """(6, 4, 1) as '6 layers, 4 batches, 1 rank'."""
+    names = ("layer", "batch", "rank")
+    plural = {"layer": "layers", "batch": "batches", "rank": "ranks"}
+    return ", ".join(f"{n} {name if n == 1 else plural[name]}" for n, name in zip(size, names, strict=True))

@@ -109,18 +109,13 @@ SLUG_TEXT = Slug(str)
 def saved_puzzle(name: str) -> Puzzle:
     """A puzzle of a track whose runs can be saved and judged again."""
     puzzle = find(name)
-    if not _is_saved(puzzle.slug):
-        same = [slug for slug in ALL if slug.lower() == puzzle.slug.lower() and _is_saved(slug)]
-        able = [track.name for track in TRACKS.values() if any(map(_is_saved, track.slugs))]
+    if not track_of(puzzle.slug).judge.is_saved:
+        same = [slug for slug, track in ALL.items() if slug.lower() == puzzle.slug.lower() and track.judge.is_saved]
+        able = [track.name for track in TRACKS.values() if track.judge.is_saved]
         advice = f"did you mean '{same[0]}'?" if same else f"there are traces of: {', '.join(able)}"
         track = track_of(puzzle.slug).name
         raise ValueError(f"there are no traces of {puzzle.slug}, a puzzle of the track '{track}'; {advice}")
     return puzzle
-
-
-def _is_saved(slug: str) -> bool:
-    track = track_of(slug)
-    return bool(track.saved_as(track.puzzle(slug)))
 
 
 @Slug

@@ -192,7 +192,7 @@ class WatchState:
         """Writes the picture of the current puzzle next to the file, and opens it."""
         verdict, track = self.verdicts.get(self.current), track_of(self.current)
         kept = verdict.trace if verdict is not None else ""
-        drawn = track.picture(track.puzzle(self.current), kept, **track.coloured(self.colour)) if kept else ""
+        drawn = track.show.picture(track.puzzle(self.current), kept, colour=self.colour) if kept else ""
         if not drawn:
             return self._show([ScreenPart(self._say_undrawn, optional=False)])
         target = Path(self.path).with_name(f"{self.current}.svg")
@@ -209,8 +209,8 @@ class WatchState:
     def _print_heading(self, console: Console) -> None:
         track = track_of(self.current)
         puzzle = track.puzzle(self.current)
-        print_wrapped(console, track.heading(puzzle), "bold")
-        print_wrapped(console, track.limits(puzzle), "dim")
+        print_wrapped(console, track.words.heading(puzzle), "bold")
+        print_wrapped(console, track.words.limits(puzzle), "dim")
 
     def _print_keys(self, console: Console) -> None:
         console.print()
@@ -235,16 +235,15 @@ class WatchState:
         console.print()
         path = sanitized(self.path)
         start = next_command("start", self.current, "-o", path)
-        print_wrapped(console, f"{path} has no {track.noun} {self.current} yet; '{start}' adds its starter.")
+        print_wrapped(console, f"{path} has no {track.words.noun} {self.current} yet; '{start}' adds its starter.")
 
     def _say_offer(self, console: Console) -> None:
         following = self._following(self.current)
         if self.current in self._passed() and following != self.current:
             track = track_of(following)
             console.print()
-            offer = (
-                f"Press n for the next one: {track.mention(track.puzzle(following))}. Its starter is added to the file."
-            )
+            mention = track.words.mention(track.puzzle(following))
+            offer = f"Press n for the next one: {mention}. Its starter is added to the file."
             print_wrapped(console, offer, "green")
 
     def _print_picture(self, console: Console) -> None:
@@ -254,7 +253,7 @@ class WatchState:
 
     def _say_undrawn(self, console: Console) -> None:
         console.print()
-        has_pictures = track_of(self.current).has_pictures
+        has_pictures = track_of(self.current).show.has_pictures
         why = f"{self.current} has not run yet" if has_pictures else "Puzzles in this track have no pictures"
         print_wrapped(console, f"There is nothing to draw. {why}.")
 
@@ -264,7 +263,7 @@ class WatchState:
             return []
         try:
             puzzle, width = track.puzzle(self.current), self.console.width
-            return track.picture_text(puzzle, verdict.trace, width, **track.coloured(self.colour)).splitlines()
+            return track.show.picture_text(puzzle, verdict.trace, width, self.colour).splitlines()
         except Exception as why:  # the verdict is still shown
             return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
 

@@ -52,8 +52,8 @@ class CommandWorkbench:
     def absent(self, path: str = "") -> str:
         slug, track = self.slug, self.track
         start = f", or get a file to write in with '{next_command('start', slug)}'" if slug in ALL else ""
-        advice = f"write '{track.signature(slug)}:'{start}"
-        return f"{path or self.path} has no {track.noun} {slug}; {advice}"
+        advice = f"write '{track.words.signature(slug)}:'{start}"
+        return f"{path or self.path} has no {track.words.noun} {slug}; {advice}"
 
     def message(self, failure: Failure, path: str = "") -> str:
         return self._submission(path).placed(failure.message)

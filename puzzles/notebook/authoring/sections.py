@@ -2,6 +2,7 @@
 
 import ast
 import re
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,12 @@ from typing import Any
 from puzzles.address import requirement, source
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences
-from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule.setting_text import differences, size_text
 from puzzles.reports.html import environment, rendered
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.schedule.calls import reminder, value_calls
+from puzzles.tracks.schedule.words import reminder, value_calls
 from puzzles.version import VERSION
-
-from .overview_svg import overview_markdown
 
 Cell = tuple[str, str, str]
 """Kind, text, and name, which becomes the cell's id."""
@@ -33,17 +31,24 @@ def setup() -> str:
 def puzzle_cells(puzzle: SchedulePuzzle, reference: Path | None) -> Iterator[Cell]:
     """The cells of a schedule of the game, in a notebook that has the imports: its task, the code to write or the
     reference solution, the call that plays it, hints, and background."""
-    heading, where = track_of(puzzle.slug).heading(puzzle), capitalized(place(puzzle.slug))
+    heading, where = track_of(puzzle.slug).words.heading(puzzle), capitalized(place(puzzle.slug))
     changes, calls = differences(puzzle.goal.setting, puzzle.calls), [*reminder(puzzle), *value_calls(puzzle)]
     size = size_text(puzzle.goal.size)
-    task = _markdown().task(puzzle, heading, where, changes, overview_markdown(puzzle), size, calls)
+    task = _markdown().task(puzzle, heading, where, changes, _overview(puzzle), size, calls)
     return _cells(puzzle, task, solution_or_starter(puzzle, reference))
+
+
+def _overview(puzzle: Puzzle) -> str:
+    """The picture beside the statement, within Markdown; empty if the puzzle has none."""
+    picture = track_of(puzzle.slug).show.sketch(puzzle, rendered)
+    data = b64encode((picture or "").encode()).decode()
+    return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})" if picture else ""
 
 
 def any_puzzle_cells(puzzle: Puzzle, reference: Path | None) -> Iterator[Cell]:
     """The same of a puzzle of any track, a teacher's too, with the imports."""
     track = track_of(puzzle.slug)
-    code = f"{track.starter_head([puzzle]).strip()}\n\n\n{solution_or_starter(puzzle, reference)}"
+    code = f"{track.words.starter_head([puzzle]).strip()}\n\n\n{solution_or_starter(puzzle, reference)}"
     return _cells(puzzle, _markdown().any_task(puzzle, track), code)
 
 
@@ -54,7 +59,11 @@ def _cells(puzzle: Puzzle, task: str, code: str) -> Iterator[Cell]:
     yield "code", code, f"{slug}-code"
     yield "code", f'await play("{slug}", {slug})', f"{slug}-play"
     yield "markdown", _markdown().hints(puzzle).rstrip("\n"), f"{slug}-hints"
-    yield "markdown", _markdown().background(puzzle, track_of(slug).background(puzzle), sources), f"{slug}-background"
+    yield (
+        "markdown",
+        _markdown().background(puzzle, track_of(slug).words.background(puzzle), sources),
+        f"{slug}-background",
+    )
 
 
 def _markdown() -> Any:

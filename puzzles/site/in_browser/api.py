@@ -10,7 +10,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.site import links
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.references import as_lines, differing_lines
-from puzzles.tracks.schedule.score import parse_trace
+from puzzles.tracks.schedule.judge import parse_trace
 
 from . import by_hand
 from .calls import Calls, add_custom_puzzles, answered
@@ -36,7 +36,7 @@ def story() -> list[str]:
     """What the last run is called, and how far it is from what is possible."""
     if _last is None or not _last.figures:
         return []
-    return list(track_of(_last.puzzle).comparison(_puzzle(_last.puzzle), _last.figures, _last.trace))
+    return list(track_of(_last.puzzle).words.comparison(_puzzle(_last.puzzle), _last.figures, _last.trace))
 
 
 def view(colour: str) -> dict[str, Any] | None:
@@ -54,7 +54,7 @@ def picture(colour: str, dark: bool) -> str:
     if _last is None or not _last.trace:
         return ""
     if _last.puzzle not in PUZZLES:
-        return track_of(_last.puzzle).picture(_puzzle(_last.puzzle), _last.trace)
+        return track_of(_last.puzzle).show.picture(_puzzle(_last.puzzle), _last.trace)
     from .pictures import picture
 
     puzzle = PUZZLES[_last.puzzle]

@@ -13,8 +13,8 @@ from lib.schedules.draft import BegunTable, Draft, begun
 from lib.schedules.timetable import timetable_of
 from lib.schedules.timetable_rank import Axes, axes_of
 from lib.values.algebra import counted
-from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.tracks.schedule.score import figures_of
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from puzzles.tracks.schedule.judge import figures_of
 
 from .words import measures_data
 
@@ -26,6 +26,11 @@ SHARDED = ("breadth_first",)
 """Puzzles whose weights are cut along dp."""
 
 Rows = Sequence[Sequence[str]]
+
+
+def rows_of(slug: str) -> int:
+    """The rows of a timetable: the ranks of one pipeline; 0 for a puzzle that has none."""
+    return axes(PUZZLES[slug]).pp if slug in PUZZLES else 0
 
 
 def stages_of(puzzle: SchedulePuzzle) -> int:

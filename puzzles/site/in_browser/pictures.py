@@ -11,7 +11,7 @@ from drawing.runs.scene import scene_of
 from lib import Goal, Trace
 from lib.profiles import Shares, Source
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.tracks.schedule.pictures import can_be_drawn
+from puzzles.tracks.schedule.show import can_be_drawn
 
 
 def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] | None:

@@ -103,7 +103,7 @@ async def run(slug: str, text: str) -> dict[str, Any]:
         else:
             track, outcomes = track_of(slug), list[RunOutcome]()
             known = known_of(track, slug, definition)
-            for request in track.requests(puzzle) if known.problem is None else ():
+            for request in track.judge.requests(puzzle) if known.problem is None else ():
                 outcomes.append(await run_once(track, slug, definition, request, SECONDS))
                 if outcomes[0].failure is not None:
                     break  # the judge asks for no other size then
@@ -134,7 +134,7 @@ def loaded(slug: str, text: str, progress: Progress) -> Any:
     if slug not in module.__dict__:
         starter = track_of(slug).puzzle(slug).starter
         waits = "async " if f"async def {slug}" in starter else ""
-        words = f"write '{waits}{track_of(slug).signature(slug)}:', or go back to the starter"
+        words = f"write '{waits}{track_of(slug).words.signature(slug)}:', or go back to the starter"
         return Failure("crash", f"there is no {slug} in this code; {words}")
     return module.__dict__[slug]
 

@@ -26,7 +26,11 @@ class KeptRun(NamedTuple):
     failure: Failure | None = None
 
     def outcome(self, track: Track[Any]) -> RunOutcome:
-        return outcome_of(track.row_of_sent, self.sent, self.failure) if self.sent else RunOutcome(None, self.failure)
+        return (
+            outcome_of(track.judge.row_of_sent, self.sent, self.failure)
+            if self.sent
+            else RunOutcome(None, self.failure)
+        )
 
 
 def outcome_of(read: Callable[[str], Row], text: str, failure: Failure | None = None) -> RunOutcome:
@@ -49,7 +53,7 @@ class RunRecord:
     @staticmethod
     def runs_of(track: Track[Any], outcomes: Iterable[RunOutcome]) -> tuple[KeptRun, ...]:
         """The runs as the track sends them."""
-        return tuple(KeptRun(track.sent(one.row) if one.row is not None else "", one.failure) for one in outcomes)
+        return tuple(KeptRun(track.judge.sent(one.row) if one.row is not None else "", one.failure) for one in outcomes)
 
     def without_lines(self) -> RunRecord:
         """The same with no line anywhere."""
@@ -124,5 +128,5 @@ def judged(puzzle: Puzzle, data: Any) -> Verdict:
 
 def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
     """The verdict on a saved run. It says nothing of other sizes, of which there is no run."""
-    outcome = outcome_of(track_of(puzzle.slug).row_of_saved, trace)
+    outcome = outcome_of(track_of(puzzle.slug).judge.row_of_saved, trace)
     return run_judge(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)

@@ -31,7 +31,7 @@ def described(puzzle: Puzzle, verdict: Verdict) -> dict[str, Any]:
         "notes": [] if verdict.status == "passed" else list(verdict.notes),
         "details": [achieved(verdict), *verdict.notes] if verdict.status == "passed" else [],
         "why": list(verdict.why),
-        "why_title": capitalized(track.why_title),
+        "why_title": capitalized(track.words.why_title),
         "why_matters": verdict.why_matters,
         "praise": puzzle.praise if verdict.stars >= 3 else "",
         "next": next_move(verdict),
@@ -47,7 +47,7 @@ def measures_data(puzzle: Puzzle, figures: Mapping[str, float]) -> list[dict[str
             "target_text": measure.target_text,
             "meaning": MEANINGS.get(measure.figure, ""),
         }
-        for measure in track_of(puzzle.slug).measures(puzzle, figures)
+        for measure in track_of(puzzle.slug).words.measures(puzzle, figures)
     ]
 
 

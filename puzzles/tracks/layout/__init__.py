@@ -1,1 +1,16 @@
-"""The layout track: where does each tensor live?"""
+"""The layout track: where does each tensor live? A function configures operators of a graph; propagation completes and
+measures the plan."""
+
+from typing import Any
+
+from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
+from puzzles.tracks.base import Track
+
+
+class Layouts(Track[Any]):
+    name = "layout"
+    title = CHAPTER.title
+    idea = CHAPTER.idea
+    listing = LAYOUT_PUZZLES
+    in_browser = True
+    page_needs = ("numpy",)

@@ -15,11 +15,11 @@ from lib.layout import Graph, GraphPlan, propagate
 from lib.layout.program.notation import graph_from_data, graph_to_data
 from lib.values.algebra import counted
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.catalog.tables import print_table
+from puzzles.catalog.text_lines import print_table
 from puzzles.failure import Failure
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
-from .score import plan_of_file
+from .judge import plan_of_file
 
 CLOSE = 1e-5
 """Of a tensor's largest element: gelu and softmax leave fractions, which other orders of summing round differently."""

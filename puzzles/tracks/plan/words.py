@@ -1,96 +1,184 @@
-"""What is said of a plan: where its time and memory go, what was predicted, and which change would help most."""
+"""What is said of a plan puzzle: its targets and figures, the job's numbers, the calls, and what others did."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
-from lib.planning import Plan, Prediction
-from lib.planning.changes import Faster
-from lib.planning.job import GIB
-from lib.planning.plans import VERDICTS
-from lib.planning.prediction import DOMINATES
-from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
-from lib.planning.values import KINDS
-from puzzles.tracks.outcomes import listed
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
-WORDS_OF_KINDS = dict(
-    zip(
-        KINDS,
-        ("weights", "gradients", "optimizer states", "activations", "embedding, head and logits", "workspace"),
-    )
+from puzzles.tracks import base
+from puzzles.tracks.base import Section
+from puzzles.tracks.outcomes import Measure
+
+if TYPE_CHECKING:
+    from lib.planning import Job
+    from puzzles.catalog.plan.puzzle import PlanPuzzle
+
+SHOWN_TIED = 2
+"""Kinds of splits that a sentence names."""
+
+CALLS = (
+    (
+        "Split(dp=1, tp=1, pp=1, cp=1, ep=1)",
+        "The number of ranks along each axis. dp x tp x pp x cp is the number of GPUs, and ep divides dp x cp x tp.",
+    ),
+    ("zero=1, shards=0", "The stage of ZeRO, 0 to 3 (FSDP). With shards=8, eight replicas share shards (HSDP)."),
+    (
+        "schedule='1f1b', chunks=1, microbatch=1",
+        "The schedule may also be gpipe, interleaved or breadth_first (with chunks), zb_h1 or zb_v. A microbatch is a "
+        "number of sequences.",
+    ),
+    (
+        "recompute='none', every=1, offload='none'",
+        "Recompute may also be selective, ops or full; offload states or activations to the host.",
+    ),
+    (
+        "sp=True, layers=(), warmup=0",
+        "Sequence parallelism with tp; the layers of each stage; the forwards that an interleaved rank runs first.",
+    ),
+    ("job.model, job.gpu, job.gpus, job.batch", "The job as data, such as job.model.layers and job.gpu.machine."),
 )
-BAR = 16
-"""Letters of the longest bar."""
 
-NEARLY = 0.1
-"""A prediction of memory that is right."""
+PREDICT = (
+    (
+        "return Split(...), Prediction(gib=60, dominates='bubble')",
+        "Before you grade, predict two things and return them after the split. How many GiB does the fullest GPU "
+        "hold? What takes the most time, apart from computing everything once: recomputation, tp, cp, ep (all that "
+        "experts cost besides their products), replicas, host or bubble? The verdict compares.",
+    ),
+)
 
-WORST = 3
-"""Losses that a message names."""
+COUNTED = (
+    ("seconds", "The time of a step, played as a schedule with the costs of 'puzzles plan'."),
+    (
+        "GiB",
+        "The memory of the fullest GPU, in fused and in eager code. A plan fits if it fits in fused code. CUDA and "
+        "NCCL take 2 GiB more.",
+    ),
+    (
+        "stars",
+        "One: the plan fits. Two: its step takes at most the target. Three: it is within 1 % of the best known, or of "
+        "the best of a kind that ties with it, or it is the published run's split.",
+    ),
+)
 
 
-def losses(plan: Plan) -> str:
-    """'the pipeline's bubble takes 5.6 s, recomputation 1.2 s'."""
-    parts = [(seconds, PARTS[name]) for name, seconds in time_parts(plan).items() if name != "ideal"]
-    worst = sorted(parts, reverse=True)[:WORST]
-    ideal = plan.seconds * plan.mfu
-    return f"the flops alone take {ideal:,.3g} s; {listed([f'{what} {seconds:,.3g} s' for seconds, what in worst])}"
+class Words(base.Words["PlanPuzzle"]):
+    form = "one function that splits a training job over its GPUs"
+    why_title = "where time and memory go"
+    columns = (("s/step", "seconds"), ("GiB", "gib"))
+    overview_columns = ("GPUs", "s/step", "GiB")
+
+    def targets(self, puzzle: PlanPuzzle) -> Mapping[str, float]:
+        return {"seconds": puzzle.seconds, "gib": puzzle.gib}
+
+    def measures(self, puzzle: PlanPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
+        return [
+            Measure.at_most("seconds a step", figures.get("seconds"), puzzle.seconds, "seconds"),
+            Measure.at_most("GiB of the fullest GPU", figures.get("gib"), puzzle.gib, "gib"),
+        ]
+
+    def figures_text(self, puzzle: PlanPuzzle, figures: Mapping[str, float]) -> str:
+        more = f"up to {figures['gib_high']:g} GiB in eager code, MFU {figures['mfu']:g} %" if figures else ""
+        return ", ".join(filter(None, [super().figures_text(puzzle, figures), more]))
+
+    def limits(self, puzzle: PlanPuzzle) -> str:
+        job = puzzle.job
+        return (
+            f"{job.model.name} on {job.gpus:,} {job.gpu.name}, {job.batch:,} sequences of {job.sequence:,} tokens a "
+            f"step: at most {puzzle.seconds:,} s, and {puzzle.gib:g} GiB of each GPU"
+        )
+
+    def starter_head(self, puzzles: Sequence[PlanPuzzle]) -> str:
+        return "from lib.planning import Job, Prediction, Split\n"
+
+    def signature(self, slug: str) -> str:
+        return f"def {slug}(job)"
+
+    def record(self, puzzle: PlanPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
+        known = f"The best known step takes {puzzle.best:,} s"
+        if stars < 3:
+            said = f"{known}; three stars are for 1 %."
+        elif figures["seconds"] <= puzzle.best:
+            said = f"Three stars: nothing better is known, {puzzle.best:,} s."
+        else:
+            said = f"Three stars. {known}, which the model cannot tell from yours."
+        tied = ", ".join(f"{one} {seconds:,} s" for one, seconds in list(puzzle.tied.items())[:SHOWN_TIED])
+        cannot = f"Other kinds of split are within the model's error: {tied}." if tied else ""
+        return " ".join(filter(None, [said, cannot, published_text(puzzle)]))
+
+    def built(self, puzzle: PlanPuzzle, kept: str) -> str:
+        from lib.planning.plans import family_of  # here, since lists need no planner
+
+        plan = self.track.judge.restored(puzzle, kept)
+        return "" if plan is None else f"a plan: {family_of(plan.split)} ({plan.split})"
+
+    def sections(self, puzzle: PlanPuzzle) -> Sequence[Section]:
+        return [
+            Section("The job", job_lines(puzzle)),
+            Section("First predict", PREDICT),
+            Section("Counted", COUNTED),
+            Section("A split", CALLS),
+        ]
+
+    def overview_cells(self, puzzle: PlanPuzzle) -> Sequence[str]:
+        return f"{puzzle.job.gpus:,} {puzzle.job.gpu.name}", f"{puzzle.seconds:,}", f"{puzzle.gib:g}"
+
+    def overview_note(self, puzzles: Sequence[PlanPuzzle]) -> str:
+        return "Limits: seconds of a step, for two stars; GiB of the fullest GPU."
+
+    def devices(self, puzzle: PlanPuzzle) -> int:
+        return puzzle.job.gpus
 
 
-def memory_text(plan: Plan) -> str:
-    """How much the fullest GPU needs and has, and for what."""
-    rank = plan.fullest
-    where = f" (rank {rank.rank} of the pipeline)" if len(plan.ranks) > 1 else ""
-    kinds = sorted(((plan.memory[kind], WORDS_OF_KINDS[kind]) for kind in KINDS if plan.memory[kind] > 0), reverse=True)
+def published_text(puzzle: PlanPuzzle) -> str:
+    """What the people did who trained the model, and how far the prediction is off; empty if nobody published it."""
+    run = puzzle.published
+    if run is None:
+        return ""
+    said = f"{run.text} ({run.source.short})."
+    if not run.seconds:
+        return said
+    error = run.predicted / run.seconds - 1
     return (
-        f"the fullest GPU{where} needs {plan.peak / GIB:,.1f} to {plan.high / GIB:,.1f} GiB, and "
-        f"{plan.job.gpu.usable / GIB:.1f} are for training: {listed([f'{what} {n / GIB:,.1f}' for n, what in kinds])}"
+        f"{said} Measured: {run.seconds:,.3g} s a step; predicted for that run: {run.predicted:,.3g} s, "
+        f"{abs(error):.0%} {'more' if error > 0 else 'less'}."
     )
 
 
-def plan_lines(plan: Plan) -> Iterator[str]:
-    """The time from the ideal step to this one, the memory of the fullest GPU, and the traffic, as lines."""
-    parts = {name: one for name, one in time_parts(plan).items() if abs(one) >= LEAST_PART * plan.seconds}
-    most = max(parts.values())
-    again = f", recompute {plan.split.recompute_text}" if plan.split.recompute != "none" else ""
-    yield f"{plan.split}{again}: {plan.seconds:,.3f} s a step, MFU {plan.mfu:.1%}"
-    for name, seconds in parts.items():
-        bar = "#" * max(1, round(BAR * seconds / most))
-        yield f"{seconds:8,.3f} s {seconds / plan.seconds:5.1%} {bar:{BAR}} {PARTS[name]}"
-    text = memory_text(plan)
-    yield f"{text[:1].upper()}{text[1:]}."
-    if plan.verdict == VERDICTS[1]:
-        yield "Whether this fits depends on the code: fused code does, eager code runs out of memory."
-    sent = [f"{plan.by_link[link] / 10**9:,.1f} GB over {words}" for link, words in LINK_WORDS if plan.by_link[link]]
-    yield f"A GPU sends {listed(sent) or 'nothing'} in a step."
+def job_lines(puzzle: PlanPuzzle) -> list[tuple[str, str]]:
+    """The numbers that the arithmetic needs."""
+    job, model, gpu = puzzle.job, puzzle.job.model, puzzle.job.gpu
+    gib, tera, giga = 2**30, 10**12, 10**9
+    experts = f", {model.experts} experts of which a token has {model.top_k}" if model.experts else ""
+    rate = gpu.flops8 if job.fp8 else gpu.flops
+    return [
+        (
+            f"model: {model.name}, {model.weights / giga:,.1f}B parameters, {model.layers} layers, hidden "
+            f"{model.hidden:,}, {model.heads} heads ({model.kv_heads} of keys and values){experts}",
+            "",
+        ),
+        (
+            f"GPUs: {job.gpus:,} {gpu.name}, {gpu.machine} in a machine; {gpu.memory / gib:g} GiB, "
+            f"{rate / tera:,.0f} teraFLOP/s in {8 if job.fp8 else 16} bits",
+            "",
+        ),
+        (
+            f"links: NVLink {gpu.nvlink / giga:g} GB/s, network {gpu.network / giga:g} GB/s for each GPU and direction",
+            "",
+        ),
+        (f"step: {job.batch:,} sequences of {job.sequence:,} tokens, {job.flops:.3g} flops", ""),
+        (
+            f"bytes of a parameter: weight {job.weight}, gradient {job.gradient}, optimizer state {job.state}; "
+            f"{job.kernels} kernels",
+            "",
+        ),
+        *([(f"experts: {_routing(job)}", "")] if model.experts else []),
+    ]
 
 
-LINK_WORDS = (("nvlink", "NVLink"), ("network", "the network"), ("host", "the link to its host"))
-
-
-def dominating(plan: Plan) -> tuple[str, float]:
-    """What takes the most time apart from computing everything once, one of DOMINATES, and its share of the step."""
-    parts = time_parts(plan)
-    costs = {name: sum(parts[part] for part in of) / plan.seconds for name, of in DOMINATES.items()}
-    name = max(costs, key=lambda one: costs[one])
-    return name, costs[name]
-
-
-def prediction_lines(plan: Plan, predicted: Prediction | None) -> Iterator[str]:
-    """The answer to a prediction."""
-    if predicted is None:
-        return
-    low, high, said = plan.peak / GIB, plan.high / GIB, predicted.gib
-    right = low * (1 - NEARLY) <= said <= high * (1 + NEARLY)
-    fits = "it fits" if plan.fits else "it does not fit"
-    memory = f"You predicted {said:g} GiB. It is {low:.1f} to {high:.1f}, and {fits}"
-    yield f"{memory}: {'within 10 %' if right else f'off by {abs(said - min(max(said, low), high)):.1f} GiB'}."
-    name, share = dominating(plan)
-    answer = "Right" if name == predicted.dominates else "It is not"
-    cost = f"apart from computing everything once, {name} takes the most time, {share:.0%}"
-    yield f"You predicted that {predicted.dominates} dominates. {answer}: {cost}."
-
-
-def change_text(change: Faster | None) -> str:
-    """The one change that would help most."""
-    if change is None:
-        return "No change of one choice makes this faster; change two."
-    return f"The change that would help most: {change.what}, {change.seconds:,.3f} s a step."
+def _routing(job: Job) -> str:
+    """How tokens get to their experts."""
+    sent = "to each machine that has some of its experts" if job.dispatch == "dedup" else "for each of its experts"
+    overlap = ", and sending overlaps with computation" if job.ep_overlap else ""
+    uneven = "is even" if job.balanced else f"gives the fullest rank {job.imbalance:g} times the mean number of tokens"
+    return f"a token is sent once {sent}{overlap}; routing {uneven}; CUDA graphs: {job.graphs}"

@@ -1,1 +1,15 @@
-"""The schedule track: when does each rank compute and communicate?"""
+"""The schedule track: when does each rank compute and communicate? One coroutine that every rank runs."""
+
+from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
+from puzzles.tracks.base import Track
+
+
+class Schedules(Track[SchedulePuzzle]):
+    name = "schedule"
+    title = "Schedules"
+    idea = "who computes and sends what, and when?"
+    listing = PUZZLES
+    in_browser = True
+
+    def is_default(self, slug: str) -> bool:
+        return slug in CLASSICS.slugs

@@ -15,10 +15,7 @@ from lib.values.algebra import counted
 from puzzles.catalog.path import place_of, taught_in
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
-from puzzles.tracks.later import as_svg
 from puzzles.tracks.outcomes import SEE_NOTE, amount, listed, number_text
-
-from .pictures import can_be_drawn
 
 Figures = tuple[float, int, int | None]
 
@@ -170,7 +167,7 @@ def comparison(puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) 
     found = recognize(trace)
     if found is not None:
         yield from above_possible(trace, found, figures, puzzle.goal.records, puzzle.goal.time_limit)
-    known = _reference(puzzle.slug)
+    known = reference_run(puzzle.slug)
     if known is None:
         return
     reference, report = known
@@ -200,16 +197,8 @@ def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
     return with_papers(found)
 
 
-def beside_reference(puzzle: SchedulePuzzle, kept: str, colour: str = "layer") -> str:
-    """A kept run above the reference's as SVG; empty where the reference is not installed."""
-    known = _reference(puzzle.slug) if kept else None
-    if known is None or not can_be_drawn(trace := trace_from_json(kept)):
-        return ""
-    return as_svg("drawing:draw_compare", trace, known[0], puzzle.title, goal=puzzle.goal, colour=colour)
-
-
 @cache
-def _reference(slug: str) -> tuple[Trace, Report] | None:
+def reference_run(slug: str) -> tuple[Trace, Report] | None:
     """The reference solution's run at the shown size, and the referee's report; None where it is not installed."""
     from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
 

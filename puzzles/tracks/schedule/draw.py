@@ -12,12 +12,11 @@ import drawing
 from lib import DeadlockError, Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.later import report_failure
 from puzzles.tracks.outcomes import RunRequest
-from puzzles.tracks.workbench import DrawOptions, Workbench
+from puzzles.tracks.workbench import DrawOptions, Workbench, report_failure
 
 from .free_game import FreeGame, advised
-from .score import request_at, trace_in
+from .judge import request_at, trace_in
 
 
 def draw_runs(puzzle: SchedulePuzzle | FreeGame, options: DrawOptions, bench: Workbench) -> bool:

@@ -12,14 +12,13 @@ from lib.game.named_costs import pricing
 from lib.game.setting_notation import setting_to_json
 from lib.recognition import recognize
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.setting_text import setting_text
-from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule.setting_text import setting_text, size_text
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .comparison import above_possible
-from .score import parse_trace, trace_in
+from .judge import parse_trace, trace_in
 
 MAX_SIZE = 1024
 """Layers, batches and ranks."""
@@ -44,6 +43,7 @@ class FreeGame:
 
     goal = None
     """A free game has no targets."""
+    track = "schedule"
 
     @classmethod
     def of(cls, name: str, size: Size, setting: Setting) -> FreeGame:

@@ -19,13 +19,13 @@ from lib.torch_csv import Pipeline, event_times
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
-from puzzles.catalog.tables import print_table
+from puzzles.catalog.text_lines import print_table
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunRequest
 from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .free_game import FreeGame, summary
-from .score import request_at, trace_in
+from .judge import request_at, trace_in
 
 WIDTH = 84
 

@@ -17,12 +17,18 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.content.engine.annotated.trials import annotated_mlp
 from solutions.engine.annotated_mlp import AnnotatedMLP
 from solutions.engine.annotated_moe import AnnotatedMoE
-from tests.catalog.engine.tables.annotated import SENT, WEIGHTS, H
 from tests.support.engine_trials import SOLUTIONS, verdict_on
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 SLUGS = ["AnnotatedMLP", "AnnotatedMoE"]
+
+H = '        h = mesh_split(h, self.mesh, ("data", "model"))\n'
+WEIGHTS = (
+    '        w0 = mesh_split(w0, self.mesh, ("data", "model"))\n'
+    '        w1 = mesh_split(w1, self.mesh, ("model", "data"))\n'
+)
+SENT = "        sent = split(sent, 0, 4)  # so the experts are split along a row too, and only their tokens move\n"
 
 
 def fewest_bytes(graph: Graph, homes: dict[str, list[TensorLayout]], output: str, result: TensorLayout) -> int:

@@ -17,8 +17,6 @@ from lib.engine import ShardedEngine
 from lib.engine.collectives import COLLECTIVES
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.commands.main import main
-from puzzles.custom.check import MIN_WRONG
-from puzzles.custom.clone import wrong_solutions
 from puzzles.grading.grader import grade_file
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.starters import starter_file
@@ -26,10 +24,9 @@ from puzzles.grading.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks import TRACKS
-from puzzles.tracks.engine import score as scoring
-from puzzles.tracks.engine.score import better_record
-from puzzles.tracks.engine.track import CALLS
-from tests.catalog.engine.tables import FIGURES, WRONG
+from puzzles.tracks.engine import judge as scoring
+from puzzles.tracks.engine.words import CALLS, better_record
+from tests.catalog.engine.figures import FIGURES
 from tests.support.engine_trials import REFERENCES, SOLUTIONS, reference, score_class, verdict_on
 from tests.support.selection import first_of_each_kind
 
@@ -113,30 +110,6 @@ def test_a_starter_with_a_change_is_attempted(puzzle: EnginePuzzle, tmp_path: Pa
     verdict = verdict_on(puzzle.slug, path)
     assert (verdict.status, verdict.reason) == ("failed", "crash")
     assert f"raised on device 0 of {puzzle.devices}" in verdict.message
-
-
-def kind_of_mistake(wrong: tuple[str, str]) -> tuple[str, str]:
-    """The chapter, and the beginning of the verdict."""
-    return CHAPTER_OF[wrong[0]], " ".join(WRONG[wrong][2].split()[:2])
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize(("slug", "mistake"), first_of_each_kind(WRONG, kind_of_mistake))
-def test_a_wrong_solution_gets_the_right_message(slug: str, mistake: str, tmp_path: Path) -> None:
-    old, new, wanted = WRONG[slug, mistake]
-    assert old in source(slug)
-    path = tmp_path / "mine.py"
-    path.write_text(source(slug).replace(old, new))
-    verdict = verdict_on(slug, path)
-    said = verdict.message or " ".join(verdict.notes)  # a failure at a hidden size is a note
-    told = said if wanted.startswith("failed: line ") else re.sub(r"^line \d+: ", "", said)
-    beginning = ".*".join(re.escape(part) for part in wanted.split(" ... "))
-    assert re.match(beginning, f"{verdict.status}: {told}"), f"{verdict.status}: {told}"
-
-
-@every_puzzle
-def test_every_puzzle_has_wrong_solutions(puzzle: EnginePuzzle) -> None:
-    assert sum(slug == puzzle.slug for slug, _ in WRONG) >= 3 or len(wrong_solutions(puzzle.slug)) >= MIN_WRONG
 
 
 def record_class(slug: str) -> type | None:

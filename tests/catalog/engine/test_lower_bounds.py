@@ -16,8 +16,8 @@ from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.content.engine.data import trials as data_trials
 from puzzles.content.engine.shards import trials as shard_trials
 from puzzles.content.engine.tensors import trials as tensor_trials
-from puzzles.tracks.engine.compare import require_right
-from puzzles.tracks.engine.score import score_trial
+from puzzles.tracks.engine.judge import score_trial
+from puzzles.tracks.engine.trial_runs import require_right
 from tests.support.engine_trials import perform, reference
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])

@@ -15,7 +15,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.transformer import attention
 from puzzles.content.engine.layers.trials import causal_ring_attention, ring_attention
-from puzzles.tracks.engine.compare import require_right
+from puzzles.tracks.engine.trial_runs import require_right
 from solutions.engine.ring_attention import Queries, RingAttention
 from tests.support.engine_trials import SOLUTIONS, perform, verdict_on
 from tests.support.examples import examples

@@ -76,7 +76,7 @@ def test_an_uneven_strategy_of_a_player_is_refused(tmp_path):
 
 def test_a_pass_says_what_was_left_out(tmp_path):
     def said(slug: str, stars: int) -> str:
-        return TRACKS["layout"].record(LAYOUT_PUZZLES[slug], {}, stars)
+        return TRACKS["layout"].words.record(LAYOUT_PUZZLES[slug], {}, stars)
 
     assert "not even one that leaves devices unused or splits parts of axes" in said("ffn", 3)
     assert "With devices that hold copies, or parts of axes, it finds 163,840 bytes." in said("embedding_head", 3)
@@ -135,26 +135,7 @@ def test_slugs_do_not_meet_those_of_the_schedule_track():
 FFN = "def ffn(graph):\n    "
 
 VERDICTS = [
-    ("ffn", FFN + "graph.shard('relu', ((2, 4),))", "over_target", None,
-     "98,304 bytes move, the target is 12,288: matmul2 pays 98,304 bytes (all-reduce)"),
-    ("gathers_everything", "def gathers_everything(graph):\n    1", "over_target", None,
-     "add1 -> relu pays 458,752 bytes (all-gather)"),
-    ("matmul", "def matmul(graph):\n    graph.shard('matmul', ((8, 1), (1, 1)))", "over_target", None,
-     "each device holds 57,344 bytes, the cap is 50,000: 'w' takes 32,768, 'matmul' takes 16,384, 'x' takes 8,192"),
-    ("boundary", "def boundary(graph):\n    graph.shard('front', ((8, 1, 1), (8, 1, 1)))", "over_target", None,
-     "each device holds 1,290,240 bytes, the cap is 1,164,000"),
-    ("boundary", "def boundary(graph):\n    graph.shard('matmul4', ((4, 2), (2, 1)))", "over_target", None,
-     "131,072 bytes move, the target is 98,304: mean pays 65,536 bytes (all-reduce)"),
     ("boundary", "def boundary(graph):\n    graph.shard('matmul4', ((4, 2), (2, 1)), out=(8, 1))", "passed", None, ""),
-    ("ffn", FFN + "graph.shard('relu', ((8, 1),)); graph.shard('add1', ((8, 1), (1,)))", "failed", "annotations",
-     "2 operators are configured, relu, add1; this puzzle allows 1"),
-    ("ffn", FFN + "graph.shard('matmul1', ((8, 1), (1, 1)))", "failed", "annotations",
-     "'matmul1' is given as ((2, 1), (1, 4)); configure other operators"),
-    ("ffn", FFN + "graph.shard('matmul3', ((8, 1), (1, 1)))", "failed", "layout",
-     "line 2: there is no operator named 'matmul3' in this graph; did you mean 'matmul"),
-    ("ffn", FFN + "graph.shard('relu', ((16, 1),))", "failed", "layout",
-     "relu: the strategy ((16,1)) makes 16 parts, which does not divide 8 devices"),
-    ("matmul", "def matmul(graph):\n    pass  # tried", "failed", "layout", "no operator is configured"),
     ("ffn", FFN + "1 / 0", "failed", "crash", "line 2: ZeroDivisionError: division by zero"),
     ("ffn", FFN + "exit()", "failed", "crash", "this called exit"),
     ("ffn", "def ffn():\n    pass", "failed", "crash", "ffn is called with one argument, the graph"),
@@ -261,46 +242,6 @@ def test_drawing_a_plan(here: Path):
         assert (result.exit_code, result.stderr.startswith("ffn failed: ")) == (1, True)
 
 
-def zero(*calls: str) -> str:
-    return "def zero_or_tensor(graph):\n" + "".join(f"    graph.shard({call})\n" for call in calls)
-
-
-TOKENS = ("'matmul1', ((8, 1), (1, 1))", "'matmul2', ((8, 1), (1, 1))")
-SCATTERED = tuple(f"'{weight}.grad', ((8, 1), (8, 1)), out=(1, 8)" for weight in ("up", "down"))
-
-TRAINING_MISTAKES = [
-    ("train_ffn", "def train_ffn(graph):\n    graph.shard('matmul1', ((2, 1), (1, 4)))", "over_target", None,
-     ("1,074,176 bytes move, the target is 412,672", "each device holds 73,984 bytes")),
-    ("train_ffn", "def train_ffn(graph):\n    graph.shard('matmul2', ((4, 2), (2, 1)), out=(4, 2))",
-     "over_target", None,
-     ("each device holds 74,240 bytes, the cap is 68,500", "'weight1' takes 8,192")),
-    ("train_ffn", "def train_ffn(graph):\n    graph.shard('weight1.grad', ((4, 2), (4, 1)), out=(4, 4))",
-     "failed", "layout",
-     ("cannot leave the output of shape (64, 64) in parts (4, 4); it can leave",)),
-    ("train_ffn", "def train_ffn(graph):\n    graph.shard('weight1.gard', ((4, 2), (4, 1)))", "failed", "layout",
-     ("no operator named 'weight1.gard'", "did you mean 'weight1.grad'?")),
-    ("train_layer", "def train_layer(graph):\n    graph.shard('matmul1', ((8, 1), (1, 1)))", "over_target", None,
-     ("1,835,008 bytes move, the target is 1,769,472", "each device holds 884,736 bytes")),
-    ("train_layer", "def train_layer(graph):\n    graph.shard('up.state.new', ((2, 4, 1), (4, 1)))", "failed", "layout",
-     ("dimension 0 of 'up.state', of size 2,", "cannot be split")),
-    ("zero_or_tensor", zero(*TOKENS), "over_target", None,
-     ("each device holds 1,966,080 bytes, the cap is 1,600,000",)),
-    ("zero_or_tensor", zero(*TOKENS, *SCATTERED, "'up.update', ((1, 8), (1, 1, 8))",
-          "'down.update', ((1, 8), (1, 1, 8))"),
-     "over_target", None, ("each device holds 1,622,016 bytes, the cap is 1,600,000",)),
-    ("zero_or_tensor", zero("'matmul1', ((8, 1), (1, 1))"),
-     "over_target", None, ("bytes move, the target is 5,767,168",)),
-]  # fmt: skip
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize(("slug", "source", "status", "reason", "sentences"), TRAINING_MISTAKES)
-def test_mistakes_in_training_steps_are_named(tmp_path, slug, source, status, reason, sentences):
-    verdict = verdict_on(tmp_path, slug, source)
-    assert (verdict.status, verdict.reason) == (status, reason)
-    assert all(sentence in verdict.message for sentence in sentences), verdict.message
-
-
 def test_the_figures_in_the_statement_of_zero_or_tensor_are_measured():
     from lib.layout import training
     from lib.layout.examples import megatron_mlp
@@ -319,30 +260,6 @@ def test_the_figures_in_the_statement_of_zero_or_tensor_are_measured():
 def test_every_statement_shows_what_is_counted(here: Path):
     assert "every operator's output" in " ".join(puzzles("show", "ffn").stdout.split())
     assert "activations that backward uses" in " ".join(puzzles("show", "train_ffn").stdout.split())
-
-
-REMATERIALIZED = "def rematerialization(graph):\n    "
-
-MOVES = [
-    # as the compiler does it: everything on every device, which does not fit either
-    ("graph.shard('p', ((1, 1, 1),))", "over_target", None,
-     ("114,688 bytes move, the target is 14,336: d -> p pays 114,688 bytes (all-gather)",
-      "each device holds 26,624 bytes, the cap is 16,000")),
-    # as its users are advised to do it: one mesh axis at a time
-    ("graph.shard('p', ((2, 4, 1),))", "over_target", None,
-     ("20,480 bytes move", "d -> p pays 12,288 bytes (all-to-all)", "p -> result pays 8,192 bytes (all-to-all)")),
-    ("graph.shard('p', ((2, 1, 1),))", "over_target", None,
-     ("57,344 bytes move", "d -> p pays 49,152 bytes (all-gather)")),
-    ("graph.shard('p', ((2, 1, 4),))", "failed", "layout", ("dimension 2 of 'd', of size 16, cannot be split",)),
-    ("graph.shard('d', ((1, 8, 1), (1, 8, 1)))", "failed", "annotations", ("'d' is given as", "configure other")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("call", "status", "reason", "sentences"), MOVES)
-def test_other_ways_to_make_the_move_of_the_warning(tmp_path, call, status, reason, sentences):
-    verdict = verdict_on(tmp_path, "rematerialization", REMATERIALIZED + call)
-    assert (verdict.status, verdict.reason) == (status, reason)
-    assert all(sentence in verdict.message for sentence in sentences), verdict.message
 
 
 def test_the_move_of_the_warning_is_an_all_to_all_among_all_devices():

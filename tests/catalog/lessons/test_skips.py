@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.custom.check import MIN_WRONG
-from puzzles.custom.clone import wrong_solutions
 from tests.catalog.lessons.judged import judged, missed
 from tests.catalog.lessons.tables.every import SKIPS
 from tests.catalog.lessons.tables.unstopped import UNSTOPPED
@@ -29,8 +27,6 @@ def test_what_the_targets_allow_has_three_stars(slug: str) -> None:
         assert missed(judged(schedule, PUZZLES[slug].goal)) == expected, "a target stops it: move it to SKIPS"
 
 
-def test_every_puzzle_has_at_least_three_skips() -> None:
-    """Or files with wrong solutions."""
+def test_a_puzzle_with_skips_has_three() -> None:
     assert set(SKIPS) <= set(PUZZLES)
     assert [slug for slug, skips in SKIPS.items() if len(skips) < 3] == []
-    assert [slug for slug in PUZZLES if slug not in SKIPS and len(wrong_solutions(slug)) < MIN_WRONG] == []

@@ -14,7 +14,7 @@ from lib import Model, run
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import Score
-from puzzles.tracks.schedule.score import score_trace
+from puzzles.tracks.schedule.judge import score_trace
 
 
 class LoadedInEachUse(MutableMapping[Any, Any]):
@@ -83,6 +83,6 @@ def test_loading_again_costs_the_second_star_only_where_the_puzzle_says_so(slug:
         assert missed.startswith("in a second "), missed
         assert re.search(r"line \d+ loads layers? [0-9, -]+ again, and the target is", missed), missed
         assert score.figures["peak_memory"] < puzzle.goal.memory_limit <= score.figures["lasting_peak"]
-        (rule,) = [section for section in track_of(slug).sections(puzzle) if section.title == "The memory target"]
+        (rule,) = [section for section in track_of(slug).words.sections(puzzle) if section.title == "The memory target"]
         assert "each time that it is loaded" in str(rule)
         assert "Load" in score.advice

@@ -12,12 +12,11 @@ import pytest
 from lib import CLASSIC_SETTING, Goal, Model, Size, referee, run
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences
-from puzzles.catalog.schedule.size_text import size_text
+from puzzles.catalog.schedule.setting_text import differences, size_text
 from puzzles.grading.starters import is_unchanged_starter, starter_file
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.tracks import UnknownPuzzleError, find
-from puzzles.tracks.schedule.calls import reminder
+from puzzles.tracks.schedule.words import reminder
 
 TABLE = {
     "basic": (Size(2, 4, 1), 17, 2_600_000),

@@ -14,7 +14,7 @@ from lib import COSTS, Costs, Model, Setting, Size, referee
 from lib.game.costs import CLASSIC
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.sandbox.worker.stages.schedule import prepare
-from puzzles.tracks.schedule.score import request_at
+from puzzles.tracks.schedule.judge import request_at
 from tests.support import finished
 from tests.support.step_costs import STEP_COSTS
 

@@ -13,9 +13,9 @@ HALVES = ("scatterreduce", "allgather")
 MODERN = {
     puzzle.goal.costs.name: puzzle.goal.costs
     for slug, puzzle in PUZZLES.items()
-    if slug not in CLASSICS.slugs and puzzle.goal.size.ranks > 1
+    if slug not in CLASSICS.slugs and puzzle.goal.size.ranks > 1 and puzzle.goal.costs.name != "classic"
 }
-"""The costs of the puzzles after the classics that have several ranks."""
+"""The other costs of the puzzles after the classics that have several ranks."""
 
 ALL_THREE = {name: costs for name, costs in MODERN.items() if all(map(costs.priced, ("allreduce", *HALVES)))}
 BY_SIZE = {name: costs for name, costs in ALL_THREE.items() if costs.beta}

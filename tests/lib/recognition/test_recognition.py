@@ -226,8 +226,8 @@ def test_references_and_records_have_their_names(module: str) -> None:
         assert known(schedule, puzzle.goal.size, puzzle.goal.setting).text == KNOWN[module]
 
 
-def test_every_reference_and_record_is_in_the_table() -> None:
-    assert KNOWN.keys() == PUZZLES.keys() | {module_name(record) for record in RECORDS}
+def test_every_record_is_in_the_table() -> None:
+    assert KNOWN.keys() - PUZZLES.keys() == {module_name(record) for record in RECORDS} - PUZZLES.keys()
 
 
 NAMES = dict(
