@@ -7,7 +7,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from lib import PuzzleError, Value
+from lib import Model, PuzzleError, Value
+from lib.runtime.suggestions import meant
 
 GAME_PACKAGES = ("lib", "drawing", "puzzles")
 
@@ -81,6 +82,10 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
     name = type(error).__name__
     if isinstance(error, ImportError):
         text = _import_text(error, text)
+    elif isinstance(error, AttributeError):
+        text += _near_attribute(error)
+    elif isinstance(error, TypeError):
+        text = _call_text(text)
     elif isinstance(error, KeyError) and error.args and isinstance(error.args[0], Value):
         text = f"the {error.args[0]}"
     text = sanitized(f"{name}: {text}" if text else name)
@@ -91,6 +96,23 @@ def of_crash(error: BaseException, path: str, place: str = "", otherwise: int = 
     if "can't start new thread" in text:
         text += "; a run may start no thread"
     return Failure("crash", where + (text if len(text) <= MAX_ERROR_TEXT else text[: MAX_ERROR_TEXT - 3] + "..."), line)
+
+
+def _near_attribute(error: AttributeError) -> str:
+    """For an object of a class of the game: the name of the game that was meant."""
+    classes = [one for one in type(error.obj).__mro__ if one.__module__.partition(".")[0] in GAME_PACKAGES]
+    near = meant(error.name or "", [name for one in classes for name in vars(one) if not name.startswith("_")])
+    return f"; did you mean '{near}'?" if near else ""
+
+
+OF_MODEL = re.compile(rf"\b(?:{'|'.join(one.__name__ for one in Model.__mro__[:-1])})\.(?=\w+\(\))")
+
+
+def _call_text(text: str) -> str:
+    """A wrong call: the method as a player writes it, and that only coroutines are awaited."""
+    if re.search("can't be (used in 'await' expression|awaited)", text):
+        return f"{text}; what is awaited here is a result already, so leave 'await' out"
+    return OF_MODEL.sub("model.", text)
 
 
 def _import_text(error: ImportError, text: str) -> str:

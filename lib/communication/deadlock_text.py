@@ -1,7 +1,7 @@
 """Formats deadlock messages: who waits for whom, where, and the fix."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from lib.values.algebra import named, numbers_in
@@ -34,11 +34,17 @@ FIXES = {
 """By kind of waiting: the fix that a message ends with."""
 
 
-def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str], has_groups: bool = False) -> str:
+def deadlock_text(
+    waits: Sequence[WaitingRank],
+    absent: Mapping[int, str],
+    has_groups: bool = False,
+    unread: Collection[tuple[int, int]] = (),
+) -> str:
     """'nobody can move: rank 0 waits in receive() on line 12 for rank 1; rank 1 has returned; each ...'
 
     `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. In a game with
-    `has_groups` a collective may have forgotten its group.
+    `has_groups` a collective may have forgotten its group. `unread` has the sender and the receiver of each message
+    that was not received: a receiver that waits for another rank may have named the wrong one.
     """
     groups: dict[tuple[str, int, str, tuple[int, ...], str], list[int]] = {}
     for wait in waits:
@@ -53,10 +59,22 @@ def deadlock_text(waits: Sequence[WaitingRank], absent: Mapping[int, str], has_g
     clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
     if circle := _circle(waits):
         clauses.append(CIRCLE + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
+    missed = [(source, to) for source, to in unread if any(_passes_over(wait, source, to) for wait in waits)]
+    if missed:
+        clauses.append("unread: " + ", ".join(f"a message from rank {source} to rank {to}" for source, to in missed))
     fixes = [FIXES[kind] for kind in dict.fromkeys(wait.kind for wait in waits)]
     if has_groups and FIXES["collective"] in fixes:
         fixes[fixes.index(FIXES["collective"])] += _without_group(waits)
     return "nobody can move: " + "; ".join(clauses + fixes)
+
+
+def nearest_to_cause(
+    waits: Sequence[WaitingRank], absent: Collection[int], unread: Collection[tuple[int, int]]
+) -> frozenset[int]:
+    """Ranks whose own call explains a deadlock: those that pass over a message which has come, else those that wait for
+    a rank that has ended. Empty if there are none, as in a circle."""
+    passing = {wait.rank for wait in waits if any(_passes_over(wait, source, to) for source, to in unread)}
+    return frozenset(passing or {wait.rank for wait in waits if any(rank in absent for rank in wait.of)})
 
 
 CLAUSE = re.compile(r"ranks? (?P<ranks>[\d, -]+) waits? (?P<where>in .* on line \d+)")
@@ -75,6 +93,11 @@ def circle_in(text: str) -> list[tuple[int, int]]:
     """The pairs of ranks that wait for each other in a circle, read back from a deadlock's text."""
     _, _, circle = text.partition(CIRCLE)
     return [(int(a), int(b)) for a, b in re.findall(r"rank (\d+) for rank (\d+)", circle)]
+
+
+def _passes_over(wait: WaitingRank, source: int, to: int) -> bool:
+    """True if a rank that has a message from `source` waits for other ranks' messages only."""
+    return wait.rank == to and wait.kind == "receive" and bool(wait.of) and source not in wait.of
 
 
 def _without_group(waits: Sequence[WaitingRank]) -> str:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lib.communication.calls import Call
-from lib.communication.deadlock_text import deadlock_text
+from lib.communication.deadlock_text import deadlock_text, nearest_to_cause
 from lib.communication.lanes import Lanes
 from lib.communication.meetings import Mailboxes, require_same_call
 from lib.communication.mesh import Mesh
@@ -73,6 +73,8 @@ class LiveRun:
         ranks = size.ranks
         self.recorders = [RankRecorder(rank, self.game, self) for rank in range(ranks)]
         self.with_model: set[int] = set()
+        self.nearest_to_cause: frozenset[int] = frozenset()
+        """After a deadlock: the ranks whose own call explains it."""
         self._loop = asyncio.get_running_loop
         self._detector = DeadlockDetector(
             ranks, asyncio.get_running_loop, self._deliver_earliest, self.resolve_deadlock
@@ -251,7 +253,9 @@ class LiveRun:
         except MismatchError as mismatch:
             return mismatch
         described = [wait.described() for wait in waits]
-        return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes)))
+        unread = [(source, rank) for rank in range(self.size.ranks) for source, _ in self.mailboxes.unread(rank)]
+        self.nearest_to_cause = nearest_to_cause(described, absent, unread)
+        return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes), unread))
 
     def _absences(self) -> dict[int, str]:
         """The ranks that do not wait, each with the reason as a message words it."""

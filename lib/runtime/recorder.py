@@ -46,6 +46,11 @@ def player_line(depth: int = 1) -> int:
     return line
 
 
+def _references(pair: tuple[object, object]) -> int:
+    """References to the first of a pair, its own and the interpreter's included."""
+    return sys.getrefcount(pair[0])
+
+
 class RankRecorder:
     """One rank's operations, its clock in ticks, and its stored memory. All recorders of a run share `run`."""
 
@@ -73,13 +78,15 @@ class RankRecorder:
         """The refusal if a call was made without await; returned once."""
         if self.unawaited is None:
             return None
+        is_kept = _references(self.unawaited) > _references((object(), None))
         coroutine, wait = self.unawaited
         self.unawaited = None
         coroutine.close()  # Python would warn too; the refusal says it better.
         name = wait.call().partition("(")[0]
+        more = "; a rank makes one call at a time, so asyncio.gather cannot start several" if is_kept else ""
         return RuleError(
             f"{wait.call()} on line {wait.line} was called without await, so it never ran; "
-            f"write 'await model.{name}(...)'",
+            f"write 'await model.{name}(...)'{more}",
             line=wait.line,
         )
 

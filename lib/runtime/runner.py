@@ -36,10 +36,13 @@ class Outcome:
 
     @property
     def error(self) -> BaseException | None:
-        """The error to report: by the ranks' clocks the first that is not a consequence of another."""
+        """The error to report: by the ranks' clocks the first that is not a consequence of another. Of a deadlock, that
+        of a rank whose own call explains it."""
         pairs = zip(self.models, self.errors)
         failures = [(model.time, model.rank, error) for model, error in pairs if error is not None]
         causes = [entry for entry in failures if not isinstance(entry[2], DeadlockError)]
+        if not causes:
+            causes = [entry for entry in failures if entry[1] in self.models[0].run.nearest_to_cause]
         return min(causes or failures, key=lambda entry: entry[:2])[2] if failures else None
 
 

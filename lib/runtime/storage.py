@@ -36,6 +36,8 @@ class Storage(dict[Any, K], Generic[K]):
         self._recorder = recorder
         self.name = name
         self._kind = kind
+        self._removed: dict[Any, int] = {}
+        """By key that was removed: the line that did it last."""
 
     def __setitem__(self, key: Any, value: K) -> None:
         try:
@@ -48,12 +50,17 @@ class Storage(dict[Any, K], Generic[K]):
 
     def __delitem__(self, key: Any) -> None:
         if key not in self:
-            self._absent(key)
+            self._absent(key, "remove it once only")
+        self._removed[key] = player_line()
         self._recorder.delete(self.name, key if type(key) in PLAIN else plain_key(key))
         _drop(self, key)
 
     def __missing__(self, key: Any) -> NoReturn:
         self._absent(key)
+
+    def __repr__(self) -> str:
+        """The values as messages name them: '{0: weight of layer 0}'."""
+        return "{" + ", ".join(f"{key!r}: {value}" for key, value in self.items()) + "}"
 
     def pop(self, key: Any, default: Any = _MISSING) -> Any:
         if key not in self and default is not _MISSING:
@@ -95,10 +102,12 @@ class Storage(dict[Any, K], Generic[K]):
                 hint = f"; store it in {name}{order_hint(type(value), self._kind)}"
         raise RuleError(f"{self.name} holds {self._kind.kind.partition(' ')[2]}s only; got {object_text(value)}{hint}")
 
-    def _absent(self, key: Any) -> NoReturn:
+    def _absent(self, key: Any, then: str = "remove it after its last use") -> NoReturn:
+        removed = self._removed.get(key)
+        advice = "store a value first" if removed is None else f"line {removed} removed the value; {then}"
         have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
         raise NotStoredError(
-            f"nothing is stored under this key; {self.name} {have}; store a value first",
+            f"nothing is stored under this key; {self.name} {have}; {advice}",
             self._recorder.place(f"{self.name}[{_key_text(key)}]"),
             player_line(),
         )

@@ -2,7 +2,8 @@
 
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from lib.errors import RuleError
@@ -34,8 +35,8 @@ def unknown_name(model: Any, name: str) -> str:
     """The sentence about an unknown name of a model: the call that was probably meant, or all calls."""
     public = [attribute for attribute in dir(model) if not attribute.startswith("_") and _exists(model, attribute)]
     calls = [attribute for attribute in public if inspect.isroutine(getattr(model, attribute))]
-    meant = _meant(name, public)
-    advice = f"write '{_usage(model, meant)}'" if meant else f"its calls are {', '.join(calls)}"
+    near = meant(name, (*public, *OTHER_NAMES), OTHER_NAMES)
+    advice = f"write '{_usage(model, near)}'" if near else f"its calls are {', '.join(calls)}"
     return f"a model has no '{name}'; {advice}"
 
 
@@ -47,13 +48,14 @@ def _exists(model: Any, name: str) -> bool:
     return name not in TIMED or model.run.costs.priced(name)
 
 
-def _meant(name: str, public: Iterable[str]) -> str:
+def meant(name: str, known: Iterable[str], other_names: Mapping[str, Iterable[str]] = MappingProxyType({})) -> str:
+    """The known name that is nearest to another one, also by the names that other libraries use; empty if none is."""
     from difflib import get_close_matches  # here, because only a refusal needs it
 
     plain = _plain(name)
-    by_name = {_plain(known): known for known in (*public, *OTHER_NAMES)}
-    for known, others in OTHER_NAMES.items():
-        by_name.update(dict.fromkeys(others, known))
+    by_name = {_plain(one): one for one in known}
+    for one, others in other_names.items():
+        by_name.update(dict.fromkeys(others, one))
     near = get_close_matches(plain, by_name, n=1, cutoff=0.75)
     return by_name[near[0]] if near else ""
 

@@ -267,6 +267,11 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
             require_kind(value, kind, "each value in this gather")
             require_alike(first, value, kind.joined, who, i, "gather")
     shards = [value.shards for value in values]
+    if len(first.shards) == first.total and len(values) > 1:
+        raise RuleError(
+            f"{who(0)} contributes the {first}, which is full already; contribute this rank's shard, and store the "
+            "full value under a key of its own"
+        )
     union = algebra.disjoint_union(shards, "shard", who, "gather each shard once")
     return with_fields(first, shards=union)
 

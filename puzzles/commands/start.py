@@ -7,7 +7,7 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UnreadableError
-from puzzles.grading.progress import add_own_file, load, next_slug
+from puzzles.grading.progress import add_own_file, known_file, load, next_slug
 from puzzles.grading.starters import add_starters
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
@@ -55,8 +55,13 @@ def add_to(path: str, slugs: Sequence[str], force: bool = False) -> list[str]:
 
 
 @click.command("next")
-@click.option("-o", "path", metavar="FILE", default=DEFAULT_FILE, show_default=True, help="Where to add its starter.")
-def next_(path: str) -> None:
+@click.option(
+    "-o",
+    "path",
+    metavar="FILE",
+    help=f"Where to add its starter  [default: {DEFAULT_FILE}; if there is none, your latest file here]",
+)
+def next_(path: str | None) -> None:
     """Open the next puzzle of the core path.
 
     Adds its starter to FILE, which is created if it does not exist. Nothing in FILE is overwritten.
@@ -64,6 +69,8 @@ def next_(path: str) -> None:
     console, slug = terminal(), next_slug(load())
     if slug is None:
         return print_wrapped(console, what_next())
+    if path is None:
+        path = DEFAULT_FILE if Path(DEFAULT_FILE).exists() else known_file(Path.cwd()) or DEFAULT_FILE
     added = add_to(path, [slug])
     show_statement(console, track_of(slug).puzzle(slug))
     console.print()

@@ -93,6 +93,17 @@ def is_own_file(path: str | Path) -> bool:
     return json.dumps(os.path.realpath(path)) in known
 
 
+def known_file(folder: Path) -> str:
+    """The name of the Python file in a folder that was last counted as the player's own and is still there; empty if
+    none is."""
+    with suppress(OSError, ValueError):
+        for line in reversed(_own_files().read_text(encoding="utf-8", errors="replace").split("\n")):
+            path = Path(json.loads(line)) if line else folder
+            if path.suffix == ".py" and path.is_file() and path.parent == folder.resolve():
+                return path.name
+    return ""
+
+
 def remember(graded: Graded) -> None:
     """Adds the verdicts on a file, if it is the player's own."""
     if is_own_file(graded.path):

@@ -121,6 +121,17 @@ DEFINITION_START = re.compile(rf"^{DEFINITION}", re.MULTILINE)
 DEFINITION_IN_JSON = re.compile(rf'(?:\\n|"){DEFINITION}')
 
 
+def _utf16_of(source: bytes) -> str:
+    """The encoding of a file in UTF-16, by its mark or because every other byte of its start is 0; else empty."""
+    if source.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "utf-16"
+    start = source[:100]
+    halves = start[::2], start[1::2]
+    if len(start) < 2 or any(halves[0]) == any(halves[1]):
+        return ""
+    return "utf-16-be" if any(halves[1]) else "utf-16-le"
+
+
 class Submission:
     """A Python file or notebook with definitions named after puzzles. `problem` is the error if it cannot be read."""
 
@@ -157,10 +168,13 @@ class Submission:
 
     def _decode(self, source: bytes) -> None:
         """Sets the text, in the encoding that its first lines declare or in UTF-8."""
-        text = source.decode("utf-8-sig", errors="replace")
+        utf16 = _utf16_of(source)
+        text = source.decode(utf16 or "utf-8-sig", errors="replace")
         if not self._is_json:
             require_few(text)
         self.text = text
+        if utf16:
+            raise UnreadableError("this file is in UTF-16, which Python does not read; save it in UTF-8")
         _require_text_encoding(source)
         encoding, _ = detect_encoding(BytesIO(source).readline)
         self.text = source.decode(encoding)

@@ -11,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from lib.runtime.suggestions import meant
 from lib.values.algebra import counted
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table
 from puzzles.course.points import NOTHING_STATED, Scoring
@@ -221,10 +222,14 @@ def _next(graded: Graded, why: bool = False) -> Iterator[str]:
     attempted = graded.attempted
     if not attempted:
         first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))
-        if Submission.read(Path(graded.path)).names & {verdict.puzzle for verdict in graded.verdicts}:
+        names = Submission.read(Path(graded.path)).names
+        if names & {verdict.puzzle for verdict in graded.verdicts}:
             yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
         else:
-            yield f"Nothing attempted yet: this file has no puzzle that is known here.{_teachers()}"
+            renamed = [(name, near) for name in sorted(names) if (near := meant(name, ALL))]
+            told = f" Did you mean '{renamed[0][1]}' by '{renamed[0][0]}'?" if renamed else _teachers()
+            yield f"Nothing attempted yet: this file has no puzzle that is known here.{told}"
+            first = renamed[0][1] if renamed else first
         show, start = next_command("show", first), next_command("start", first)
         yield f"'{show}' shows the puzzle, '{start}' writes its starter to a file."
         return

@@ -473,3 +473,9 @@ def test_python_m_puzzles_is_the_same_program_also_next_to_another_lib(tmp_path:
     assert (shell.returncode, shell.stderr) == (0, "")
     (graded,) = json.loads(shell.stdout)["files"]
     assert (graded["path"], graded["results"][0]["status"]) == ("mine.py", "passed")
+
+
+@pytest.mark.sandboxed
+def test_a_name_that_is_almost_a_puzzle_is_answered_with_the_puzzle() -> None:
+    Path("mine.py").write_text(solution("ddp").replace("def ddp(", "def ddpp("))
+    assert "'puzzles show ddp'" in as_line(puzzles("grade", "mine.py").stdout)

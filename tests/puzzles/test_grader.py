@@ -323,6 +323,8 @@ ODD_FILES = [
     ("nul", b"def basic(model): pass\n\0", "failed", "null byte"),
     ("latin", "def basic(model): pass\n# é\n".encode("latin-1"), "failed", "utf-8"),
     ("deep", b"basic = " + b"(" * 5000 + b")" * 5000, "failed", "too many nested parentheses"),
+    ("utf16", "def basic(model): pass\n".encode("utf-16"), "failed", "UTF-16"),
+    ("utf16_without_mark", "def basic(model): pass\n".encode("utf-16-be"), "failed", "UTF-16"),
     ("cookie", b"# coding: klingon\ndef basic(model): pass\n", "failed", "unknown encoding: klingon"),
     ("deeper", b"basic = " + b"-" * 100_000 + b"1", "failed", "too deep"),
 ]

@@ -43,6 +43,16 @@ def test_next_adds_one_starter_after_another_to_one_file() -> None:
     assert progress.is_own_file("my_solutions.py")
 
 
+def test_next_goes_on_in_the_latest_file_if_the_usual_one_was_renamed() -> None:
+    said("next")
+    Path("my_solutions.py").rename("renamed.py")
+    progress.add_own_file("renamed.py")
+    solve("basic")
+    said("next")
+    assert not Path("my_solutions.py").exists()
+    assert "def grad_accum(" in Path("renamed.py").read_text()
+
+
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("number", range(len(CORE)))
 def test_every_core_puzzle_is_reached_and_opened(number: int) -> None:

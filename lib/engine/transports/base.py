@@ -15,7 +15,7 @@ from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import ArrayLibrary
 from lib.engine.metering.meter import Meter
 from lib.errors import DeadlockError, MismatchError, RuleError
-from lib.values.algebra import consecutive
+from lib.values.algebra import consecutive, counted
 
 from .tasks import GreenletExit
 
@@ -116,14 +116,22 @@ class PendingReceive(int):
         return f"receive({int(self)})"
 
 
-def deadlock_text(states: Iterable[str]) -> str:
-    """The full message, from the state of each device in order; devices in the same state are named together."""
+Unread = tuple[int, int, int]
+"""Messages that were not received: from, to, how many."""
+
+
+def deadlock_text(states: Iterable[str], unread: Sequence[Unread] = ()) -> str:
+    """The full message, from the state of each device in order; devices in the same state are named together. `unread`
+    are messages of which nobody waits for the next, so that their receivers may name the wrong device."""
     alike: dict[str, list[int]] = {}
     for device, state in enumerate(states):
         alike.setdefault(state, []).append(device)
     parts = [_state_of(devices, state) for state, devices in alike.items()]
     fix = "Every wait needs a partner: check who calls what, and how often"
-    if all(state.startswith("waits in receive") for state in alike):
+    if unread:
+        waiting = ", ".join(f"{counted(n, 'message')} from device {source} to {to}" for source, to, n in unread)
+        fix = f"Nobody has received {waiting}: receive from the device that sends"
+    elif all(state.startswith("waits in receive") for state in alike):
         fix = "All wait to receive: send before you receive"
     return f"nobody can move: {'; '.join(parts)}. {fix}"
 

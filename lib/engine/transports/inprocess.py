@@ -17,7 +17,7 @@ from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import Meter, current
-from lib.engine.player_code import player_line
+from lib.engine.player_code import player_frame, player_line
 from lib.errors import DeadlockError, MismatchError
 
 from .base import (
@@ -26,6 +26,7 @@ from .base import (
     CallableInt,
     PendingReceive,
     Put,
+    Unread,
     deadlock_text,
     end_greenlet,
     require_own_thread,
@@ -86,7 +87,7 @@ class Scheduler:
                 if until():
                     return False
             if any(not port.task.dead for port in self.ports):
-                raise DeadlockError(self._deadlock_text())
+                raise DeadlockError(self._deadlock_text(), line=self._culprit_line())
         except BaseException:
             self.close()
             raise
@@ -132,8 +133,7 @@ class Scheduler:
             end_greenlet(port.task)
         current.meter = None
 
-    def unread(self) -> list[tuple[int, int, int]]:
-        """Messages that were not received: (from, to, how many)."""
+    def unread(self) -> list[Unread]:
         pairs = [(source, port) for port in self.ports for source in port.inbox]
         return sorted((source, port.device, len(port.inbox[source])) for source, port in pairs if port.inbox[source])
 
@@ -142,7 +142,15 @@ class Scheduler:
             port.inbox.clear()
 
     def _deadlock_text(self) -> str:
-        return deadlock_text(map(self._state_text, self.ports))
+        return deadlock_text(map(self._state_text, self.ports), self.unread())
+
+    def _culprit_line(self) -> int:
+        """The line of a device that waits: of one with unread messages from others, if there is any."""
+        waiting = [port for port in self.ports if not port.task.dead]
+        receivers = {to for _, to, _ in self.unread()}
+        port = next((port for port in waiting if int(port.device) in receivers), waiting[0])
+        frame = player_frame(port.task.gr_frame)
+        return 0 if frame is None else frame.f_lineno
 
     def _state_text(self, port: InProcessPort) -> str:
         if port.task.dead:

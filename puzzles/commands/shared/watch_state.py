@@ -43,6 +43,8 @@ class WatchState:
         self.verdicts: dict[str, Verdict] = {}
         self.current = CORE[0]
         self.hints: dict[str, int] = {}
+        self._added = ""
+        """What 'n' has done, until the file changes again: the event of its own save shows it again."""
         self._seen: dict[str, str] | None = None
 
     def begin(self) -> None:
@@ -71,6 +73,9 @@ class WatchState:
             return False
         if event in actions:
             actions[event]()
+        elif event.isprintable() and event.strip():
+            print_wrapped(self.console, f"'{event}' does nothing here. The keys are:")
+            self._print_keys(self.console)
         return True
 
     def saved(self) -> None:
@@ -88,6 +93,7 @@ class WatchState:
         returns none."""
         changed = self._changed(Submission.read(Path(self.path)))
         if changed is None or changed:
+            self._added = ""
             self.console.print(f"Grading {sanitized(self.path)} ...", style="dim")
             puzzles = None if changed is None else [track_of(slug).puzzle(slug) for slug in changed]
             graded = self.grade(self.path, puzzles, self.limits, keep=True)
@@ -124,7 +130,7 @@ class WatchState:
     def screen(self) -> None:
         """The verdict on the current puzzle; its statement until there is one."""
         if self._verdict() is None:
-            return self.statement()
+            return self.statement(self._added)
         self._show([*self._explanation(), ScreenPart(self._say_offer, optional=False), ScreenPart(self._print_picture)])
 
     def statement(self, said: str = "") -> None:
@@ -155,14 +161,14 @@ class WatchState:
     def next(self) -> None:
         """Goes to the next puzzle: after a pass, to the one on offer, whose starter is added to the file; otherwise to
         the next one in order of play."""
-        added = ""
+        self._added = ""
         if self.current in self._passed():
             self.current = self._following(self.current)
-            added = self._add_starter()
+            self._added = self._add_starter()
         else:
             slugs = _play_order()
             self.current = slugs[(slugs.index(self.current) + 1) % len(slugs)]
-        self.statement(added)
+        self.statement(self._added)
 
     def _add_starter(self) -> str:
         """Adds the current puzzle's starter to the file, unless it is defined there, and returns a sentence about it.

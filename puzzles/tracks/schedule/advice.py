@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from lib import COLLECTIVES, COMPUTING, TIMED, Goal, Op, Report, Trace, computing
 from lib.judging.peak_text import UNREAD, peak_rows
-from lib.recognition import recomputed
-from lib.values.algebra import named
+from lib.recognition import recognize, recomputed
+from lib.values.algebra import counted, named
 from lib.values.kinds import Activation
 from puzzles.catalog.schedule import SchedulePuzzle
 
@@ -17,7 +17,13 @@ MAX_CAUSES = 2
 
 
 def advice(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
-    """One or two sentences on how to meet the missed target."""
+    """Which pipeline the run is like, and one or two sentences on how to meet the missed target."""
+    pipeline = recognize(trace)
+    built = f"This is {pipeline.text}. " if pipeline is not None and pipeline.stages else ""
+    return built + _on_target(trace, report, puzzle)
+
+
+def _on_target(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
     if causes := traffic_sentences(report):
         return causes
     if not report.meets_memory:
@@ -82,7 +88,7 @@ def _way_to_keep_less(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> s
         return lost[0].text if lost else "Do the work in another order, or keep less."
     before = (op for op in trace.ranks[report.peak.rank] if op.end <= report.contents.tick)
     left = batches.intersection(op.batches for op in before if op.name == "backward_input")
-    if 2 * len(left) > len(batches):
+    if left:
         if len(left) == 1:
             return "One weight half is left to compute. Do it earlier: it frees an activation."
         return f"{len(left)} weight halves are left to compute. Do some of them earlier: each frees an activation."
@@ -188,33 +194,66 @@ class _Rank:
 
     def late_calls(self) -> Iterator[Loss]:
         """Calls that overlap with computation, are awaited for some time, and could have been made earlier."""
-        clock = 0
+        clock, issued = 0, dict[int, int]()
         for i, op in enumerate(self.ops):
             if op.name == "await":
                 place = op.args[0]
                 call = self.ops[place]
                 if call.end > clock:
-                    yield from self._late_call(i, place, call.end - clock)
+                    yield from self._late_call(i, place, call.end - clock, issued.get(place, clock))
                 clock = max(clock, op.end)
+            elif op.name in COLLECTIVES:
+                issued[i] = clock
             elif self.advances(op):
                 clock = op.end
 
-    def _late_call(self, awaited: int, place: int, ticks: int) -> Iterator[Loss]:
+    def _late_call(self, awaited: int, place: int, ticks: int, issued: int) -> Iterator[Loss]:
+        """What makes a call late that is made at tick `issued` and waited for: its lane is busy, or it could come
+        earlier, or other work could be done meanwhile."""
         call, name = self.ops[place], self.ops[place].name
         if call.name not in COLLECTIVES:
             return
         made = sorted(self.made.get(number, -1) for number in call.inputs)
-        last, first = (_compute_between(self.ops, since, place) for since in (made[-1], made[0]))
+        first = _compute_between(self.ops, made[0], place)
+        last = self._early_enough(made[-1], place, ticks)
         where, joined = line_of(call), line_of(self.ops[awaited]).lower()
-        if last is not None:
+        costs = self.trace.costs
+        costs_a_call = any(prices.get(name) for prices in (costs.calls, costs.alpha, costs.alpha_between))
+        if costs_a_call and 2 * (call.start - issued) > ticks:
+            text = f"{where} calls `{name}` for {counted(len(made), 'value')}, but the calls before it have not ended"
+            yield Loss(f"{text}, and {joined} waits: make fewer calls, each with more values.", ticks)
+        elif last is not None:
             text = f"{where} calls `{name}` after the {last.name} on {line_of(last).lower()}, which does not need it"
             yield Loss(f"{text}, and {joined} waits: call it first.", ticks)
         elif first is not None:
             text = f"{where} calls `{name}` when the last of its {len(made)} values is there, and {joined} waits"
             yield Loss(f"{text}: call it sooner, with fewer values.", ticks)
-        elif _compute_between(self.ops, place, awaited) is None:
+        elif _compute_between(self.ops, place, awaited) is None and (i := self._independent_of(place)) is not None:
             text = f"{where} calls `{name}`, and nothing is computed before {joined} awaits it"
-            yield Loss(f"{text}: do work in between that does not need it.", ticks)
+            other = f"the {self.ops[i].name} on {line_of(self.ops[i]).lower()}"
+            yield Loss(f"{text}: do {other} in between, which does not need it.", ticks)
+
+    def _early_enough(self, start: int, place: int, ticks: int) -> Op | None:
+        """The last computation between two operations such that a call before it would have ended `ticks` earlier; if
+        none is long enough, the first one."""
+        between: list[Op] = [op for op in self.ops[start + 1 : place] if op.name in WORK]
+        for op in between[::-1]:
+            ticks -= op.end - op.start
+            if ticks <= 0:
+                return op
+        return between[0] if between else None
+
+    def _independent_of(self, index: int) -> int | None:
+        """The first computation after an operation that needs nothing from it, nor from a timed one after it."""
+        ready = set(range(index))
+        for i in range(index + 1, len(self.ops)):
+            op = self.ops[i]
+            if all(self.made.get(number, i) in ready for number in op.inputs):
+                if op.name in COMPUTING and op.name != "update":
+                    return i
+                if op.name not in TIMED:
+                    ready.add(i)
+        return None
 
     def early_work(self, goal: Goal) -> Iterator[Loss]:
         """Computations after a wait that need nothing from it, and have room in memory before it."""
@@ -222,21 +261,13 @@ class _Rank:
         for index, ticks in self.waits.items():
             if self.ops[index].name != "receive" or not ticks:
                 continue
-            ready = set(range(index))
-            for i in range(index + 1, len(self.ops)):
-                op = self.ops[i]
-                if not all(self.made.get(number, i) in ready for number in op.inputs):
-                    continue
-                if op.name not in COMPUTING or op.name == "update":
-                    if op.name not in TIMED:
-                        ready.add(i)
-                    continue
-                at = events[i]
-                needs = max(0, max(memory[at : at + 2]) - memory[at - 1])
-                if goal.meets_memory(max(memory[events[index] : at + 1]) + needs):
-                    text = f"Ranks wait on {line_of(self.ops[index]).lower()} before the {op.name} on"
-                    yield Loss(f"{text} {line_of(op).lower()}, which needs nothing from it: do it first.", ticks)
-                break
+            if (i := self._independent_of(index)) is None:
+                continue
+            op, at = self.ops[i], events[i]
+            needs = max(0, max(memory[at : at + 2]) - memory[at - 1])
+            if goal.meets_memory(max(memory[events[index] : at + 1]) + needs):
+                text = f"Ranks wait on {line_of(self.ops[index]).lower()} before the {op.name} on"
+                yield Loss(f"{text} {line_of(op).lower()}, which needs nothing from it: do it first.", ticks)
 
 
 def _postponable(trace: Trace, report: Report) -> Iterator[Loss]:

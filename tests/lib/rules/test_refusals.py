@@ -460,6 +460,18 @@ async def rank_and_value_exchanged(model: Model) -> None:
     await model.pass_to(model.get_activation([0]), 0)  # type: ignore[arg-type]
 
 
+@refused("deadlock", "receive(1) on line", "a message from rank 2 to rank 0", ranks=3)
+async def received_from_the_wrong_neighbour(model: Model) -> None:
+    await model.pass_to((model.rank + 1) % 3, "hello")
+    await model.receive((model.rank + 1) % 3)
+
+
+@refused("deadlock", "rank 1, t=0, receive(2)", "rank 2 has returned", ranks=3)
+async def the_place_is_of_the_rank_that_waits_for_one_that_has_ended(model: Model) -> None:
+    if model.rank < 2:
+        await model.receive(model.rank + 1)
+
+
 # --- Forgotten await, unpacking, replaced dictionaries -------------------------------------------------
 
 

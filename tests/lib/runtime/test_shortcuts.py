@@ -140,3 +140,9 @@ def test_a_copy_belongs_to_no_record() -> None:
     assert unrecorded(own) == own
     fresh = Weight(0, 2, 0)
     assert unrecorded(fresh) is fresh
+
+
+def test_a_printed_dictionary_names_values_as_messages_do() -> None:
+    model = Model()
+    model.weights[0], _ = model.load_weights(0)
+    assert repr(model.weights) == f"{{0: {model.weights[0]}}}"
