@@ -79,6 +79,7 @@ docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, m
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
 	PYTHONPATH=. $(BIN)/python docs/generate/listings.py
 	PYTHONPATH=. $(BIN)/python docs/generate/field.py
+	PYTHONPATH=. $(BIN)/python docs/generate/expresses.py
 	PYTHONPATH=. $(BIN)/python docs/generate/truth.py
 	PYTHONPATH=. $(BIN)/python docs/generate/xla.py
 	PYTHONPATH=. $(BIN)/python docs/generate/mindspore_page.py

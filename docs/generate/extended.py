@@ -23,6 +23,7 @@ CALLS = re.compile(r"<!-- (calls ([\w ]+)) -->")
 
 USES: Mapping[str, Callable[[SchedulePuzzle], object]] = {
     "groups": lambda p: "group" in p.parameters,
+    "frozen": lambda p: p.goal.setting.frozen or p.goal.setting.whole,
     "overlap": lambda p: p.goal.costs.overlap,
     "halves": lambda p: "backward_input" in p.calls,
     "tags": lambda p: "tag" in p.parameters,

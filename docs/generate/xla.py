@@ -5,6 +5,7 @@ Needs jax; without it the page stays as it is.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from importlib.util import find_spec
@@ -40,11 +41,11 @@ print(propagate(graph).bytes, plan(graph, memory_cap=60_000).bytes)
 98304 163840
 ```
 
-Arrays in a dictionary or list are parameters; other arguments are inputs, unless `parameters=` names them. Give an
-argument as its shape, or as any object with a shape and a dtype. `graph.values(p, x)` returns the values for
-`graph.run` and `on_engine`; they include the constants of the function, which are inputs too. `graph.results` names the
-results. `training(graph)` works as for other graphs, and the gradients of JAX can be imported as well:
-`from_jax(jax.grad(loss), ...)`.
+What is in a dictionary, list or any other pytree is a parameter, called by its path; other arguments are inputs, unless
+`parameters=` names them. Give an argument as its shape, or as any object with a shape and a dtype. `graph.values(p, x)`
+returns the values for `graph.run` and `on_engine`; they include the constants of the function, which are inputs too.
+`graph.results` names the results. `training(graph)` works as for other graphs, and the gradients of JAX can be imported
+as well: `from_jax(jax.grad(loss), ...)`.
 
 A softmax, a mean, silu and relu become one operator each. The axis of such a softmax is not split; with `fused=False`
 its maximum, sum and quotient are operators, and plans may split it, as for a split vocabulary. Equal computations are
@@ -52,9 +53,31 @@ done once, and computations that no result needs are left out. `jax.named_scope`
 planned once: the layouts of its first step hold for all of its steps (`graph.repeats`), and what is configured or
 pinned in one step holds for all. A stack of 24 layers has hardly more variables than one of 3. Rows are taken,
 and added up, by number along one dimension of a table, as in `table[:, rows]`, `take_along_axis` and their gradients,
-mapped over any axis. Sharding constraints are ignored, and types are not converted: a graph has one size of elements,
-and if floats differ, all count as the largest. Row numbers of a gather are used as they are. Primitives without an
-operator, such as `sort` or `while_loop`, are refused by name, with the line that calls them and what to do instead.
+mapped over any axis. Constants of more than 65,536 elements, such as a causal mask, are computed by operators. Sharding
+constraints are ignored, and types are not converted: a graph has one size of elements, 2 bytes for bfloat16, and if
+floats differ, all count as the largest. Row numbers of a gather are used as they are.
+
+Every other primitive, such as `sort`, `argmax`, `cumsum`, `random_bits` or `while`, becomes an opaque operator, which
+JAX computes. Its dimensions are split where its batching rule proves that the primitive works on parts; otherwise every
+device has all of its inputs. Its flops are not counted, it has no gradient in `training`, and `code_of` cannot write
+it. Complex numbers and collectives are refused, with the line that has them.
+
+## Your own program
+
+`puzzles layout` compares a function with what XLA makes of it, on devices that this machine simulates:
+
+    puzzles layout model.py:step --mesh data=2,model=4 --in '*.w1=,model' --in 'x=data' -o plan.html
+
+The file defines the function and `args`, its arguments: shapes or `jax.ShapeDtypeStruct`s, in any pytree. `--in` and
+`--out` give the mesh axes of each dimension, separated by commas, for arguments and results by name: `,model` splits
+columns over `model`, `data+model` splits rows over both axes. An argument that no `--in` names has the sharding of its
+struct, or is full on every device. A result that no `--out` names is free. `--memory 40G` is a cap on what a device
+holds at any time.
+
+The command shows what XLA moves, read from the program that it compiles; what propagation moves; the best plan; and the
+best plan that computes nothing twice. Then follow the lines of the function that pay, and one or two
+`with_sharding_constraint`s that bring XLA closest to the best plan, found by compiling with each of the dozen largest
+candidates. `--code jax` prints the plan as a program instead, `--code json` as data.
 
 ## What XLA's partitioner moves
 
@@ -91,12 +114,18 @@ The formulas count what devices send in a ring; they say nothing about how fast 
 
 
 def row(measured: dict[str, Any]) -> list[str]:
-    """A row of the table: what the plan moves, and XLA in two ways."""
+    """A row of the table: what the plan moves, and XLA in three ways; flops of the plan and of Shardy; seconds."""
     cells = [measured["name"], _cell(measured["sent"], measured["steps"])]
     for column in ("same layouts", "Shardy's choice", "GSPMD's choice"):
         sent = [sum(each) for each in zip(*(sent for _, sent in measured[column]))]
         cells.append(_cell(sent, [name for name, _ in measured[column]]))
-    return cells
+    plan, _, shardy, _ = measured["flops"]
+    return [*cells, f"{plan:.2f}, {shardy:.2f}", f"{measured['seconds']:.1f}"]
+
+
+def untimed(text: str) -> str:
+    """The page without what differs from run to run: the seconds, which are the last column."""
+    return re.sub(r"\| [\d.]+ \|$", "|", text, flags=re.MULTILINE)
 
 
 def _cell(sent: list[int], names: list[str]) -> str:
@@ -108,9 +137,14 @@ def _cell(sent: list[int], names: list[str]) -> str:
 def page(measured: dict[str, Any]) -> str:
     """The page, given what both move."""
     rows = [f"| {' | '.join(row(each))} |" for each in measured["rows"]]
-    said = f"Bytes that all devices send, in brackets the most by one, and the collectives; with jax {measured['jax']}:"
-    head = f"\n{said}\n\n| program | plan | XLA, the same layouts | Shardy's choice | GSPMD's choice |"
-    return "\n".join([HEAD.rstrip(), head, "|---|---|---|---|---|", *rows, TAIL.rstrip()]) + "\n"
+    said = (
+        "Bytes that all devices send, in brackets the most by one, and the collectives. Flops of all devices, of the\n"
+        "plan and of Shardy, as a multiple of one device's that computes everything. Seconds of import and plan, on a\n"
+        f"processor with two cores; with jax {measured['jax']}:"
+    )
+    columns = "program | plan | XLA, the same layouts | Shardy's choice | GSPMD's choice | flops | seconds"
+    head = f"\n{said}\n\n| {columns} |"
+    return "\n".join([HEAD.rstrip(), head, "|---|---|---|---|---|---|---|", *rows, TAIL.rstrip()]) + "\n"
 
 
 def main() -> None:

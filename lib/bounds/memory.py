@@ -24,7 +24,7 @@ def _inference(prices: Prices) -> Iterator[Bound]:
 
 
 def _training(prices: Prices) -> Iterator[Bound]:
-    costs, layers, ranks = prices.costs, range(prices.size.layers), prices.size.ranks
+    costs, layers, ranks, first = prices.costs, prices.trained, prices.size.ranks, prices.first
     if not prices.can_train:
         return
     weights, data = [*map(prices.weight, layers)], [*map(prices.data, layers)]
@@ -34,9 +34,9 @@ def _training(prices: Prices) -> Iterator[Bound]:
     )
     dense = prices.setting.layer == "dense"
     if dense or prices.setting.layer == "block":
-        needs_weight = [dense and (layer > 0 or not prices.has_halves) for layer in layers]
-        used = [data[layer] + (weights[layer] if needs_weight[layer] else 0) for layer in layers]
-        last = max(layers, key=used.__getitem__)
+        needs_weight = [dense and (layer > first or not prices.has_halves) for layer in layers]
+        used = [data[i] + (weights[i] if needs else 0) for i, needs in enumerate(needs_weight)]
+        last = used.index(max(used))
         with_weight = "a weight, " if needs_weight[last] else ""
         yield Bound(used[last], f"a backward uses {with_weight}an activation and its gradient")
     if ranks == 1 and not costs.tiers and dense:
@@ -71,7 +71,7 @@ def pipeline_memory_bound(size: Size, setting: Setting, stages: Sequence[Stage],
     """
     prices = Prices(size, setting)
     require_stages(prices.size.layers, stages)
-    is_plain = setting.layer == "dense" and setting.task == "train"
+    is_plain = setting.layer == "dense" and setting.task == "train" and not setting.frozen
     if not is_plain or setting.costs.tiers or not prices.can_train:
         return Bound(0, "")
     # A step ends before the next begins, or with a lag none does: then all microbatches are one step.

@@ -21,8 +21,8 @@ ATTENTION = {"forward": ("keys", "attend"), "backward": ("keys_backward", "atten
 
 
 class Prices:
-    """Ticks, each a lower bound: for a full-length microbatch on the fastest rank. For backward, `layer` 0 needs no
-    gradient of its input, which is the model's."""
+    """Ticks, each a lower bound: for a full-length microbatch on the fastest rank. For backward, the `first` trained
+    layer needs no gradient of its input, and layers below it need no backward; a frozen layer has no weight half."""
 
     def __init__(self, size: Size, setting: Setting) -> None:
         if len(size) != 3 or not all(type(n) is int and n > 0 for n in size):
@@ -40,9 +40,11 @@ class Prices:
         self.speeds = sorted((Fraction(1, slow.get(rank, 1)) for rank in range(self.size.ranks)), reverse=True)
         """The speed of each rank, the fastest first; 1 if it is not slow."""
         self._sums = [*accumulate(self.speeds, initial=Fraction(0))]
-        self.least_update = min(updates)
-        self.update = ceil(updates[0] / self.speeds[0])
-        """The update of layer 0, on the fastest rank."""
+        self.trained = [layer for layer in layers if layer not in setting.frozen]
+        self.first = self.trained[0]
+        self.least_update = min(updates[layer] for layer in self.trained)
+        self.update = ceil(updates[self.first] / self.speeds[0])
+        """The update of the first trained layer, on the fastest rank."""
         self.lengths = setting.lengths or (Fraction(1),) * self.size.batches
         if setting.layer == "attention" and self.can_infer:
             linear = Fraction(self.costs.duration("keys"), self.costs.duration("keys") + self.costs.duration("attend"))
@@ -85,12 +87,17 @@ class Prices:
 
     def backward(self, layer: int) -> Fraction:
         """Both halves of a layer's backward, for one microbatch."""
-        halves = self._weight[layer] + (self._input[layer] if layer else 0)
+        if layer < self.first or layer in self.setting.frozen:
+            return self.at_once(layer)
+        halves = self._weight[layer] + (self._input[layer] if layer > self.first else 0)
         return min(self._whole[layer], halves)
 
     def at_once(self, layer: int) -> Fraction:
-        """The part of a layer's backward for which the previous layer waits; of layer 0, for which its update waits."""
-        return min(self._whole[layer], (self._input if layer else self._weight)[layer])
+        """The part of a layer's backward for which the previous layer waits; of the first trained layer, for which its
+        update waits."""
+        if layer < self.first:
+            return Fraction(0)
+        return min(self._whole[layer], (self._input if layer > self.first else self._weight)[layer])
 
     def steps(self, ticks: Fraction) -> str:
         """'16 steps', '1,032 us'."""
@@ -101,7 +108,7 @@ class Prices:
         return sum((self.both(layer, self.backward(layer)) for layer in range(self.size.layers)), Fraction(0))
 
     def urgent(self) -> Fraction:
-        """The part of `step` for which the update of layer 0 waits."""
+        """The part of `step` for which the update of the first trained layer waits."""
         return sum((self.both(layer, self.at_once(layer)) for layer in range(self.size.layers)), Fraction(0))
 
     def both(self, layer: int, back: Fraction) -> Fraction:
@@ -161,13 +168,13 @@ class Prices:
 
     def exchange(self, share: Fraction = Fraction(1)) -> Fraction:
         """A lower bound on the time until one rank's last result is on other ranks: a call, and the time to send the
-        gradient of layer 0, of which only `share` may have to be sent, or the gradient of an activation. If nothing is
-        sent, another rank has to compute it too, which takes a backward."""
+        gradient of the first trained layer, of which only `share` may have to be sent, or the gradient of an
+        activation. If nothing is sent, another rank has to compute it too, which takes a backward."""
         ways = [("allreduce",), ("scatterreduce",), ("allgather",), ("broadcast",), ("reduce",), ("pass_to", "receive")]
         if self.setting.layer == "experts":
             ways += [("dispatch",), ("collect",)]
         ways = [way for way in ways if all(map(self.costs.priced, way))]
-        sent = min(share * self.weight(0), Fraction(self.activation))
+        sent = min(share * self.weight(self.first), Fraction(self.activation))
         call = Fraction(min((self.between(*way) for way in ways), default=0))
         exchanged = call + sent * min(map(self._beta, ways), default=Fraction(0))
         again = min(map(self.at_once, range(self.size.layers))) * min(self.lengths) / self.speeds[0]

@@ -5,7 +5,7 @@ updates, and an update starts after the backwards that it needs. So timesteps, t
 of that. Everything else that a schedule does is left out, so the bound need not be reached.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from fractions import Fraction
 from math import ceil
 from typing import NamedTuple
@@ -52,17 +52,18 @@ def _training(prices: Prices) -> Iterator[Bound]:
     work = prices.microbatches * prices.step()
     step, why = max(_one_step(prices, work))
     yield Bound(step, why)
-    if steps > 1 and prices.setting.task == "train":
+    if steps > 1 and prices.setting.task == "train" and not prices.first:
         before = max(_one_step(prices, prices.microbatches * prices.urgent())).least + prices.update
         yield Bound((rounds - 1) * before + step, f"{rounds} times: {why}, and layer 0 is updated before the next step")
     if steps > 1:
-        chain = _chain(prices)
+        chain = _chain(prices) - sum(prices.stage(prices.forward(layer)) for layer in range(prices.first))
         yield Bound(
             rounds * chain + (rounds - 1) * prices.update, f"{rounds} times: a microbatch goes forward and back"
         )
         sharing = _sharing(prices, prices.setting.lag + 1)
         reason = f"{_shared(sharing)} {prices.steps(steps * work)} of computing"
         yield Bound(ceil(steps * work / prices.together(sharing)), reason)
+    layers = len(prices.trained)
     updates = max(0, layers * steps - ranks) * prices.least_update
     if updates and ranks > 1:
         yield Bound(
@@ -106,11 +107,11 @@ def _one_step(prices: Prices, work: Fraction) -> list[Bound]:
 
 
 def _chain(prices: Prices) -> int:
-    """One microbatch, forward through all layers and back to the update of layer 0."""
+    """One microbatch, forward through all layers and back to the update of the first trained one."""
     layers = prices.size.layers
-    back = sum(prices.stage(prices.at_once(layer)) for layer in range(1, layers))
+    back = sum(prices.stage(prices.at_once(layer)) for layer in range(prices.first + 1, layers))
     there = sum(prices.stage(prices.forward(layer)) for layer in range(layers))
-    return there + back + prices.stage(prices.at_once(0), summed=False)
+    return there + back + prices.stage(prices.at_once(prices.first), summed=False)
 
 
 def _sharing(prices: Prices, steps: int = 1) -> int:
@@ -155,7 +156,8 @@ def _reason(prices: Prices, stage: Stage) -> str:
     work = prices.setting.steps * _work(prices, stage)[0]
     before = f", after the forward and before the backward of {named('layer', range(first))}" if first else ""
     late = "; weight gradients may come later" if first and prices.has_halves else ""
-    return f"a rank has {prices.steps(work)} of computing for {named('layer', layers)}{before}{late}"
+    after = "; then its last microbatch goes through the other layers and back" if layers[-1] < prices.first else ""
+    return f"a rank has {prices.steps(work)} of computing for {named('layer', layers)}{before}{late}{after}"
 
 
 def _work(prices: Prices, stage: Stage) -> tuple[Fraction, Fraction]:
@@ -172,11 +174,22 @@ def _stage_ticks(prices: Prices, stages: Sequence[Stage], stage: Stage) -> int:
     before = range(_first(prices, stage))
     # How often a microbatch changes ranks before it reaches the stage.
     where = {layer: place for place, (layers, _) in enumerate(stages) for layer in layers}
-    hops = sum(where[layer] != where[layer + 1] for layer in before) * _message(prices)
-    ramp = hops + sum(prices.stage(prices.forward(layer)) for layer in before)
-    home = hops + sum(prices.stage(prices.at_once(layer), summed=layer > 0) for layer in before)
+
+    def hops(layers: Iterable[int]) -> int:
+        return sum(where[layer] != where[layer + 1] for layer in layers) * _message(prices)
+
+    def back(layers: Iterable[int]) -> int:
+        layers = [layer for layer in layers if layer >= prices.first]
+        return hops(layers) + sum(prices.stage(prices.at_once(layer), layer > prices.first) for layer in layers)
+
+    ramp = hops(before) + sum(prices.stage(prices.forward(layer)) for layer in before)
+    home, last = back(before), max(stage[0])
+    if last < prices.first and not prices.setting.lengths:  # a frozen stage: its last microbatch goes up, and back
+        above = range(last + 1, prices.size.layers)
+        home = hops(range(last, above[-1])) + sum(prices.stage(prices.forward(layer)) for layer in above)
+        home += back(above[:-1]) + prices.stage(prices.at_once(above[-1]), above[-1] > prices.first)
     last_step = ramp + max(ceil(work), ceil(urgent) + home)
-    if prices.setting.task != "train":
+    if prices.setting.task != "train" or prices.first:
         return max(last_step, ramp + ceil(steps * work))
     step = ramp + ceil(urgent) + home + prices.update
     return max((prices.rounds - 1) * step + last_step, ramp + ceil(steps * work))

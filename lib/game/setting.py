@@ -48,7 +48,7 @@ class Setting:
     equal `shares` of tokens; one of half the length has a quarter of the pairs of tokens. With the task "outer", a
     round has at most `outer` steps, its average comes at most `late` steps late, and a copy keeps the share `mix` of
     its own weight when it is merged with the average. With `clip`, each update scales its gradient by the norm of the
-    gradients of all layers.
+    gradients of all layers. With `whole`, an update takes full matrices only. `frozen` layers are not trained.
 
     Raises: RuleError: naming the field that cannot be.
     """
@@ -66,6 +66,8 @@ class Setting:
     late: int
     mix: Fraction
     clip: bool
+    whole: bool
+    frozen: tuple[int, ...]
 
     def __init__(
         self,
@@ -82,6 +84,8 @@ class Setting:
         late: int = 0,
         mix: Fraction | int = Fraction(1, 2),
         clip: bool = False,
+        whole: bool = False,
+        frozen: Iterable[int] = (),
     ) -> None:
         known = costs_named(costs) if isinstance(costs, str) else costs
         try:
@@ -90,7 +94,8 @@ class Setting:
             example = {"dp": 2, "tp": 4}
             raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
         named, sizes, kept = _kinds(kinds), _lengths(lengths), fraction(mix, "Setting: mix")
-        given = known, axes, steps, layer, task, named, sizes, lag, shares, outer, late, kept, clip
+        fixed = _frozen(frozen)
+        given = known, axes, steps, layer, task, named, sizes, lag, shares, outer, late, kept, clip, whole, fixed
         for name, content in zip(FIELDS, given, strict=True):
             object.__setattr__(self, name, content)
         self._check()
@@ -106,8 +111,9 @@ class Setting:
         if self.lag and self.task != "train":
             raise RuleError(f"Setting: lag is for the task 'train'; this one is {self.task!r}")
         self._check_outer()
-        if type(self.clip) is not bool:
-            raise RuleError(f"Setting: clip must be True or False; got {self.clip!r:.60}")
+        for name in ("clip", "whole"):
+            if type(getattr(self, name)) is not bool:
+                raise RuleError(f"Setting: {name} must be True or False; got {getattr(self, name)!r:.60}")
         if self.clip and self.task != "train":
             raise RuleError("Setting: clip is for the task 'train'")
         if type(self.shares) is not int or not 1 <= self.shares <= MAX_SHARES:
@@ -125,6 +131,11 @@ class Setting:
             raise RuleError(f"Setting: {' and '.join(wrong)} are for dense layers; these are {self.layer!r}")
         if PAIR in self.costs.ticks and (unequal or self.layer != "dense"):
             raise RuleError("Setting: pairs need dense layers and equal microbatches")
+
+        if self.frozen and (self.task != "train" or self.layer == "attention" or self.lag or self.clip):
+            raise RuleError("Setting: frozen layers need the task 'train', no layers of attention, no lag and no clip")
+        if self.frozen and not all(map(self.costs.priced, ("backward_input", "backward_weight"))):
+            raise RuleError(f"Setting: frozen layers need costs with both halves of backward; got {self.costs.name!r}")
 
     def _check_outer(self) -> None:
         for name, least in (("outer", self.task == "outer"), ("late", 0)):
@@ -159,6 +170,13 @@ def _kinds(given: Iterable[str]) -> tuple[str, ...]:
     if names is None or not all(isinstance(name, str) for name in names):
         raise RuleError(f"Setting: kinds has the kind of each layer, as ('block', 'head'); got {given!r:.60}")
     return names
+
+
+def _frozen(given: Iterable[int]) -> tuple[int, ...]:
+    layers = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, Mapping)) else None
+    if layers is None or not all(type(layer) is int and layer >= 0 for layer in layers):
+        raise RuleError(f"Setting: frozen has the numbers of the frozen layers, as (0, 1); got {given!r:.60}")
+    return tuple(sorted({*layers}))
 
 
 def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
@@ -202,6 +220,11 @@ class Game:
         fixed = {name: ticks for name, ticks in costs.ticks.items() if name not in sized}
         object.__setattr__(self, "prices", fixed)
 
+    @property
+    def first_trained(self) -> int:
+        """The first layer that is not frozen: nothing below it needs a gradient."""
+        return next(layer for layer in range(self.layers) if layer not in self.setting.frozen)
+
     @classmethod
     def of(cls, size: Size, setting: Setting = CLASSIC_SETTING) -> Game:
         """The game of a size and a setting."""
@@ -209,4 +232,9 @@ class Game:
             given, count = len(getattr(setting, name)), getattr(size, what)
             if given not in (0, count):
                 raise RuleError(f"Setting: {name} is of {given} {what}, and this game has {count}")
+        if setting.frozen and (setting.frozen[-1] >= size.layers or len(setting.frozen) == size.layers):
+            raise RuleError(
+                f"Setting: this game has {size.layers} layers, of which some are trained; {setting.frozen} "
+                "cannot be frozen"
+            )
         return cls(*size, setting, setting.steps, setting.layer, setting.task, setting.lag, setting.shares)

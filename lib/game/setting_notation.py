@@ -36,7 +36,7 @@ def _as_it_is(content: Any, _: str = "") -> Any:
 
 
 _WRITTEN: Mapping[str, Callable[[Any], Any]] = {
-    **{"mesh": dict, "kinds": list, "mix": str},
+    **{"mesh": dict, "kinds": list, "frozen": list, "mix": str},
     **{"lengths": lambda all: [*map(str, all)]},
 }
 """How fields of a setting are written that are no text or number."""
@@ -53,6 +53,8 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
                 given[name] = tuple([read(entry, name) for entry in _list(given[name], name)])
         if "mix" in given:
             given["mix"] = _fraction(given["mix"], "mix")
+        if "frozen" in given:
+            given["frozen"] = _list(given["frozen"], "frozen")
         return Setting(costs_from_json(data.get("costs")), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(f"this trace has an impossible setting: {why}") from None

@@ -87,7 +87,8 @@ def _on_rank(state: RankState, prof: Profile, game: Game) -> Iterator[Note]:
     if thrown := discarded_states(state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
         yield Note(text, costs_a_star=True)
-    if fewer := missing_at_end(state, prof, 0 if game.task == "infer" else game.steps):
+    missing = missing_at_end(state, prof, 0 if game.task == "infer" else game.steps)
+    if fewer := [layer for layer in missing if layer not in game.setting.frozen]:  # a frozen one can be loaded again
         layers, what = named("layer", fewer), "request" if game.task == "infer" else "step"
         text = f"ended with less of the weight of {layers} than at the start, so the {what} cannot be repeated"
         yield Note(text, costs_a_star=True, about="missing")

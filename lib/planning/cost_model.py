@@ -11,7 +11,7 @@ from lib.game.tiers import Tier
 from .gpus import CONTENTION, LATENCY, REACHED, call_seconds
 from .job import Job
 from .layer_cost import Moves, activation_bytes, copied_bytes, exact, layer_times, shared, tokens_of, workspace_bytes
-from .memory_model import MOST_GATHERED, MOST_REDUCED, logit_bytes, updated_bytes, widths
+from .memory_model import GATHERED, MOST_GATHERED, MOST_REDUCED, logit_bytes, updated_bytes, widths
 from .split import Split
 
 UNIT = 1000
@@ -102,6 +102,8 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     moves = moves_of(job, split)
     reduce = moves.ticks("scatterreduce" if split.zero else "allreduce", parameters, replicas)
     gather = moves.ticks("allgather", parameters // replicas, replicas)
+    matrices = float(shard) * layers * layer
+    orthogonal = _orthogonalized(job, split, layers, matrices, gather) if job.optimizer == "muon" else 0
     again = times.forward / split.every if split.recompute == "full" and split.every > 1 else 0.0
     copy = copied_bytes(job, split) / (gpu.host * REACHED)
     forward = round(layers * max(times.forward, copy) * TICKS)
@@ -117,7 +119,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     once = waits * min(backward, reduce) if split.zero < 2 else 0  # only the last microbatch's backward
     share = Fraction(1, replicas)
     by_zero = (wide.weight * (share if split.zero == 3 else 1), wide.gradient * (share if split.zero > 1 else 1))
-    of_state = wide.state * (share if split.zero else 1) if split.offload == "none" else 0
+    of_state = (wide.state + job.state - job.layer_state) * (share if split.zero else 1) * (split.offload == "none")
     of_ends = float(sum(by_zero) + of_state + wide.root)
     root = round(2 * ends * wide.root) if alone else 0
     unlike = ends - (layer if counted else 0)
@@ -135,7 +137,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         message=moves.ticks("pass_to", elements, 2),
         reduce=reduce,
         gather=gather,
-        update=round((update + cast_weight) * TICKS + once),
+        update=round((update + cast_weight) * TICKS + once + orthogonal),
         copy=moves.by_size("fetch", parameters // shards),
         kept=round(layers * activation_bytes(job, split, eager)),
         border=border,
@@ -143,7 +145,7 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
         gathered=(parameters if eager else min(parameters, MOST_GATHERED)) * wide.gathered,
         gradient=parameters * wide.gradient,
         reduced=(min(parameters, MOST_REDUCED) if split.zero == 3 and not eager else parameters) * wide.reduced,
-        state=parameters * wide.state,
+        state=round(parameters * wide.state + (parameters - layers * layer) * (job.state - job.layer_state)),
         shard=shard,
         first=root if alone else round(unlike * of_ends),
         last=(0 if alone else round(unlike * of_ends)) + round(logits),
@@ -166,6 +168,16 @@ def cast_seconds(job: Job, parameters: int) -> tuple[float, float]:
     are fitted to runs of many GPUs contain these copies."""
     each = parameters / job.gpu.bytes_per_second if job.by_kernel else 0.0
     return WEIGHT_CASTS * each, GRADIENT_CASTS * each
+
+
+def _orthogonalized(job: Job, split: Split, layers: int, matrices: float, gather: float) -> float:
+    """Ticks of Muon in an update of some layers: full matrices are gathered, along tp, and over the replicas if states
+    are sharded. Then their owners share the iterations; without ZeRO every rank does all."""
+    dense, routed = job.model.orthogonalizing_flops()
+    replicas, tp, gpu = split.sharing if split.zero else 1, split.tp, job.gpu
+    work = (dense + routed / split.ep) * layers / job.model.layers / (replicas * tp if split.zero else 1)
+    sent = GATHERED * (tp - 1) * matrices / replicas / gpu.rate(min(tp, gpu.machine), tp)
+    return (work / (gpu.flops * job.efficiency) + sent) * TICKS + (gather if split.zero else 0)
 
 
 def moves_of(job: Job, split: Split) -> Moves:

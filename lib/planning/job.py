@@ -11,6 +11,9 @@ from .transformers import Transformer
 
 GIB = 2**30
 
+OPTIMIZERS = ("adam", "muon")
+"""Muon has one moment, and updates full matrices of the layers with five Newton-Schulz iterations."""
+
 KERNELS = ("megatron", "pytorch")
 """The kernels differ in the rate of flash attention, and in what they keep in memory."""
 
@@ -35,9 +38,9 @@ class Job:
     `kernels`: Megatron's or PyTorch's. `flash`: attention never stores the matrix of all pairs, and computes its causal
     half (Dao et al. 2022). `fp8`: layers compute matrix products in 8 bits. `overlap`: gradients are reduced during
     computation. Bytes of each parameter: `weight` and `gradient` as they are kept, and the optimizer's `state` (Adam:
-    two moments and a 32-bit weight; 8 with moments in 16 bits). `loss_chunks`: parts in which the loss is computed.
-    `modules`: parts of a layer that backward computes again, see MODULES. `mtp`: heads for multi-token prediction in
-    addition to the usual one; the layer of each is among the model's.
+    two moments and a 32-bit weight; 8 with moments in 16 bits), of which Muon leaves out a moment. `loss_chunks`: parts
+    in which the loss is computed. `modules`: parts of a layer that backward computes again, see MODULES. `mtp`: heads
+    for multi-token prediction in addition to the usual one; the layer of each is among the model's.
 
     For models with experts: `dispatch` and `graphs`, see DISPATCHERS and GRAPHS. `ep_overlap`: the experts' all-to-alls
     overlap with the computation of another microbatch. The fullest rank has `imbalance` times the mean number of rows,
@@ -57,6 +60,7 @@ class Job:
     weight: int = 2
     gradient: int = 4
     state: int = 12
+    optimizer: str = "adam"
     loss_chunks: int = 1
     modules: tuple[str, ...] = ()
     mtp: int = 0
@@ -82,7 +86,7 @@ class Job:
             most = {"gpus": MAX_TRIED, "batch": MAX_TRIED, "mtp": MAX_MTP}.get(name, MAX_NUMBER)
             if type(number) is not int or not least <= number <= most:
                 raise RuleError(f"{name} must be a whole number from {least} to {most:,}; got {number!r:.40}")
-        for name, known in (("dispatch", DISPATCHERS), ("graphs", GRAPHS)):
+        for name, known in (("optimizer", OPTIMIZERS), ("dispatch", DISPATCHERS), ("graphs", GRAPHS)):
             if getattr(self, name) not in known:
                 raise RuleError(f"{name} is one of {', '.join(known)}; got {getattr(self, name)!r:.40}")
         if type(self.modules) is not tuple or not all(module in MODULES for module in self.modules):
@@ -106,6 +110,11 @@ class Job:
     def efficiency(self) -> float:
         """The share of the peak rate that matrix products reach."""
         return self.gpu.efficiency_alone if self.by_kernel else self.gpu.efficiency
+
+    @property
+    def layer_state(self) -> int:
+        """Bytes of the optimizer's state of a parameter in the layers; ends and norms are updated by Adam."""
+        return self.state if self.optimizer == "adam" else 4 + max(self.state - 4, 0) // 2
 
     @property
     def core_rate(self) -> float:
@@ -144,7 +153,8 @@ class Goodput(NamedTuple):
 
 def checkpoint_bytes(job: Job) -> int:
     """Bytes of a checkpoint: all weights and the optimizer's states."""
-    return job.model.weights * (job.weight + job.state)
+    layers = job.model.dense_weights + job.model.routed_weights
+    return job.model.weights * (job.weight + job.state) - layers * (job.state - job.layer_state)
 
 
 def goodput(job: Job, mtbf_hours: float, bandwidth: float, restart: float = 300.0) -> Goodput:

@@ -49,8 +49,8 @@ def widths(job: Job, split: Split) -> Widths:
     + 8 bytes. A gradient is made in 16 bits, and copied if it is reduced in 32."""
     if job.kernels == "pytorch" and split.zero == 3:
         reduced = job.gradient + (GATHERED if job.gradient > GATHERED else 0)
-        return Widths(4, GATHERED, 4, reduced, max(job.state - 4, 0), GATHERED)
-    return Widths(job.weight, min(job.weight, GATHERED), job.gradient, job.gradient, job.state)
+        return Widths(4, GATHERED, 4, reduced, max(job.layer_state - 4, 0), GATHERED)
+    return Widths(job.weight, min(job.weight, GATHERED), job.gradient, job.gradient, job.layer_state)
 
 
 def updated_bytes(job: Job, split: Split) -> int:

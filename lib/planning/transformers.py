@@ -133,6 +133,20 @@ class Transformer:
         computes half of the pairs."""
         return 6 * (self.active_weights + self.vocabulary_weights) + self.attention_flops(sequence, causal)
 
+    def orthogonalizing_flops(self) -> tuple[float, float]:
+        """Flops of a step of Muon in all matrices that all ranks have, and in those of routed experts: five iterations,
+        each of 4 m^2 n + 2 m^3 for a matrix of m x n, m the smaller (Jordan et al. 2024). Attention counts as plain."""
+        layers, of_experts = self.layers, self.expert_layers
+
+        def flops(count: int, width: int) -> float:
+            m, n = sorted((self.hidden, width))
+            return 5 * count * (4 * m * m * n + 2 * m**3)
+
+        dense = [(2 * layers, self.heads * self.head_size), (2 * layers, self.kv_heads * self.head_size)]
+        dense += [(self.matrices * (layers - of_experts), self.ffn), (self.matrices * of_experts, self.shared_ffn)]
+        routed = flops(self.matrices * of_experts * self.experts, self.expert_ffn)
+        return sum(flops(count, width) for count, width in dense), routed
+
     def attention_flops(self, sequence: int, causal: bool) -> float:
         """The part of `model_flops` in the core of attention."""
         return 3 * self.layers * self.core_flops(sequence) / (2 if causal else 1)

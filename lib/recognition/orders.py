@@ -199,10 +199,10 @@ def _has(pipeline: Pipeline, name: str, rows: Rows) -> bool:
 
 
 def _without_unused(wanted: Sequence[Cell], row: Row) -> Sequence[Cell]:
-    """A textbook's row without the gradient of the model's input, if a rank leaves it out."""
-    if any(cell.stage == 0 and cell.half == "I" for cell in row.cells):
-        return wanted
-    return [cell for cell in wanted if cell.stage or cell.half != "I"]
+    """A textbook's row without the halves of backward that a rank never computes: the gradient of the model's input,
+    and what a stage of frozen layers leaves out."""
+    computed = {cell[:2] for cell in row.cells}
+    return [cell for cell in wanted if cell.half == "F" or cell[:2] in computed]
 
 
 def _blocks(cells: Sequence[Cell]) -> list[tuple[int, bool, frozenset[int], bool]]:

@@ -159,14 +159,15 @@ RANKING = [*HELD]
 
 def context_parallel(ranks: Sequence[RankWork]) -> str:
     """The name of context parallelism among some ranks."""
-    if any(True for work in ranks for _ in work.named(*HEADS)):
-        return names.ULYSSES
+    exchanges = any(True for work in ranks for _ in work.named(*HEADS))
     brought = {
         op.name
         for work in ranks
         for op in work.named("pass_to", "allgather")
         if any(isinstance(work.state.values[number], KeyValue) for number in op.inputs)
     }
+    if exchanges:
+        return names.USP if brought else names.ULYSSES
     if "allgather" in brought:
         return names.GATHERED_KEYS
     return names.ZIGZAG if all(map(_is_zigzag, ranks)) else names.RING

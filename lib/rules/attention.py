@@ -139,15 +139,17 @@ def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
 
 
 def to_heads(values: Sequence[Value], who: Who) -> list[Value]:
-    """The i-th of n members gets the i-th part of the heads, of the tokens of all, of which it has the i-th part."""
+    """The i-th of n members gets the i-th part of the heads, of the tokens of all, of which it has the i-th part. They
+    may be a part of all tokens, as in a ring of such groups (Fang and Zhao 2024)."""
     first, n = _exchanged(values, who, "heads"), len(values)
-    for i, value in enumerate(values):
+    tokens = sorted(frozenset[int]().union(*[value.shards for value in values]))  # type: ignore[attr-defined]
+    for i, (value, own) in enumerate(zip(values, _parts(tokens, n))):
         assert isinstance(value, Batched)
-        if value.heads is not None or (frozenset((i,)), n) != algebra.coarsest(value.shards, value.total):
+        if value.heads is not None or value.shards != own:
             raise RuleError(
                 f"{who(i)} contributes the {value}; its part is share {i} of {n} of the tokens, with all heads"
             )
-    return [with_fields(first, shards=frozenset(range(first.total)), heads=(i, n)) for i in range(n)]
+    return [with_fields(first, shards=frozenset(tokens), heads=(i, n)) for i in range(n)]
 
 
 def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
@@ -155,17 +157,21 @@ def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
     first, n = _exchanged(values, who, "tokens"), len(values)
     for i, value in enumerate(values):
         assert isinstance(value, Batched)
-        if value.heads != (i, n) or len(value.shards) < value.total or first.total % n:
-            raise RuleError(f"{who(i)} contributes the {value}; its part is heads {i} of {n}, with all tokens")
-    per_member = first.total // n
+        if value.heads != (i, n) or value.shards != first.shards or len(first.shards) % n:
+            raise RuleError(f"{who(i)} contributes the {value}; its part is heads {i} of {n}, with all their tokens")
     slices: list[Value] = []
-    for i in range(n):
-        tokens = frozenset(range(i * per_member, (i + 1) * per_member))
+    for tokens in _parts(sorted(first.shards), n):
         parts, of = first.parts, first.of
         if of > 1:  # a gradient through all keys: of these tokens through all that they see
-            parts, of = frozenset(range((i + 1) * per_member)), (i + 1) * per_member + 1
+            parts, of = frozenset(range(max(tokens) + 1)), max(tokens) + 2
         slices.append(with_fields(first, shards=tokens, parts=parts, of=of, heads=None))
     return slices
+
+
+def _parts(tokens: Sequence[int], n: int) -> list[Shares]:
+    """Tokens in n equal parts, in their order; as far as they can be divided."""
+    size = -(-len(tokens) // n)
+    return [frozenset(tokens[i * size : (i + 1) * size]) for i in range(n)]
 
 
 def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
@@ -313,7 +319,7 @@ def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
         require_kind(value, type(first), f"what all ranks contribute to {name}")
         require_alike(first, value, (*alike, "batches", "total"), who, i, "exchange")
         assert isinstance(value, Batched)
-        halfway = isinstance(value, ActivationGrad) and len(value.parts) == value.of - 1 == value.total
+        halfway = isinstance(value, ActivationGrad) and len(value.parts) == value.of - 1
         if value.of > 1 and not (halfway and name == "tokens"):
             raise RuleError(f"{who(i)} contributes the {value}; only what is summed over all keys can be exchanged")
     return first

@@ -16,7 +16,7 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
         if weight.copy != final[0].copy and game.task != "outer":
             raise IncompleteError(f"the final weights do not belong together: {final[0]}, and {weight}")
         shards_of.setdefault(weight.layer, {}).setdefault(weight.total, set()).update(weight.shards)
-    for layer in range(game.layers):
+    for layer in (layer for layer in range(game.layers) if layer not in game.setting.frozen):
         by_total = shards_of.get(layer)
         if by_total is None:
             raise IncompleteError(

@@ -25,6 +25,7 @@ from .requirements import (
     require_sum,
     require_together,
     require_tokens,
+    require_trained,
     require_usable,
     require_version_of,
     require_vocabulary,
@@ -42,7 +43,7 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
         refuse_kinds("forward(layer, inp, weight)", (inp, Activation), (weight, Weight))
     require_usable(game, layer, weight, inp)
     require_input(layer, inp)
-    version = None if weight.step == inp.step else weight.step
+    version = None if weight.step == inp.step or layer in game.setting.frozen else weight.step
     usual = version is None and weight.copy is inp.copy is None
     cut = game.layer == "dense" and len(weight.shards) < weight.total
     if usual and game.layer == "dense" and inp.of == inp.total == 1 and not cut:
@@ -100,6 +101,8 @@ def backward(
     if type(inp) is not Activation or type(grad) is not ActivationGrad or type(weight) is not Weight:
         refuse_kinds(f"backward{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     require_usable(game, layer, weight, inp)
+    require_trained(game, layer)
+    require_trained(game, layer, inputs=True)
     require_input(layer, inp)
     if len(weight.shards) < weight.total and game.layer == "dense":
         raise RuleError(
@@ -126,6 +129,8 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
     require_usable(game, layer, weight, inp)
     if embeds(game, layer):
         raise RuleError(f"layer {layer} is an embedding, whose input is token numbers; call backward_weight alone")
+    if not grad.vocabulary:  # the weight half of a cut head needs the sum of these
+        require_trained(game, layer, inputs=True)
     require_input(layer, inp)
     require_together(game, "backward_input", layer, inp, grad)
     parts, tokens = shares_of(game, inp, weight)
@@ -133,7 +138,8 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
     if cut or grad.vocabulary:
         require_vocabulary(grad, weight)
     same_model(game, inp, grad, weight)
-    require_version_of(grad, weight)
+    if layer not in game.setting.frozen:
+        require_version_of(grad, weight)
     return _input_grad(inp, parts, tokens, replica_of(game, inp, weight, grad), grad.version, cut)
 
 
@@ -143,6 +149,7 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value
     if type(inp) is not Activation or type(grad) is not ActivationGrad:
         refuse_kinds("backward_weight(layer, inp, grad)", (inp, Activation), (grad, ActivationGrad))
     algebra.number(layer, game.layers, "layer")
+    require_trained(game, layer)
     require_input(layer, inp)
     require_together(game, "backward_weight", layer, inp, grad)
     if game.layer == "dense":

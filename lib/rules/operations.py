@@ -30,7 +30,7 @@ from lib.values.sums import added
 
 from . import attention, clipping, memory_tiers, outer, rooted, updating
 from .layers import backward, backward_input, backward_weight, forward, loss, pair
-from .requirements import WHOLE, same_model
+from .requirements import WHOLE, require_trained, same_model
 
 PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
 """Operations on batches: the batches of the first value that they make."""
@@ -112,6 +112,7 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
         raise RuleError("this game is inference only, so its results are activations; call set_output")
     if weight.layer != layer:
         raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
+    require_trained(game, layer)
     if game.task == "outer":
         outer.require_final(game, weight)
     elif weight.step != game.steps:

@@ -30,6 +30,8 @@ def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> N
         raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
     if len(weight.shards) < weight.total and game.layer in UNCUT:
         _require_head(game, layer, weight)
+    if layer in game.setting.frozen and not weight.step and inp.step < game.steps:
+        return
     if inp.version is not None or weight.step != inp.step or weight.step >= game.steps:
         if game.lag:
             return _require_version(game, weight, inp)
@@ -72,6 +74,18 @@ def require_version_of(grad: ActivationGrad, weight: Weight) -> None:
             f"this gradient was made with version {version}; go on with version {version} in all layers, not "
             f"{weight.step}"
         )
+
+
+def require_trained(game: Game, layer: int, inputs: bool = False) -> None:
+    """Refuses a weight gradient of a frozen layer, or an input gradient that no trained layer waits for."""
+    if frozen := game.setting.frozen:
+        if layer in frozen and not inputs:
+            raise RuleError(f"layer {layer} is frozen: it has no weight gradient and no update")
+        if inputs and layer and layer <= game.first_trained:
+            raise RuleError(
+                f"no layer below {layer} is trained, so its input needs no gradient; call backward_weight"
+                " in the first trained layer, and nothing below it"
+            )
 
 
 def require_input(layer: int, inp: Activation) -> None:

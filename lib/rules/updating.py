@@ -13,7 +13,7 @@ from lib.values.replicas import Copy, averages_of
 
 from . import memory_tiers, outer
 from .clipping import require_scale
-from .requirements import same_model
+from .requirements import require_trained, same_model
 
 
 def update(
@@ -28,6 +28,12 @@ def update(
             raise RuleError(f'this is the {weight}; to update it there, pass `on="{weight.tier}"`')
         call = "update(layer, weight_grad, weight, opt_state)"
         refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
+    require_trained(game, layer)
+    if game.setting.whole and not weight.is_complete():
+        raise RuleError(
+            f"this is the {weight}; an update here needs a full matrix, because it orthogonalizes the gradient: bring "
+            "its shards together on one rank first"
+        )
     grad = weight_grad
     for value in (grad, weight, opt_state):
         if value.layer != layer:

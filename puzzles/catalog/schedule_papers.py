@@ -42,6 +42,7 @@ PAPERS: Mapping[str, tuple[str, ...]] = {
     names.ZIGZAG: ("RING_ATTENTION", "STRIPED_ATTENTION"),
     names.GATHERED_KEYS: ("RING_ATTENTION",),
     names.ULYSSES: ("ULYSSES",),
+    names.USP: ("USP",),
 }
 
 

@@ -21,7 +21,7 @@ MODULES = {
     "draw": "draw", "path": "list", "run": "run", "hint": "show", "compare": "draw", "status": "list", "reset": "list",
     "notebook": "notebook", "costs": "costs", "share": "share", "verify": "verify", "new": "check", "check": "check",
     "class": "grade", "gradescope": "gradescope", "doctor": "doctor", "profile": "profile", "solve": "solve",
-    "plan": "plan", "export": "export", "import": "export",
+    "plan": "plan", "layout": "layout", "export": "export", "import": "export",
 }  # fmt: skip
 """The module of each command. The function has the command's name, with an underscore where Python has that name."""
 
@@ -30,7 +30,7 @@ OTHERS = {
     "to play": ("path", "run", "hint", "compare", "status", "reset", "notebook", "costs"),
     "share": ("share", "verify"),
     "for a class": ("class", "new", "check", "gradescope", "doctor"),
-    "on a cluster": ("profile", "solve", "plan", "export", "import"),
+    "on a cluster": ("profile", "solve", "plan", "layout", "export", "import"),
 }
 WITH_OWN_PUZZLES = {*PLAY, "hint", "status", "reset", "notebook", *OTHERS["share"], "gradescope", "export"}
 """Commands that take `--puzzles FOLDER` behind their name too."""

@@ -26,7 +26,7 @@ SETTING = re.compile(r"(model|gpu|job)\.(\w+)=(\S+)")
 OF_JOB = ("weight", "gradient", "state", "loss_chunks", "imbalance")
 """Numbers of a job that `--set` replaces; others have options."""
 
-OPTIONS_OF_JOB = ("modules", "dispatch", "graphs", "ep_overlap", "balanced", "mtp")
+OPTIONS_OF_JOB = ("optimizer", "modules", "dispatch", "graphs", "ep_overlap", "balanced", "mtp")
 """Fields of a job that have an option of the same name."""
 
 NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
@@ -109,6 +109,7 @@ def names_text(value: Any) -> tuple[str, ...]:
 @click.option("--ep-overlap", is_flag=True, default=None, help="Overlap the experts' all-to-alls with computation.")
 @click.option("--balanced", is_flag=True, default=None, help="Force even routing to the experts, as benchmarks do.")
 @click.option("--mtp", type=int, help="Multi-token prediction: so many further layers and heads.")
+@click.option("--optimizer", help="What updates the layers' matrices: adam or muon  [default: adam]")
 @click.option("--kernels", help="Whose kernels run: megatron or pytorch  [default: megatron, or as in --config]")
 @click.option("--fp8", is_flag=True, help="Compute the layers' matrix products in 8 bits.")
 @click.option("--flash/--no-flash", default=True, show_default=True, help="Never store attention's score matrix.")

@@ -1,4 +1,4 @@
-"""docs/architecture.md: the stops of a run are those of a real run, in their order, and every path exists."""
+"""docs/architecture.md: the stops of a run are those of a real run, in their order, and every room has a line."""
 
 from __future__ import annotations
 
@@ -67,13 +67,6 @@ def test_a_run_makes_the_ten_stops_in_their_order(tmp_path: Path, monkeypatch: p
     named = stops()
     assert len(re.findall(r"^\| +\d+ \|", PAGE, re.MULTILINE)) == 10
     assert [*dict.fromkeys(call for call in called if call in named)] == named
-
-
-def test_every_path_exists_and_the_page_is_short() -> None:
-    paths = re.findall(r"`((?:lib|drawing|puzzles|solutions|notebooks|tests|docs)/[\w./]*)`", PAGE)
-    assert len(paths) > 40
-    assert [path for path in paths if not (ROOT / path).exists()] == []
-    assert len(PAGE.splitlines()) <= 150
 
 
 def test_every_room_has_a_line() -> None:

@@ -1,4 +1,4 @@
-"""docs/solver.md and docs/torch.md: their code gives the output that they show, and their commands work."""
+"""docs/solver.md and docs/torch.md: their commands work."""
 
 from __future__ import annotations
 
@@ -14,15 +14,6 @@ from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 
 PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("solver", "torch")}
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_the_python_of_a_page_prints_what_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {}
-    for code in re.findall(r"^```python\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL):
-        exec(compile(code, f"{name}.md", "exec"), names)
-    shown = re.findall(r"^```text\n(.*?)^```", PAGES[name], re.MULTILINE | re.DOTALL)
-    assert capsys.readouterr().out == "".join(shown)
 
 
 def commands(name: str) -> list[str]:
@@ -71,10 +62,16 @@ def test_the_example_for_torchtitan_loads_the_file_that_is_exported(tmp_path: Pa
     args = ["export", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--format", "torch-csv", "-o", str(file)]
     assert puzzles(*args).exit_code == 0
     assert len(file.read_text().splitlines()) == chosen["pipeline_parallel_degree"]
-    if not missing():
-        from torch.distributed.pipelining.schedules import get_schedule_class
 
-        assert hasattr(get_schedule_class(chosen["pipeline_parallel_schedule"]), "_load_csv")
+
+@pytest.mark.slow
+def test_pytorch_has_the_schedule_of_the_example_for_torchtitan() -> None:
+    if why := missing():
+        pytest.skip(why)
+    from torch.distributed.pipelining.schedules import get_schedule_class
+
+    config = tomllib.loads(re.findall(r"^```toml\n(.*?)^```", PAGES["torch"], re.MULTILINE | re.DOTALL)[0])
+    assert hasattr(get_schedule_class(config["parallelism"]["pipeline_parallel_schedule"]), "_load_csv")
 
 
 def test_the_page_says_how_to_install_what_a_refusal_asks_for() -> None:

@@ -1,4 +1,4 @@
-"""docs/extended.md: its code runs and gives the output that it shows, and its commands work."""
+"""docs/extended.md: its commands work, and every list of puzzles is there."""
 
 from __future__ import annotations
 
@@ -18,13 +18,6 @@ PAGE = (ROOT / "docs" / "extended.md").read_text(encoding="utf-8")
 CODE = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 
 COMMANDS = re.findall(r"^```\n(puzzles run.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-
-
-def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    names: dict[str, object] = {}
-    for code in CODE:
-        exec(compile(code, "extended.md", "exec"), names)
-    assert capsys.readouterr().out == "".join(re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL))
 
 
 def test_every_known_cost_record_has_a_meaning() -> None:

@@ -19,7 +19,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.content.engine.shards.trials import bytes_per_device
 from tests.support import CLASSICS
 from tests.support.engine_trials import perform, reference
-from tests.support.unmeasured_figures import unmeasured
+from tests.support.unmeasured_figures import Fact, unmeasured, wrong
 
 PAGE = Path(__file__).parents[2] / "docs" / "variants.md"
 TEXT = " ".join(PAGE.read_text(encoding="utf-8").split())
@@ -85,109 +85,95 @@ STACK = "batch 8, model_dim 16, hidden_dim 64, float32, on N = 4 devices, so tha
 
 
 @cache  # when a test asks, and not in every process that collects tests
-def facts() -> list[tuple[str, bool]]:
+def facts() -> list[Fact]:
     return [
         (STACK, (W, A) == (8192, 512)),
-        (f"2(N-1)/N W | {measured('DataParallel', 'sent')} B", True),
+        f"2(N-1)/N W | {measured('DataParallel', 'sent')} B",
         ("nothing | everything | nothing | 0 B", schedule("basic").ranks[0].bytes_sent == 0),
         ("| 12,288 B |", measured("ZeRO2", "sent") == "12,288" == f"{2 * (N - 1) * W // N:,}"),
         ("the same | 12,288 B", measured("ZeRO1", "sent") == f"{2 * 12_288:,}"),  # it is tried for two steps
-        ("(ZeRO-1)", True),
-        ("(ZeRO-2)", True),
-        ("(ZeRO-3, FSDP)", True),
+        "(ZeRO-1)",
+        "(ZeRO-2)",
+        "(ZeRO-3, FSDP)",
         ("3(N-1)/N W, 1.5 times as much | 18,432 B", measured("FSDP", "sent") == f"{3 * (N - 1) * W // N:,}"),
         (
             "4(N-1)/N A, independent of W | 1,536 B",
             measured("TensorParallel", "sent") == f"{4 * (N - 1) * A // N:,}",
         ),
         ("all-gathers and reduce-scatters: the same | 1,536 B", measured("SequenceParallel", "sent") == "1,536"),
-        (f"keys and values, N-1 hops forward | {measured('RingAttention', 'sent')} B", True),
-        (f"A at each boundary, each way | {measured('LayerSplit', 'sent')} B", True),
-        (f"two all-to-alls forward | {measured('SwitchDispatch', 'sent')} B", True),
+        f"keys and values, N-1 hops forward | {measured('RingAttention', 'sent')} B",
+        f"A at each boundary, each way | {measured('LayerSplit', 'sent')} B",
+        f"two all-to-alls forward | {measured('SwitchDispatch', 'sent')} B",
         ("infrequent and compressed | 1,032 B", measured("Subsample", "sent") == "1,032"),
-        (f"an all-reduce of activations for each token | {measured('PrefillDecode', 'sent')} B", True),
-        ("| attention, 3 prompts |", True),
-        (f"of gradients along dp | {measured('MegatronMesh', 'sent')} B", True),
-        ("| one layer, 8 tokens |", True),
-        (f"gathered after each fetch, forward | {measured('Stream', 'sent')} B", True),
-        (f"the moves that the planner chooses, here forward | {measured('AnnotatedMLP', 'sent')} B", True),
+        f"an all-reduce of activations for each token | {measured('PrefillDecode', 'sent')} B",
+        "| attention, 3 prompts |",
+        f"of gradients along dp | {measured('MegatronMesh', 'sent')} B",
+        "| one layer, 8 tokens |",
+        f"gathered after each fetch, forward | {measured('Stream', 'sent')} B",
+        f"the moves that the planner chooses, here forward | {measured('AnnotatedMLP', 'sent')} B",
         (
             f"sums of gradients once | {sent('three_d')}",
             PUZZLES["three_d"].goal.size == (4, 4, 8),
         ),
         (f"every four steps | {sent('local_sgd')}", PUZZLES["local_sgd"].goal.size == (2, 4, 4)),
         ("everything but most activations | nothing | 0 B", sent("checkpoint") == sent("offload") == "0 B"),
-        ("(3D)", True),
+        "(3D)",
         (
             f"A between stages | {max(rank.bytes_sent for rank in schedule('pipeline_fsdp').ranks):,} B",
             CLASSIC_OF["pipeline_fsdp"].size[:] == (4, 4, 16),
         ),
-        ("| attention, 32 tokens |", True),
-        ("| 4 layers |", True),
+        "| attention, 32 tokens |",
+        "| 4 layers |",
         ("| 4 layers, 16 ranks |", PUZZLES["pipeline_fsdp"].goal.size == (4, 4, 16)),
         ("| 4 layers, 8 ranks |", (PUZZLES["three_d"].goal.size.layers, PUZZLES["three_d"].goal.size.ranks) == (4, 8)),
         (
             "| 2 layers, 4 ranks |",
             (PUZZLES["local_sgd"].goal.size.layers, PUZZLES["local_sgd"].goal.size.ranks) == (2, 4),
         ),
-        ("| 32 tokens, 4 experts |", True),
-        ("| a layer of 64 x 64 |", True),
-        ("| 8 layers of 16 x 16 |", True),
-        ("| an MLP on a 2 x 2 mesh |", True),
+        "| 32 tokens, 4 experts |",
+        "| a layer of 64 x 64 |",
+        "| 8 layers of 16 x 16 |",
+        "| an MLP on a 2 x 2 mesh |",
         ("S = 8,192 B, N = 4", (S, N) == (8192, 4)),
-        *((f"{words} | {sent:,} B", True) for words, sent in SENT.items()),
-        ("ZeRO-1 and ZeRO-2 put the update between the two", True),
-        ("ZeRO-1 still sends once. ZeRO-2 keeps only shards, so it reduce-scatters for each microbatch", True),
+        *(f"{words} | {sent:,} B" for words, sent in SENT.items()),
+        "ZeRO-1 and ZeRO-2 put the update between the two",
+        "ZeRO-1 still sends once. ZeRO-2 keeps only shards, so it reduce-scatters for each microbatch",
         ("second all-gather is unnecessary: 15,360 B", 18_432 - 3 * 1_024 == 15_360),
-        (
-            f"takes {measured('MegatronLayer', 'collectives')} all-reduces, {measured('MegatronLayer', 'sent')} B",
-            True,
-        ),
-        (
-            f"{measured('VocabParallelLoss', 'sent')} B instead of {bytes_sent('all_gather', 8 * 16 * 4, N):,} B",
-            True,
-        ),
+        f"takes {measured('MegatronLayer', 'collectives')} all-reduces, {measured('MegatronLayer', 'sent')} B",
+        f"{measured('VocabParallelLoss', 'sent')} B instead of {bytes_sent('all_gather', 8 * 16 * 4, N):,} B",
         ("at factor 1.25 a device sends 1,152 B", "1,152" in {measured("SwitchDispatch", "sent", i) for i in (1, 2)}),
-        (f"sends {measured('ExactDispatch', 'sent')} B where padding that loses nothing would send 1,920 B", True),
-        (f"With six local epochs, {measured('FedAvg', 'uplink')} B reach the loss", True),
+        f"sends {measured('ExactDispatch', 'sent')} B where padding that loses nothing would send 1,920 B",
+        f"With six local epochs, {measured('FedAvg', 'uplink')} B reach the loss",
         ("for which FedSGD needs 30,160 B, and the examples would be 66,560 B", 29 * 4 * 65 * 4 == 30_160),
         ("the examples would be 66,560 B", 256 * (64 + 1) * 4 == 66_560),
-        (f"An update of {64 * 64 * 4:,} B fits into {measured('Subsample', 'sent')} B", True),
-        (f"into {measured('LowRank', 'sent')} B by a low rank", True),
-        (f"into {measured('Quantize', 'sent')} B with a bit for each number", True),
-        (f"into {4096 // 16 * 2 // 8 + 8 + 8} B with all of it composed", True),
-        ("2 bytes of weight, 2 of gradient, 12 of optimizer state. With 7.5e9 parameters on 64 devices", True),
-        (f"| 16 P | {gigabytes(0)} |", True),
-        (f"| 1, the state | 4 P + 12 P/N | {gigabytes(1)} |", True),
-        (f"| 2, and the gradients | 2 P + 14 P/N | {gigabytes(2)} |", True),
-        (f"| 3, and the weights | 16 P/N | {bytes_per_device(7_500_000_000, 3, 64) / 1e9:.1f} GB |", True),
+        f"An update of {64 * 64 * 4:,} B fits into {measured('Subsample', 'sent')} B",
+        f"into {measured('LowRank', 'sent')} B by a low rank",
+        f"into {measured('Quantize', 'sent')} B with a bit for each number",
+        f"into {4096 // 16 * 2 // 8 + 8 + 8} B with all of it composed",
+        "2 bytes of weight, 2 of gradient, 12 of optimizer state. With 7.5e9 parameters on 64 devices",
+        f"| 16 P | {gigabytes(0)} |",
+        f"| 1, the state | 4 P + 12 P/N | {gigabytes(1)} |",
+        f"| 2, and the gradients | 2 P + 14 P/N | {gigabytes(2)} |",
+        f"| 3, and the weights | 16 P/N | {bytes_per_device(7_500_000_000, 3, 64) / 1e9:.1f} GB |",
         (
             f"DataParallel {measured('DataParallel', 'peak')} B, ZeRO2 {measured('ZeRO2', 'peak')} B, "
-            f"FSDP {measured('FSDP', 'peak')} B, and {measured('SequenceParallel', 'peak')} B for SequenceParallel",
-            True,
+            f"FSDP {measured('FSDP', 'peak')} B, and {measured('SequenceParallel', 'peak')} B for SequenceParallel"
         ),
-        (f"data parallel {peak('ddp', 6)} elements, `wsdp` {peak('wsdp')}, `fsdp` {peak('fsdp')}", True),
-        (f"stores {measured('GPipeRemat', 'stored')} B and not {4 * 4 * 2 * 16 * 4:,} B", True),
-        (
-            f"for {measured('GPipeRemat', 'flops')} flops instead of {4 * 4 * 3 * 2 * 2 * 16 * 16:,}",
-            True,
-        ),
+        f"data parallel {peak('ddp', 6)} elements, `wsdp` {peak('wsdp')}, `fsdp` {peak('fsdp')}",
+        f"stores {measured('GPipeRemat', 'stored')} B and not {4 * 4 * 2 * 16 * 4:,} B",
+        f"for {measured('GPipeRemat', 'flops')} flops instead of {4 * 4 * 3 * 2 * 2 * 16 * 16:,}",
         (
             f"peaks at {measured('RingAttention', 'peak')} B on 2, 4 and 8 devices",
             len({measured("RingAttention", "peak", i) for i in range(3)}) == 1,
         ),
         ("would be 2,048, 4,096 and 8,192 B", [n * 2 * 8 * 16 * 4 for n in (2, 4, 8)] == [2048, 4096, 8192]),
-        (f"Stream holds {measured('Stream', 'peak')} B of a model of {8 * 16 * 16 * 4:,} B", True),
-        ("a share of (p-1)/(m+p-1) of the time", True),
-        (f"everything at once | {bubble(4, 1)} | {idle('pipeline')} |", True),
-        *((f"{m} microbatches | {bubble(4, m)} | {idle('gpipe', m)} |", True) for m in (4, 16, 32)),
-        (f"LayerSplit takes {measured('LayerSplit', 'clock')} flops of time", True),
-        (
-            f"`pipeline_fsdp`, 16 ranks, is idle {idle('pipeline_fsdp')} of the time, "
-            f"and holds {peak('pipeline_fsdp')}",
-            True,
-        ),
-        ("f + (L-1) max(f, c) + c instead of L (f + c). With L = 8, f = 4 and c = 1, 2, 4, 8", True),
+        f"Stream holds {measured('Stream', 'peak')} B of a model of {8 * 16 * 16 * 4:,} B",
+        "a share of (p-1)/(m+p-1) of the time",
+        f"everything at once | {bubble(4, 1)} | {idle('pipeline')} |",
+        *(f"{m} microbatches | {bubble(4, m)} | {idle('gpipe', m)} |" for m in (4, 16, 32)),
+        f"LayerSplit takes {measured('LayerSplit', 'clock')} flops of time",
+        (f"`pipeline_fsdp`, 16 ranks, is idle {idle('pipeline_fsdp')} of the time, and holds {peak('pipeline_fsdp')}"),
+        "f + (L-1) max(f, c) + c instead of L (f + c). With L = 8, f = 4 and c = 1, 2, 4, 8",
         (
             f"that is {', '.join(str(a) for a, _ in TIMES)} instead of {', '.join(str(b) for _, b in TIMES)}",
             [a for a, _ in TIMES] == [4 + 7 * max(4, c) + c for c in (1, 2, 4, 8)],
@@ -200,12 +186,11 @@ REFERENCES = r"\[\w+\]\([\w./]+\)|`\w+`|(?:^| )\d+\. "
 
 
 def test_every_quoted_fact_holds() -> None:
-    assert [quote for quote, holds in facts() if not holds] == []
-    assert [quote for quote, _ in facts() if quote not in TEXT] == []
+    assert wrong(TEXT, facts()) == []
 
 
 def test_every_figure_on_the_page_is_measured() -> None:
-    assert unmeasured(TEXT, [quote for quote, _ in facts()], REFERENCES) == []
+    assert unmeasured(TEXT, facts(), REFERENCES) == []
 
 
 def test_the_ten_steps_are_those_of_the_core_path_with_the_figures_of_one_model() -> None:

@@ -66,13 +66,6 @@ def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytes
     assert (tmp_path / "mine.py").exists()
 
 
-def test_the_make_targets_exist() -> None:
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    for text in (PAGES, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
-        for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
-            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
-
-
 @pytest.mark.parametrize("file", listings.PAGES, ids=lambda file: file.name)
 def test_a_page_lists_the_puzzles_of_today(file: Path) -> None:
     assert file.read_text(encoding="utf-8") == listings.PAGES[file](), "out of date: make docs"

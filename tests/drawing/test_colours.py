@@ -14,7 +14,7 @@ import pytest
 
 from drawing import draw, draw_compare, draw_replay, save, svg, text
 from drawing.export.html import run_data
-from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, luminance, text_on
+from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, text_on
 from drawing.runs.axis import Scale
 from drawing.runs.colouring import COLOURS, PAINTS, Colouring, chunk_bars, tinted
 from drawing.runs.glyphs import draw_text, glyph_of
@@ -23,7 +23,7 @@ from drawing.runs.timeline_rows import frame_of
 from lib import PuzzleError, Setting, Trace, run
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from puzzles.tracks import workbench
-from tests.drawing.test_palette import VISION, apart
+from tests.drawing.test_palette import VISION, apart, contrast
 
 NEW = ("microbatch", "operation")
 TONES = [str, dark_variant]
@@ -48,11 +48,6 @@ def shapes(picture: Any, fill: str) -> int:
 
 
 # --- The palettes ---
-
-
-def contrast(one: str, other: str) -> float:
-    low, high = sorted((luminance(one), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("tone", TONES, ids=["light", "dark"])
@@ -135,12 +130,6 @@ def test_a_rank_with_several_layers_also_shows_the_layer(eight: Trace) -> None:
     two = scene_of(trace_of(gpipe, 8, 4, 4), colour="microbatch")
     assert {two.colouring.layer_text(mark) for mark in two.lanes[1].marks if mark.op.name == "forward"} == {"2", "3"}
     assert {scene_of(eight, colour="microbatch").colouring.layer_text(mark) for mark in two.lanes[0].marks} == {""}
-
-
-@pytest.mark.slow
-def test_dark_is_the_same_picture_in_other_colours(halves: Trace) -> None:
-    light, dark = (svg(draw(halves, colour="microbatch", dark=night)) for night in (False, True))
-    assert re.sub("#[0-9a-f]{3,6}", "", light) == re.sub("#[0-9a-f]{3,6}", "", dark)
 
 
 # --- Chunks ---

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable
@@ -509,11 +507,6 @@ def test_a_file_that_cannot_be_written_is_one_clear_line(tmp_path: Path, name: s
 
 
 # --- The package ---
-
-
-def test_import_is_clean() -> None:
-    home = Path(drawing.__file__).parent.parent
-    subprocess.run([sys.executable, "-W", "error", "-c", "import drawing"], check=True, cwd=home)
 
 
 def test_drawing_takes_only_what_lib_exports() -> None:

@@ -12,7 +12,7 @@ from math import dist
 
 import pytest
 
-from drawing.palette import CALLS, CRITICAL, INK, KINDS, STROKE, dark_variant, layer_colour
+from drawing.palette import CALLS, CRITICAL, INK, KINDS, STROKE, dark_variant, layer_colour, luminance
 
 RGB = tuple[float, ...]
 VISION: dict[str, tuple[RGB, RGB, RGB]] = {
@@ -40,6 +40,12 @@ def curve(t: float) -> float:
 
 def apart(one: str, other: str, vision: str) -> float:
     return dist(seen(one, vision), seen(other, vision))
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG defines it, from 1 to 21."""
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 @pytest.mark.parametrize("vision", VISION)

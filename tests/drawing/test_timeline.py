@@ -7,7 +7,6 @@ import re
 from typing import Any
 
 import pytest
-from IPython.core.formatters import DisplayFormatter
 
 from docs.generate import gallery
 from drawing import TimedRun, Timeline, draw, draw_steps, svg, text
@@ -36,6 +35,7 @@ from drawing.runs.timeline import summary_lines
 from lib import Goal, Model, Size, Trace, referee, run
 from lib.planning import Job, Split, gpu, plan, transformer
 from puzzles.catalog.schedule import PUZZLES
+from tests.drawing.test_palette import contrast
 from tests.support import CLASSICS
 from tests.support.svg import SVG, paths, root, texts, tips
 
@@ -176,23 +176,10 @@ def test_a_notebook_gets_the_picture_and_a_text() -> None:
     assert set(gallery.pareto()._repr_mimebundle_()) == {"text/html", "text/plain"}
 
 
-@pytest.mark.slow
-def test_a_notebook_with_all_eight_stays_below_a_megabyte() -> None:
-    formatter = DisplayFormatter()
-    outputs = [json.dumps(formatter.format(picture(classic.slug, goal=classic.goal))[0]) for classic in CLASSICS]
-    assert all("text/html" in output for output in outputs)
-    assert sum(map(len, outputs)) < 960_000
-
-
 def test_dark_is_the_same_picture_in_other_colours() -> None:
     light, night = svg(picture("fsdp")), svg(picture("fsdp", dark=True))
     assert re.sub("#[0-9a-f]{3,6}", "", light) == re.sub("#[0-9a-f]{3,6}", "", night)
     assert 'fill="#fff"' not in night.split("\n")[1]
-
-
-def contrast(colour: str, other: str) -> float:
-    low, high = sorted((luminance(colour), luminance(other)))
-    return (high + 0.05) / (low + 0.05)
 
 
 def test_text_can_be_read_on_every_layer_in_light_and_dark() -> None:
@@ -207,13 +194,6 @@ def test_neighbouring_kinds_of_memory_differ_in_lightness_or_hue_to_everyone() -
     shades = [lightness(luminance(colour)) for colour in KINDS.values()]
     assert abs(shades[0] - shades[1]) > 0.25  # both blue
     assert abs(shades[2] - shades[3]) > 0.2  # both orange
-
-
-@pytest.mark.slow
-def test_the_same_trace_gives_the_same_bytes() -> None:
-    trace = gallery.solved("pipeline_fsdp").trace
-    assert svg(draw(trace, critical=True)) == svg(draw(trace, critical=True))
-    assert referee(trace).error is None
 
 
 def test_a_picture_says_what_schedule_it_is() -> None:

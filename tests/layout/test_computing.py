@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lib.layout import Graph, LayoutError, Links, P, mesh, plan
+from lib.layout import Graph, LayoutError, P, mesh, plan
 from tests.support.layout_examples import transformer
 
 
@@ -37,16 +37,6 @@ def test_what_computing_costs_decides_between_moving_and_computing_twice() -> No
     assert dear.bytes > 0
     # one more price: of all plans, none has a smaller sum of bytes and of what could be sent while all compute
     assert dear.bytes + 8 * dear.flops // 100 <= free.bytes + 8 * free.flops // 100
-
-
-def test_with_links_the_time_of_computing_is_added() -> None:
-    links = Links.of(mesh(data=2, model=4), data=(0, 8), model=(0, 1))
-    whole = {"x": P(), "y": P()}
-    found = plan(product(), layouts=whole, links=links, flops=100)
-    every = plan(product(), layouts=whole, links=links)
-    assert found.time(links, 100) == found.time(links) + found.flops // 100
-    assert found.time(links, 100) <= every.time(links, 100)
-    assert found.redundancy < every.redundancy == 8
 
 
 @pytest.mark.parametrize("flops", [0, -1, 2.5])

@@ -11,7 +11,6 @@ from lib.layout import (
     DeviceMatrix,
     Graph,
     LayoutError,
-    Links,
     TensorLayout,
     candidates,
     mesh,
@@ -76,18 +75,6 @@ def test_configured_strategies_hold_there_too():
     step = training(graph, "sgd")
     assert step.on_prime_axes().step is step.step
     assert step.on_prime_axes().strategies == step.strategies
-
-
-def test_links_name_axes_that_would_be_divided():
-    grid = mesh(fast=2, slow=4)
-    graph = Graph(mesh=grid)
-    graph.input("x", (8, 8))
-    graph.relu("y", "x")
-    links = Links.of(grid, fast=(1, 1), slow=(1, 8))
-    with pytest.raises(
-        LayoutError, match="links belong to the axes of a mesh, which every_split divides; leave out one"
-    ):
-        plan(graph, links=links, every_split=True)
 
 
 @pytest.mark.parametrize("is_found", [False, True])

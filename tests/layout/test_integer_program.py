@@ -88,7 +88,7 @@ def test_a_search_that_ends_early_states_the_bound_and_the_gap() -> None:
     best, early = (plan(graph, memory_cap=cap, effort=effort) for effort in (None, 2))
     assert best.at_least is None
     assert early.memory <= cap
-    cost = Objective.of_graph(graph, None, exact.USUAL_FLOPS).of_plan
+    cost = Objective.of_graph(graph, exact.USUAL_FLOPS).of_plan
     assert early.at_least is not None
     assert early.at_least <= cost(best) < cost(early)
     assert early.gap == 1 - early.at_least / cost(early)

@@ -217,7 +217,8 @@ def test_a_search_that_ends_early_says_what_is_proven():
     if isinstance(found, str):
         assert found == "no plan was found with this effort; allow more with effort=, or configure more operators"
     elif found.at_least is not None:
-        assert f"none is below {found.at_least:,}, so that at most {found.gap:.1%} could be saved" in found.explain()
+        assert f"none is below {found.at_least:,} " in found.explain()
+        assert f"{found.gap:.1%}" in found.explain()
 
 
 @pytest.mark.parametrize("peak", [-1, True, "60000", 6e4])

@@ -163,7 +163,7 @@ def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     if prod(map(len, ways)) <= 3000:
         every = list(every_plan(choices))
         assert free.bytes == min(each.bytes for each in every)
-        computing = Objective.of_graph(graph, None, USUAL_FLOPS)
+        computing = Objective.of_graph(graph, USUAL_FLOPS)
         fitting = [computing.of_plan(each) for each in every if each.memory <= cap]
         assert computing.of_plan(capped) == min(fitting)
 

@@ -15,7 +15,6 @@ from lib.layout import (
     Graph,
     GraphPlan,
     LayoutError,
-    Links,
     TensorLayout,
     candidates,
     complete,
@@ -190,21 +189,6 @@ def test_a_configured_strategy_is_kept_on_prime_axes():
     assert found.bytes <= plan(graph).bytes
     assert_runs_as_predicted(found, small_values(graph))
     assert ten_rows(uneven=True).on_prime_axes().uneven is True
-
-
-def test_time_counts_padding():
-    grid = mesh(a=4)
-    links = Links.of(grid, a=(0, 1))
-    graph = ten_rows(mesh=grid)
-    graph.shard("y", ((4, 1), (1, 1)))
-    graph.shard("z", ((1, 1),))
-    found = propagate(graph)
-    assert [found.redistribution(edge).names for edge in found.edges if edge.bytes] == [("all-gather",)]
-    even = Graph(mesh=grid)
-    even.relu("z", even.relu("y", even.input("x", (12, 6))))
-    even.shard("y", ((4, 1),))
-    even.shard("z", ((1, 1),))
-    assert found.time(links) == propagate(even).time(links) > 0
 
 
 def test_a_cap_on_the_peak_holds_with_padding():

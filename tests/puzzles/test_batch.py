@@ -27,7 +27,7 @@ from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.protection import Protection
 from puzzles.sandbox.start import can_fork
 from tests.support.commands import puzzles, solution
-from tests.support.course import over_target, rules
+from tests.support.course import over_target
 from tests.support.fake_grading import StatedJob, real_verdict, write_verdicts
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -173,23 +173,6 @@ def test_csv_has_a_row_for_each_puzzle_and_no_formulas(tmp_path: Path, monkeypat
     puzzles("grade", "--trust", "=cleo.py", "-o", "out.csv", "--puzzle", "basic")
     (row,) = csv.DictReader(io.StringIO(Path("out.csv").read_text()))
     assert (row["submission"], row["reason"]) == ("'=cleo.py", "crash")
-
-
-@pytest.mark.usefixtures("stated_verdicts")
-def test_gradescope_counts_points_and_partial_credit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    deadlock = real_verdict("ddp", "failed", stars=0, reason="deadlock", message="line 2: rank 0 waits")
-    write_verdicts("class/ben.py", real_verdict("basic", "over_target", stars=1, message="correct, but slow"), deadlock)
-    write_verdicts("class/anna.py", real_verdict("basic"), real_verdict("ddp", stars=3))
-    rules(Path(), "partial = 0.7\n[points]\nschedule = 1\nbasic = 10\n1 = 3\n")
-    puzzles("class", ".", "class/ben.py", "-o", "results.json")
-    results = json.loads(Path("results.json").read_text())
-    assert results["score"] == 7
-    assert [(t["score"], t["max_score"]) for t in results["tests"]][:3] == [(7, 10), (0, 3), (0, 1)]
-    assert "<p>Correct, but slow" in results["tests"][0]["output"]
-    assert "<p>Line " in results["tests"][2]["output"]
-    puzzles("grade", "class", "-o", "best.json", "--one-student", "--trust", code=0)
-    assert json.loads(Path("best.json").read_text())["score"] == 2, "of the best file for each puzzle"
 
 
 REFUSED = [
@@ -403,20 +386,6 @@ def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatc
     assert "--trust" in shown
 
 
-# --- Strict ---
-
-
-def test_strict_fails_what_works_only_at_the_shown_size(a_class: Path):
-    (a_class / "anna.py").write_text(solution("basic").replace("model.BATCHES", "4"))
-    relaxed = json.loads(puzzles("grade", "--json", "class/anna.py", "--puzzle", "basic").stdout)
-    rules(Path(), "strict = true\n[points]\nbasic = 1\n")
-    strict = json.loads(puzzles("class", ".", "--json", "class/anna.py").stdout)
-    (passed,), (failed,) = relaxed["files"][0]["results"], strict["files"][0]["results"]
-    assert (passed["status"], passed["stars"]) == ("passed", 2)
-    assert (failed["status"], failed["reason"], failed["stars"], failed["timesteps"]) == ("failed", "rule", 0, None)
-    assert failed["message"] == passed["notes"][0]
-
-
 @pytest.mark.parametrize(("width", "told"), [(100, "Data Parallel"), (80, "Parallel"), (40, "classics")])
 def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: int, told: str) -> None:
     from rich.console import Console
@@ -432,8 +401,3 @@ def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: i
     assert told in page
     assert "stars" in page
     assert "…" not in page
-
-
-def test_the_message_on_a_broken_file_is_shown_once(a_class: Path) -> None:
-    Path("broken.py").write_text("async def ddp(model:\n")
-    assert puzzles("grade", "broken.py").stdout.count("is not valid Python") == 1

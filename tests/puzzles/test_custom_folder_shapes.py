@@ -4,7 +4,6 @@ what can be judged, and say of the rest why it cannot."""
 from __future__ import annotations
 
 import io
-import json
 import shutil
 from collections.abc import Iterator
 from itertools import combinations
@@ -20,7 +19,6 @@ from puzzles.custom import folder_added
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
-from tests.support.commands import puzzles
 from tests.support.relay import TRACKS, finished_folder
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -83,24 +81,6 @@ def test_a_folder_of_any_shape_can_be_played(gone: tuple[str, ...], week: Path) 
                 assert failed.reason == "ungradable"
                 assert "cannot be graded here: week3/trials/relay_engine.py: there is no such" in failed.message
                 assert "ask its author to fix it" in failed.message
-
-
-@pytest.mark.slow
-def test_in_a_class_one_puzzle_fails_alone(week: Path) -> None:
-    Path("class").mkdir()
-    for name in ("ann", "ben"):
-        shutil.copy("mine.py", f"class/{name}.py")
-    remove(week / "trials")
-    words = ["grade", "class", "--trust", "--puzzles", "week3"]
-    done = puzzles(*words, "--json")
-    for file in json.loads(done.stdout)["files"]:
-        rows = {row["puzzle"]: row for row in file["results"] if row["status"] != "not_attempted"}
-        assert {slug: row["stars"] for slug, row in rows.items()} == {
-            "relay_schedule": 3, "relay_engine": 0, "relay_layout": 3, "relay_plan": 3}  # fmt: skip
-    assert "sandbox was lost" not in done.stderr
-    said = puzzles(*words[:1], "mine.py", *words[3:])
-    assert said.exit_code == 1
-    assert "Stuck?" not in said.output, "no hint helps there"
 
 
 @pytest.mark.sampled(1)

@@ -15,11 +15,10 @@ import pytest
 from click.testing import Result
 
 from puzzles.course.handed_in import handed_in
-from puzzles.course.points import Late
 from puzzles.course.roster import call, read_roster
 from puzzles.grading import batch
 from puzzles.grading.checkpoint import GradingJob
-from puzzles.grading.verdict import Graded, Student
+from puzzles.grading.verdict import Graded
 from puzzles.reports.class_pages import PageNames
 from tests.support import course
 from tests.support.commands import puzzles
@@ -163,12 +162,3 @@ def test_equal_labels_have_pages_of_their_own(tmp_path: Path) -> None:
     names = PageNames(tmp_path, ["a", "b", "a", "a"])
     assert len({names.page(unit) for unit in range(4)}) == 4
     assert PageNames(tmp_path, ["b", "a"])._salt != names._salt, "nothing was written"
-
-
-def test_an_extension_by_a_name_that_two_have_is_given_to_none() -> None:
-    ann, other, ben = Student("Ann Lee", "u1"), Student("Lee, Ann", "u2"), Student("Ben", "u3")
-    given = Late(0.0, extensions={"annlee": 1.0, "u2": 2.0, "ben": 3.0, "eve": 4.0})
-    late, doubtful = given.of_class([ann, other, ben])
-    assert (late.extensions, doubtful) == ({"u2": 2.0, "ben": 3.0}, ["annlee", "eve"])
-    team = Student("Team", members=(ann, other))
-    assert Late(0.0, extensions={"annlee": 1.0}).of_class([team])[1] == [], "whichever it is, the team is the same"

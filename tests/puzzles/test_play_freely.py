@@ -149,13 +149,9 @@ def hers(model: Model) -> None: ...
         ({"costs": "slow"}, ("no puzzle hers", "size=(layers, batches, ranks)")),
         ({"size": (2, 2)}, ("layers, batches and ranks", "got 2,2")),
         ({"size": "2,2,2"}, ("layers, batches and ranks", "got 2,2,2")),
-        ({"size": (2, 2, 2000)}, ("from 1 to 1,024", "got 2,2,2000")),
         ({"size": (2, 2, True)}, ("whole number", "True")),
         ({"size": (2, 2, 2), "costs": "partz"}, ("no costs 'partz'", "'parts'")),
-        ({"size": (2, 2, 2), "mesh": {"dp": 3}}, ("3 ranks", "there are 2")),
         ({"size": (2, 2, 2), "mesh": 3}, ("mesh", "got 3")),
-        ({"size": (2, 2, 2), "steps": 0}, ("steps", "got 0")),
-        ({"size": (2, 2, 2), "layer": "conv"}, ("layer", "'conv'")),
     ],
 )
 def test_bad_input_is_refused_before_anything_runs(options: dict[str, Any], facts: tuple[str, ...]) -> None:

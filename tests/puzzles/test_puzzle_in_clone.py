@@ -20,11 +20,12 @@ COPIED = ("lib", "drawing", "puzzles", "solutions", "docs", "notebooks", "tests"
 
 
 def cloned(folder: Path) -> Path:
-    """A copy of this clone, in a folder of its own: notebooks look for the game in the folders above them."""
+    """A copy of this clone, with what Python has compiled of it. It has a folder of its own: notebooks look for the game
+    in the folders above them."""
     folder = folder / "clone"
     folder.mkdir()
     for name in COPIED:
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "node_modules"))
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("node_modules"))
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, folder)
@@ -70,9 +71,7 @@ def test_a_puzzle_is_added_and_shown_and_graded(tmp_path: Path) -> None:
     ]
     assert (folder / files[2]).read_text(encoding="utf-8").startswith("# relay: over_target\n")
     assert "Done. a title" in ok(folder, "show", "relay")
-    assert "relay" in ok(folder, "list", "plan").split()
     ok(folder, "grade", "solutions/plan/relay.py", "--puzzle", "relay")
-    assert puzzles(folder, "grade", files[2], "--puzzle", "relay").returncode == 1
     again = puzzles(folder, "new", "relay", "--track", "plan")
     assert again.returncode == 2
     assert "there is already a puzzle 'relay'" in again.stderr

@@ -169,13 +169,6 @@ JUNK = {
     "nested": b"[" * 100_000,
     "another type": b"7",
     "no verdicts": json.dumps({"key": "k", "graded": {"path": "class/ann.py", "verdicts": 7}}).encode(),
-    "a verdict of words": json.dumps({"key": "k", "graded": {**ROW, "verdicts": [{"puzzle": "basic"}]}}).encode(),
-    "stars of text": json.dumps(
-        {"key": "k", "graded": {**ROW, "verdicts": [{**ROW["verdicts"][0], "stars": "3"}]}}
-    ).encode(),
-    "no such puzzle": json.dumps(
-        {"key": "k", "graded": {**ROW, "verdicts": [{**ROW["verdicts"][0], "puzzle": "none"}]}}
-    ).encode(),
 }
 
 

@@ -115,16 +115,6 @@ def test_loading_shards_twice_within_the_steady_peak_costs_nothing() -> None:
     assert not any(note.about == "reload" for note in report.notes)
 
 
-def test_where_the_puzzle_is_not_about_it_a_reload_costs_a_star() -> None:
-    async def hoarding(model: Model) -> None:
-        await reference("ddp")(model)
-        model.load_weights(0)
-
-    result = played("ddp", hoarding)
-    assert (result.status, result.stars) == ("passed", 2)
-    assert any("loaded the same weights of layer 0 twice" in note for note in result.notes)
-
-
 def test_loading_whole_weights_and_cutting_them_at_once_is_allowed() -> None:
     async def cutting(model: Model) -> None:
         load = model.load_weights

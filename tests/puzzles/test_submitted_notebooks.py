@@ -17,8 +17,6 @@ from tests.support.commands import solution
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
-
 
 def notebook(folder: Path, *cells: str) -> Path:
     path = folder / "mine.ipynb"
@@ -74,13 +72,6 @@ def test_the_last_definition_of_a_name_wins(tmp_path: Path):
     wrong = "def basic(model):\n    raise ValueError"
     assert verdicts(notebook(tmp_path, wrong, solution("basic")), "basic")[0].status == "passed"
     assert verdicts(notebook(tmp_path, solution("basic"), wrong), "basic")[0].reason == "crash"
-
-
-def test_constants_are_taken_and_calls_are_not(tmp_path: Path):
-    body = "def basic(model):\n    assert (STEP, NAMES) == (1, {'a': (1, -2)})\n    print(DIST)\n"
-    (found,) = verdicts(notebook(tmp_path, SETUP, CONSTANT, "DIST = Dist(4)", body), "basic")
-    assert found.message.startswith("cell 5, line 3: rank 0, t=0: NameError: name 'DIST' is not defined")
-    assert found.source == "print(DIST)"
 
 
 def test_a_broken_cell_harms_only_its_own_puzzle(tmp_path: Path):

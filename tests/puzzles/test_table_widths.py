@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 import shutil
 from pathlib import Path
 
@@ -93,12 +92,6 @@ def test_every_module_that_makes_tables_is_measured() -> None:
     makers |= {"puzzles/catalog/text_lines.py"}  # which calls Table.grid
     measured = {module for modules in COMMANDS.values() for module in modules}
     assert measured >= makers
-
-
-def test_tables_are_printed_by_the_one_function_that_fits_them() -> None:
-    for path in (ROOT / "puzzles").rglob("*.py"):
-        if path.name != "tables.py":
-            assert re.findall(r"\.print\(table\b", path.read_text(encoding="utf-8")) == [], path
 
 
 # --- The parts of a table that does not fit ---

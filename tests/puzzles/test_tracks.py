@@ -51,11 +51,9 @@ def test_case_decides_where_two_puzzles_differ_in_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("fsdb", "there is no puzzle 'fsdb'; did you mean 'fsdp'?"),
         ("engine:fsdb", "there is no engine puzzle 'fsdb'; did you mean 'FSDP'?"),
         ("layout:zzz", "there is no layout puzzle 'zzz'; 'puzzles list' names them all"),
         ("layouts:ffn", "there is no track 'layouts'; there are schedule, engine, layout"),
-        ("zzzzz", "there is no puzzle 'zzzzz'; 'puzzles list' names them all"),
     ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest_one(name: str, told: str) -> None:

@@ -11,22 +11,18 @@ import pytest
 from rich.console import Console
 
 from lib import run, trace_to_json
-from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.text_lines import wrapped
 from puzzles.commands import watch
 from puzzles.commands.shared.watch_state import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
 from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict
-from puzzles.reports import feedback
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, track_of
 from tests.support import CLASSICS
 from tests.support.commands import as_line, puzzles, solution
-from tests.support.fake_grading import real_verdict, stated_in, stating, write_verdicts
+from tests.support.fake_grading import real_verdict, stated_in, stating
 from tests.support.solved import reference_of
 
 COLUMNS = 100
@@ -103,16 +99,6 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert "In practice: " not in page
     assert "Press n for the next one: puzzle 2, " in page
     assert "Puzzle 2: " in watched.press("n")
-
-
-@pytest.mark.slow
-def test_what_has_not_passed_is_looked_at_in_the_order_of_the_path():
-    watched = Watched(stating(real_verdict("basic"), real_verdict("grad_accum")))
-    visited = [watched.game.current]
-    for _ in ALL:
-        watched.press("n")
-        visited.append(watched.game.current)
-    assert set(visited) >= set(CORE[2:])
 
 
 @pytest.mark.sandboxed
@@ -343,23 +329,6 @@ def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
     assert "Time: any schedule needs at least 4.3 steps" in page
     assert "this one takes 0.8 more" in page
     assert "The reference makes the same calls. In practice: " in page.replace("calls. ddp: ", "calls. ")
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("slug", CORE)
-def test_what_was_built_takes_six_lines(slug: str):
-    built = feedback.built(Verdict(slug, track_of(slug).name, "passed", {}))
-    assert 1 <= len(wrapped(built, 80).splitlines()) <= 6
-
-
-@pytest.mark.usefixtures("stated_verdicts")
-def test_a_pass_names_the_one_reason_why_the_third_star_is_missing():
-    note = "works only at the shown size (2 layers); with 3 layers it fails"
-    write_verdicts("basic.py", real_verdict("basic", notes=(note,), shown_size_only=True))
-    page = as_line(puzzles("grade", "basic.py").stdout)
-    assert "The third star is missing: works only at the shown size" in page
-    assert page.count("works only at the shown size") == 2, "in the table's legend and as the reason"
-    assert "Match that" not in page
 
 
 def test_the_other_sizes_are_in_the_statement_of_the_third_star():

@@ -1,4 +1,4 @@
-"""No graded schedule comes from lib.schedules, however it is isolated; free play may use it."""
+"""No graded schedule comes from lib.schedules, and no graded layout from a planner; free play may use both."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from typing import Any
 
 import pytest
 
+from lib import layout as layouts
 from lib import schedules
+from lib.layout import plan
+from lib.layout.program.notation import graph_to_data
 from puzzles import play
+from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session, run_in
@@ -170,3 +174,121 @@ def test_a_graded_file_may_still_draw() -> None:
     """A picture names a schedule by those of lib.schedules; where these are withheld, it does without."""
     verdict = graded(DRAWN)
     assert verdict.status == "passed", verdict.message
+
+
+PLANNED = """
+from lib.layout import Graph
+
+def ffn(graph: Graph) -> None:
+    from lib.layout import plan
+    op = plan(graph, memory_cap=40_000).operators["matmul2"]
+    graph.shard("matmul2", op.strategy, out=op.output.splits if op.reduction else None)
+"""
+
+WAYS_TO_A_PLANNER = """
+import gc, importlib, importlib.util, os, pickle, pkgutil, runpy, sys
+import lib.layout
+from lib.layout import planning
+
+FOLDER = planning.__path__[0]
+
+def from_the_package():
+    from lib.layout import plan
+    return plan
+
+def from_its_module():
+    from lib.layout.planning.exact import plan
+    return plan
+
+def by_relative_name():
+    return importlib.import_module(".completion", "lib.layout.planning").complete
+
+def of_spmd():
+    from lib.layout.spmd import complete
+    return complete
+
+def from_a_file(loader=None):
+    spec = importlib.util.spec_from_file_location("lib.layout.planning.mine", FOLDER + "/completion.py")
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.complete
+
+def as_text(path=FOLDER + "/integer_program.py"):
+    names = {"__name__": "lib.layout.planning.mine", "__package__": "lib.layout.planning"}
+    exec(open(path).read(), names)
+    return names["IntegerProgram"]
+
+def from_an_open_folder():
+    at = os.open(FOLDER, os.O_RDONLY)
+    return as_text(os.dup(os.open("integer_program.py", os.O_RDONLY, dir_fd=at)))
+
+def in_memory():
+    return next(x for x in gc.get_objects() if getattr(x, "__module__", "") == "lib.layout.planning.completion")
+
+WAYS = {
+    "from the package": from_the_package,
+    "from its module": from_its_module,
+    "as an attribute": lambda: lib.layout.plan,
+    "complete": lambda: lib.layout.complete,
+    "by getattr": lambda: getattr(sys.modules["lib.layout"], "plan"),
+    "reloaded": lambda: importlib.reload(sys.modules["lib.layout"]).plan,
+    "by name": lambda: importlib.import_module("lib.layout.planning.exact").plan,
+    "by relative name": by_relative_name,
+    "by __import__": lambda: __import__("lib.layout.planning.integer_program", fromlist=["x"]).IntegerProgram,
+    "by its choices": lambda: importlib.import_module("lib.layout.planning.choices").Choices,
+    "by pickle": lambda: pickle.loads(b"clib.layout.planning.exact\\nplan\\n."),
+    "by pkgutil": lambda: pkgutil.resolve_name("lib.layout.planning.exact:plan"),
+    "by runpy": lambda: runpy.run_module("lib.layout.planning.completion")["complete"],
+    "by its loader": lambda: planning.__spec__.loader.get_data(FOLDER + "/completion.py"),
+    "from a file": from_a_file,
+    "as text": as_text,
+    "from an open folder": from_an_open_folder,
+    "of spmd": of_spmd,
+    "in memory": in_memory,
+}
+
+def ffn(graph):
+    found, refused = [], []
+    for name, way in WAYS.items():
+        try:
+            found += [name] if way() else []
+        except (Exception, SystemExit) as why:
+            refused.append(name)
+    raise RuntimeError(f"{len(found)} of {len(WAYS)} found one, not {refused}" if found else "none found one")
+"""
+
+
+def layout_verdict(source: str) -> Verdict:
+    with Session(Submission(Path("mine.py"), source.encode()), Limits(seconds=60)) as session:
+        return grade_puzzle(LAYOUT_PUZZLES["ffn"], session)
+
+
+def test_a_graded_layout_cannot_use_a_planner() -> None:
+    verdict = layout_verdict(PLANNED)
+    assert (verdict.status, verdict.stars) == ("failed", 0)
+    assert verdict.message.startswith("line 5: a graded layout cannot use plan")
+
+
+def test_no_way_leads_a_graded_layout_to_a_planner() -> None:
+    assert "none found one" in layout_verdict(WAYS_TO_A_PLANNER).message
+    with Session(Submission(Path("mine.py"), WAYS_TO_A_PLANNER.encode()), Limits(seconds=60)) as session:
+        session.read()
+        request = {"graph": graph_to_data(LAYOUT_PUZZLES["ffn"].graph())}
+        done = run_in(session, TRACKS["layout"], "ffn", request, 60)
+    assert "19 of 19 found one, not []" in done.failure.message, "where nothing is graded"
+
+
+def by_the_planner(graph: Any) -> None:
+    for name, op in plan(graph).operators.items():
+        graph.shard(name, op.strategy)
+
+
+def by_a_package(graph: Any) -> None:
+    layouts.complete(graph, {})
+
+
+@pytest.mark.parametrize("definition", [by_the_planner, by_a_package])
+def test_play_refuses_a_planner_of_layouts(definition: Any) -> None:
+    result = play("ffn", definition)
+    assert (result.status, result.reason) == ("failed", "rule")
+    assert "a graded layout cannot use plan" in result.message

@@ -6,7 +6,9 @@ with threads should not be forked, as other tests do.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from time import perf_counter
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -318,46 +320,111 @@ def test_a_plan_of_an_imported_network_is_that_of_the_one_written_by_hand():
     assert (propagate(graph).bytes, plan(graph).bytes) == (propagate(mine).bytes, plan(mine).bytes) == (98304, 12288)
 
 
+KEY = jax.ShapeDtypeStruct((), jax.random.key(0).dtype)
+NUMBER = jax.ShapeDtypeStruct((), INTS)
+NUMBERS = jax.ShapeDtypeStruct((2,), INTS)
+
+OPAQUE = {
+    "sort": (lambda x: jnp.sort(x), (X,), [8]),
+    "the order of columns": (lambda x: jnp.argsort(x, 0), (X,), [4]),
+    "argmax": (lambda x: x.argmax(1), (X,), []),
+    "cumulative sums": (lambda x: jnp.cumsum(x, 0), (X,), [4]),
+    "a loop until": (lambda x: lax.while_loop(lambda y: y.sum() < 9, jnp.exp, x), (X,), [4, 8]),
+    "a branch": (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), (X,), [4, 8]),
+    "a computed place": (lambda x, i: lax.dynamic_slice(x, (i, 0), (2, 8)), (X, NUMBER), [2]),
+    "a cache": (lambda x, y, i: lax.dynamic_update_slice(x, y, (i, 0)), (X, (1, 8), NUMBER), [4]),
+    "sums of rows": (lambda x, i: jnp.asarray(x).at[i].add(1), (X, NUMBERS), [4, 8]),
+    "strides": (lambda x: x[::2], (X,), [2]),
+    "odd powers": (lambda x, y: (jnp.abs(x) ** 2.3, jnp.abs(x) ** y), (X, X), []),
+    "padding": (lambda x: jnp.pad(x, 1, constant_values=3), (X,), [6, 10]),
+    "elements": (lambda x, i: jnp.asarray(x)[i, i], (X, NUMBERS), []),
+    "sums of elements": (lambda x, i: jnp.zeros(X).at[i, i].add(x[0, :2]), (X, NUMBERS), [4, 8]),
+    "no gradients": (lambda x: lax.stop_gradient(x * 2), (X,), []),
+    "truncation": (lambda x: (x * 9).astype(int), (X,), []),
+    "quotients of numbers": (lambda i: i // 3 + i % 5, (LABELS,), []),
+    "bits": (lambda i: (i & 3) | ~i, (LABELS,), []),
+    "random numbers": (lambda x: x + jax.random.normal(jax.random.key(0), x.shape), ((512, 256),), []),
+    "dropout": (lambda k, x: jnp.where(jax.random.bernoulli(k, 0.5, X), x, 0), (KEY, X), []),
+    "keys": (lambda k: jax.random.uniform(jax.random.split(k)[1], X), (KEY,), []),
+}
+"""By name: a function, shapes, and the sizes of dimensions of its last opaque operator that cannot be split."""
+
+
+@pytest.mark.parametrize("name", OPAQUE)
+def test_what_has_no_operator_is_opaque_and_split_where_its_batching_rule_proves_it(name):
+    function, shapes, whole = OPAQUE[name]
+    graph = from_jax(function, *shapes, mesh=GRID)
+    given = [jax.random.key(3) if shape is KEY else array for shape, array in zip(shapes, arguments(shapes))]
+    values = graph.values(*given)
+    wanted = expected(function, given)
+    opaque = [op for op in graph.operators.values() if op.kind == "opaque"]
+    last = zip(opaque[-1].output_shape, opaque[-1].output_letters)
+    assert [n for n, letter in last if letter not in opaque[-1].free] == whole
+    for op in opaque:  # each dimension that may be split is split in two
+        for letter in sorted(op.free):
+            if op.divides(letter, 2):
+                graph.strategies.clear()
+                graph.shard(op.name, [[2 if mine == letter else 1 for mine in row] for row in op.input_letters])
+                done = propagate(graph).values(values)
+                assert_close([done[result] for result in graph.results], wanted)
+    done = graph.run(values)
+    assert_close([done[result] for result in graph.results], wanted)
+
+
+def test_an_opaque_operator_has_no_gradient_and_no_text():
+    graph = from_jax(lambda x, w: jnp.sort(x @ w), X, (8, 8), devices=2, parameters=("w",))
+    with pytest.raises(LayoutError, match="opaque has no gradient"):
+        training(graph, "sgd")
+    with pytest.raises(LayoutError, match="is computed by jax, and cannot be written as data"):
+        graph_to_data(graph)
+
+
+class State(NamedTuple):
+    count: Any
+    mu: Any
+
+
+@jax.tree_util.register_dataclass
+@dataclass
+class Linear:
+    weight: Any
+    bias: Any
+
+
+def test_arguments_are_any_pytree():
+    """As states of optimizers, which are named tuples, some of them empty, and modules, which are dataclasses."""
+    shapes = Linear((8, 8), (8,)), (State(NUMBER, {"w": (8, 8)}), EmptyState()), X
+
+    def step(layer, state, x):
+        return x @ layer.weight + layer.bias, x @ state[0].mu["w"]
+
+    graph = from_jax(step, *shapes, devices=2)
+    names = ["layer.weight", "layer.bias", "state.0.count", "state.0.mu.w", "x"]
+    assert list(graph.sources) == list(graph.arguments) == names
+    assert {graph.sources[name] for name in names[:4]} == {"parameter"}
+    with pytest.raises(LayoutError, match=r"argument 1, 0.count: a shape is .*; got 3"):
+        from_jax(step, shapes[0], (State(3, {"w": (8, 8)}), EmptyState()), X, devices=2)
+
+
+class EmptyState(NamedTuple):
+    pass
+
+
+def test_a_mask_of_many_tokens_is_compared_where_it_is_needed():
+    """Rows and columns are constants, their comparison is an operator: nothing of length x length is computed here."""
+    length = 1 << 14
+    graph = from_jax(
+        lambda s: jnp.where(jnp.tril(jnp.ones((length, length), bool)), s, -1e9), (length, length), mesh=GRID
+    )
+    assert sum(array.size for array in graph.constants.values()) < 3 * length
+    assert {"compare", "select"} <= {op.kind for op in graph.operators.values()}
+
+
 REFUSED = {
-    "sort": (lambda x: jnp.sort(x), [X], ["no operator stands for jax's 'sort'", "compute it outside"]),
-    "a loop": (
-        lambda x: lax.while_loop(lambda y: y.sum() < 9, jnp.exp, x),
-        [X],
-        ["'while'", "write the loop in Python"],
-    ),
-    "a place": (
-        lambda x, i: lax.dynamic_slice(x, (i, 0), (2, 8)),
-        [X, jax.ShapeDtypeStruct((), INTS)],
-        ["jax's 'dynamic_slice'", "the start of the part is computed"],
-    ),
-    "sums of rows": (
-        lambda x, i: x.at[i].add(1),
-        [X, jax.ShapeDtypeStruct((2,), INTS)],
-        ["something other than zeros"],
-    ),
-    "a branch": (lambda x: lax.cond(x[0, 0] > 0, jnp.sin, jnp.cos, x), [X], ["'cond'", "use jnp.where"]),
-    "argmax": (lambda x: x.argmax(1), [X], ["'argmax'"]),
-    "unknown": (lambda x: jnp.cumsum(x, 0), [X], ["'cumsum'", "write it with matmul, einsum"]),
-    "strides": (lambda x: x[::2], [X], ["jax's 'slice'", "the strides (2, 1) skip elements"]),
-    "odd power": (lambda x: x**2.3, [X], ["jax's 'pow'", "the exponent 2.29", "use exp and log"]),
-    "any power": (lambda x, y: x**y, [X, X], ["jax's 'pow'", "is not a constant"]),
-    "padding": (lambda x: jnp.pad(x, 1, constant_values=3), [X], ["jax's 'pad'", "something other than 0"]),
-    "elements": (
-        lambda x, i: x[i, i],
-        [X, jax.ShapeDtypeStruct((2,), INTS)],
-        ["jax's 'gather'", "only rows along one dimension", "reshape the table first"],
-    ),
-    "sums of elements": (
-        lambda x, i: jnp.zeros(X).at[i, i].add(x[0, :2]),
-        [X, jax.ShapeDtypeStruct((2,), INTS)],
-        ["jax's 'scatter-add'", "only rows along one dimension"],
-    ),
-    "gradients": (lambda x: lax.stop_gradient(x * 2), [X], ["jax's 'stop_gradient'", "leave stop_gradient out"]),
-    "truncation": (lambda x: (x * 2).astype(int), [X], ["jax's 'convert_element_type'", "compute them outside"]),
-    "bits": (lambda x: x & 3, [jax.ShapeDtypeStruct(X, INTS)], ["jax's 'and'", "only for masks"]),
+    "complex": (lambda x: x * 1j, [X], ["jax's 'convert_element_type'", "real numbers only", "the real and the imag"]),
     "misfit": (lambda x, y: x @ y, [X, X], ["jax cannot trace <lambda> with these shapes", "dot_general"]),
     "a number": (jnp.sin, [4], ["argument 0: a shape is a tuple of positive whole numbers", "got 4"]),
-    "in a list": (lambda x: x[0], [[(4, 0)]], ["argument 0, entry 0: a shape is a tuple"]),
+    "in a list": (lambda x: x[0], [[(4, 0)]], ["argument 0, 0: a shape is a tuple"]),
 }
 
 
@@ -370,6 +437,14 @@ def test_what_is_refused_is_named_with_what_to_do(name):
         assert sentence in str(refusal.value)
     if "jax's" in sentences[0]:
         assert "from_jax_checks.py:" in str(refusal.value), "the line is named"
+
+
+def test_collectives_are_refused():
+    many = jax.make_mesh((1,), ("i",), axis_types=(jax.sharding.AxisType.Auto,))
+    spec = jax.sharding.PartitionSpec("i")
+    mapped = jax.shard_map(lambda x: lax.psum(x, "i"), mesh=many, in_specs=spec, out_specs=jax.sharding.PartitionSpec())
+    with pytest.raises(LayoutError, match="jax's 'shard_map' is of many devices; import the function for one device"):
+        from_jax(mapped, X, devices=2)
 
 
 def test_a_layer_of_a_large_model_is_imported_in_seconds():

@@ -20,8 +20,6 @@ ROOT = Path(__file__).parents[2]
 ORDINARY = 54_321
 """The id of a user that need not exist."""
 
-USERS = ("root", "ordinary user")
-
 
 class Seen(NamedTuple):
     """A verdict as the grader's process sends it."""
@@ -52,12 +50,6 @@ class Grader:
             env={**os.environ, **_paths()},
             **_as(self.uid),
         )
-
-    def require_packages(self) -> None:
-        """Skips the test if the Python has no numpy of its own: a sandbox shows the packages of no other."""
-        command = [self._python, "-I", "-c", "import greenlet, numpy"]
-        if subprocess.run(command, capture_output=True, check=False, **_as(self.uid)).returncode:
-            pytest.skip(f"{self._python} has no numpy of its own")
 
     def grade(self, *sources: str, **limits: float) -> list[Seen]:
         """The verdicts on some files with the puzzle `basic`, or `DataParallel` if they define it, which one server

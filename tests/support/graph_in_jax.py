@@ -61,6 +61,10 @@ def compute(op: Operator, arrays: list[Any]) -> Any:
             return jnp.zeros(op.output_shape, x.dtype).at[arrays[1]].add(x)
         case "slice":
             return jax.lax.slice_in_dim(x, settings["start"], settings["stop"], axis=settings["axis"])
+        case "pad":
+            widths = [(0, 0)] * x.ndim
+            widths[settings["axis"]] = settings["before"], settings["after"]
+            return jnp.pad(x, widths)
         case "concat":
             return jnp.concatenate(arrays, axis=settings["axis"])
     raise NotImplementedError(op.kind)

@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from lib.layout import Graph, GraphPlan, P, code_of, mesh, plan, training
+from lib.layout.xla import collectives
 from tests.layout.test_pins import CASES
 from tests.support.layout_examples import mixture_of_experts
-
-from .xla_collectives import collectives
 
 
 def embedding() -> GraphPlan:

@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from time import perf_counter
 from typing import Any, NamedTuple
 
 from lib.layout import GraphPlan, ImportedGraph, P, TensorLayout, candidates, from_jax, mesh, plan, propagate
@@ -60,6 +61,22 @@ def ends(**layouts: P) -> Callable[[ImportedGraph], GraphPlan]:
     def planned(graph: ImportedGraph) -> GraphPlan:
         names = (*graph.sources, *graph.results)
         return plan(graph, layouts={name: layouts[x] for name in names if (x := name.rpartition(".")[2]) in layouts})
+
+    return planned
+
+
+def everything(layout: P) -> Callable[[ImportedGraph], GraphPlan]:
+    """The fewest bytes with all arguments and results in this layout."""
+    return lambda graph: plan(graph, layouts=dict.fromkeys((*graph.sources, *graph.results), layout))
+
+
+def same_ends(**layouts: P) -> Callable[[ImportedGraph], GraphPlan]:
+    """The fewest bytes with these layouts of arguments, and each result in the layout of its parameter."""
+
+    def planned(graph: ImportedGraph) -> GraphPlan:
+        named = {name: layouts[x] for name in graph.sources if (x := name.rpartition(".")[2]) in layouts}
+        parameters = [layout for name, layout in named.items() if graph.sources[name] == "parameter"]
+        return plan(graph, layouts=named | dict(zip(graph.results, parameters, strict=True)))
 
     return planned
 
@@ -122,6 +139,23 @@ def cases() -> list[Case]:
 
     def learned(table: Any, rows: Any) -> Any:
         return jax.grad(lambda table: (table[rows] ** 2).sum())(table)
+
+    def adam(p: Any, m: Any, v: Any, x: Any, y: Any) -> Any:
+        grads = jax.grad(lambda p: ((plain(p, x) - y) ** 2).sum())(p)
+        m = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, m, grads)
+        v = jax.tree.map(lambda v, g: 0.99 * v + 0.01 * g * g, v, grads)
+        return jax.tree.map(lambda p, m, v: p - 0.01 * m / (jnp.sqrt(v) + 1e-3), p, m, v), m, v
+
+    def muon(p: Any, x: Any, y: Any) -> Any:
+        def orthogonal(g: Any) -> Any:  # one step of Newton and Schulz
+            square = g.T @ g
+            return 3.44 * g - 4.77 * g @ square + 2.03 * g @ (square @ square)
+
+        grads = jax.grad(lambda p: ((plain(p, x) - y) ** 2).sum())(p)
+        return jax.tree.map(lambda p, g: p - 0.01 * orthogonal(g / 64), p, grads)
+
+    def block_gradients(p: Any, x: Any, y: Any) -> Any:
+        return jax.grad(lambda p: ((blocks.llama_block(p, x) - y) ** 2).mean())(p)
 
     def stack(p: Any, x: Any) -> Any:
         return jax.lax.scan(lambda h, w: (h + plain(w, h), None), x, p)[0]
@@ -210,6 +244,14 @@ def cases() -> list[Case]:
         Case("grouped queries with RoPE, exact plan", blocks.attention, (grouped, (8, 16, 64)), exact(140_000)),
         Case("GPT block, sequence split at the ends", blocks.gpt_block, (gpt, long), block_ends),
         Case("Llama block, sequence split at the ends", blocks.llama_block, (llama, long), block_ends),
+        Case("Adam step of an MLP, all stored by rows", adam, (*[wide] * 3, (128, 64), (128, 64)), everything(by_rows)),
+        Case("Muon step of an MLP, all stored by rows", muon, (wide, (128, 64), (128, 64)), everything(by_rows)),
+        Case(
+            "gradients of a Llama block",
+            block_gradients,
+            (llama, long, long),
+            same_ends(x=sequence, y=sequence, wo=P("model"), down=P("model"), norm1=P(), norm2=P(), **by_columns),
+        ),
         *(Case(f"{_layout(a)} to {_layout(b)}", lambda x: x, (square,), resharded(a, b)) for a, b in moved),
     ]
 
@@ -226,12 +268,15 @@ def measure() -> list[dict[str, Any]]:
     import jax
     import numpy as np
 
+    from lib.layout.xla import collectives
+
     from .graph_in_jax import in_jax
-    from .xla_collectives import collectives
 
     found = []
     for case in cases():
+        start = perf_counter()
         graph, planned = case.plan()
+        seconds = perf_counter() - start
         rng = np.random.default_rng(0)
         leaves = jax.tree_util.tree_leaves(
             case.shapes, is_leaf=lambda x: isinstance(x, tuple) and isinstance(x[0], int)
@@ -246,6 +291,9 @@ def measure() -> list[dict[str, Any]]:
         steps += [step for edge in planned.edges if edge.bytes for step in planned.redistribution(edge).named_steps]
         sent = tuple(int(n) for n in planned.sent)
         row: dict[str, Any] = {"name": case.name, "sent": sent, "steps": [s.name for s in steps if s.total]}
+        once = sum(op.flops({}) for op in graph.operators.values())
+        flops = [planned.flops * DEVICES / once if once else 1.0]
+        undivided = flops_of(jax.jit(in_jax(planned, graph.results, False)[0]).lower(values).compile())
         for column, every, shardy in COLUMNS:
             jax.config.update("jax_use_shardy_partitioner", shardy)
             function, how = in_jax(planned, graph.results, every)
@@ -254,8 +302,14 @@ def measure() -> list[dict[str, Any]]:
             for name, array in zip(graph.results, done):
                 np.testing.assert_allclose(array, alone[name], rtol=1e-4, atol=1e-4 * abs(alone[name]).max())
             row[column] = collectives(program.as_text(), DEVICES)
-        found.append(row)
+            flops.append(flops_of(program) * DEVICES / undivided if undivided else 1.0)
+        found.append(row | {"flops": [round(n, 2) for n in flops], "seconds": seconds})
     return found
+
+
+def flops_of(program: Any) -> float:
+    """The flops of a device in a compiled program."""
+    return float((program.cost_analysis() or {}).get("flops", 0))
 
 
 def measured() -> dict[str, Any]:

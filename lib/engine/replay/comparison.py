@@ -105,7 +105,8 @@ def error_of(workload: Workload, results: Sequence[Sequence[Result]], ranks: Seq
             if task == "infer"
             else trained(workload, averages_in(ranks, workload.setting.steps), versions_in(ranks))
         )
-    missing = {(i, place) for i, tensor in enumerate(right) for place in range(tensor.shape[-2])}
+    trained_ones = [i for i in range(len(right)) if i not in workload.setting.frozen]
+    missing = {(i, place) for i in trained_ones for place in range(right[i].shape[-2])}
     worst = 0.0
     for layer, content, tensor in chain(*results):
         numbers = content.batches if is_output(content) else [layer or 0]

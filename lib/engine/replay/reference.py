@@ -61,7 +61,10 @@ def _train(
             for layer, grad in gradients(workload, used, batch, step):
                 grads[layer] += grad
         norm = [reduce(add, map(workload.squares, grads))] * workload.setting.clip
-        updated = [workload.update(*tensors, *norm) for tensors in zip(grads, weights, states)]
+        updated = [
+            tensors[1:] if layer in workload.setting.frozen else workload.update(*tensors, *norm)
+            for layer, tensors in enumerate(zip(grads, weights, states))
+        ]
         weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
     return weights, states
 

@@ -43,7 +43,7 @@ class Shapes:
 
     def _kind(self, name: str, kind: Kind, costs: Costs) -> Kind:
         if name not in VOCABULARY or kind.weight is None:
-            if (kind.inp, kind.out) != (None, None) or name in VOCABULARY:
+            if {kind.inp, kind.out} - {None, costs.activation} or name in VOCABULARY:
                 raise TraceError(
                     f"a replay knows no tensors for the kind {name!r}: an {EMBEDDING} and a {HEAD} have a weight of V "
                     "rows, other kinds make and take what a layer does"

@@ -188,6 +188,8 @@ def _body(plan: GraphPlan, number: dict[str, str], mesh: DeviceMatrix) -> Iterat
 
 def _expression(op: DistributedOperator, taken: Sequence[str], mesh: DeviceMatrix) -> str:
     kind, settings = op.operator.kind, dict(op.operator.settings)
+    if kind == "opaque":
+        raise LayoutError(f"'{op.operator.name}' is opaque: jax computes it, and this program has no code for it")
     if kind == "matmul":
         sides = (f"jnp.swapaxes({x}, -1, -2)" if settings[f"transpose_{n}"] else x for n, x in zip("ab", taken))
         return " @ ".join(sides)

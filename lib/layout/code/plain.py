@@ -1,4 +1,4 @@
-"""A plan as code of a framework, by its name; here as JSON, and as MindSpore's `shard` calls."""
+"""A plan as a program of JAX, or as JSON, by name."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,31 +10,6 @@ from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.planning.plan import GraphPlan
 
 from .jax_code import jax_code
-from .torch_code import torch_code
-
-PRIMITIVES = {
-    "matmul": "MatMul", "add": "Add", "subtract": "Sub", "multiply": "Mul", "divide": "RealDiv", "relu": "ReLU",
-    "gelu": "GeLU", "silu": "SiLU", "softmax": "Softmax", "transpose": "Transpose", "reshape": "Reshape", "exp": "Exp",
-    "tanh": "Tanh", "rsqrt": "Rsqrt", "sqrt": "Sqrt", "log": "Log", "negative": "Neg", "logistic": "Sigmoid",
-    "reduce_sum": "ReduceSum", "reduce_mean": "ReduceMean", "reduce_max": "ReduceMax", "gather": "Gather",
-    "einsum": "Einsum", "concat": "Concat", "slice": "StridedSlice", "maximum": "Maximum", "minimum": "Minimum",
-    "select": "Select", "top_k": "TopK", "erf": "Erf", "sin": "Sin", "cos": "Cos", "reciprocal": "Reciprocal",
-}  # fmt: skip
-"""MindSpore's primitives by kind of operator."""
-
-
-def mindspore_code(plan: GraphPlan) -> str:
-    """Every operator with its strategy, as a cell's __init__ has it; with an out-strategy where sums are scattered."""
-    lines = ["from mindspore import ops", "", f"# mindspore.set_auto_parallel_context(device_num={plan.graph.devices})"]
-    for name, op in plan.operators.items():
-        kind = PRIMITIVES.get(op.operator.kind)
-        settings = ", ".join(f"{key}={value!r}" for key, value in op.operator.settings if key.startswith("transpose_"))
-        how = f"in_strategy={op.strategy}"
-        if any(step.name == "reduce-scatter" for step in op.reduction):
-            how += f", out_strategy=({op.output.splits},)"
-        call = f"ops.{kind}({settings}).shard({how})" if kind else None
-        lines.append(f"self.{name.replace('.', '_')} = {call}" if call else f"# {name}: {op.operator.kind}, {how}")
-    return "\n".join(lines) + "\n"
 
 
 def plan_to_data(plan: GraphPlan) -> dict[str, Any]:
@@ -83,15 +58,13 @@ def _steps(steps: Any, plan: GraphPlan) -> list[dict[str, Any]]:
 
 WRITERS: Mapping[str, Callable[[GraphPlan], str]] = {
     "jax": jax_code,
-    "torch": torch_code,
-    "mindspore": mindspore_code,
     "json": plan_json,
 }
 """By name."""
 
 
 def code_of(plan: GraphPlan, framework: str) -> str:
-    """The plan as a program of "jax", DTensor placements for "torch", `shard` calls for "mindspore", or "json".
+    """The plan as a program of "jax", or as "json".
 
     Raises:
         LayoutError: there is no such framework, or the plan cannot be written for it.

@@ -84,7 +84,7 @@ def cut(tensor: Array, layout: TensorLayout) -> Pieces:
     if tensor.shape != layout.shape:
         raise LayoutError(f"the tensor has shape {tensor.shape}, the layout is for {layout.shape}")
     first = {group[0] for group in groups(layout, layout.partial)}
-    pieces = {device: np.ascontiguousarray(piece_of(tensor, layout, device)) for device in range(layout.devices)}
+    pieces = {device: np.asarray(piece_of(tensor, layout, device), order="C") for device in range(layout.devices)}
     return {
         device: piece if device in first or layout.largest else np.zeros_like(piece) for device, piece in pieces.items()
     }

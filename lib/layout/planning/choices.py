@@ -8,7 +8,6 @@ from lib.layout.program.candidates import beside_weights, candidates, source_lay
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph, TrainingStep
 from lib.layout.program.operators import Operator
-from lib.layout.redistribution.links import Links
 
 from .partial_sums import PartialSums
 
@@ -16,18 +15,9 @@ NO_STEP = TrainingStep()
 
 
 class Choices:
-    """What a plan of a graph may choose from, under caps of single tensors.
+    """What a plan of a graph may choose from, under caps of single tensors."""
 
-    With `links`, sums are completed in the least time.
-    """
-
-    def __init__(
-        self,
-        graph: Graph,
-        caps: Mapping[str, int],
-        scatter: bool,
-        links: Links | None = None,
-    ) -> None:
+    def __init__(self, graph: Graph, caps: Mapping[str, int], scatter: bool) -> None:
         self.graph, self.scatter = graph, scatter
         self.step = graph.step or NO_STEP
         self.consumers: dict[str, list[tuple[Operator, int]]] = {name: [] for name in graph.shapes}
@@ -51,9 +41,6 @@ class Choices:
         }
         for name, cap in caps.items():
             self._limit(name, cap)
-        if links is not None and scatter:
-            for name, ways in self.operators.items():
-                self.operators[name] = [_quickest(way, links, graph.itemsize) for way in ways]
 
     def _choices(self, name: str) -> list[DistributedOperator]:
         ways = candidates(self.graph, self.graph.operators[name], self.scatter)
@@ -111,10 +98,3 @@ class Choices:
             raise LayoutError(
                 f"'{name}' does not fit into {cap:,} bytes on each device; the smallest possible is {smallest:,}"
             )
-
-
-def _quickest(way: DistributedOperator, links: Links, itemsize: int) -> DistributedOperator:
-    if not way.reduction:
-        return way
-    steps = links.quickest(way.local, way.output, itemsize)
-    return DistributedOperator(way.operator, way.inputs, way.local, steps)

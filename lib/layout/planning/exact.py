@@ -21,12 +21,11 @@ from lib.extras import install_command
 from lib.layout.errors import LayoutError, OutOfEffortError
 from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.program.graph import Graph, require_graph
-from lib.layout.redistribution.links import Links, require_links
 
 from .alike import alike
 from .choices import Choices
 from .completion import complete
-from .highs import is_solver_here
+from .highs import TOLERANCE, is_solver_here
 from .integer_program import IntegerProgram, Solved
 from .objective import Objective
 from .plan import GraphPlan
@@ -92,12 +91,9 @@ class PlanOptions(TypedDict, total=False):
     """Operators may also split parts of axes and leave devices unused (`Graph.on_prime_axes`); the plan is then one of
     that graph. If that search does not end, the plan on the graph's own axes is found too, and the cheaper is taken."""
     flops: int | None
-    """Operations of a device in the time in which it sends a byte, or with links in a unit of time: computing then
-    costs time too. Without it computing is free; but under a `memory_cap` alone it is 1,000, since a plan would
-    otherwise compute a product several times to save memory."""
-    links: Links | None
-    """The plan takes the least time instead. Each move is then the quickest that is found: sums go over fast axes
-    first, and detours may be quicker."""
+    """Operations of a device in the time in which it sends a byte: computing then costs time too. Without it computing
+    is free; but under a `memory_cap` it is 1,000, since a plan would otherwise compute a product several times to save
+    memory."""
     effort: int | None
     """Steps of HiGHS. A large graph's identical layers are laid out alike, and other plans compared only if this is
     given; `GraphPlan.tied` says so."""
@@ -108,7 +104,8 @@ def plan(graph: Graph, **options: Unpack[PlanOptions]) -> GraphPlan:
 
     Configured operators keep their strategies. Every other operator may have any of its `candidates`, which use all
     devices, or as many as their sizes allow; every source may have any even layout or one that a consumer needs.
-    Operators that take a tensor in the same layout share one move of it.
+    Operators that take a tensor in the same layout share one move of it. Of dimensions that a reshape merges or
+    divides, only the first may be split: a plan that splits several of them together may move less.
 
     If the search is not done in its effort, `GraphPlan.at_least` has its bound and `GraphPlan.gap` what could be saved.
     What `complete` finds from the layouts that are given is the first plan, so that none is worse.
@@ -122,25 +119,21 @@ def plan(graph: Graph, **options: Unpack[PlanOptions]) -> GraphPlan:
         raise LayoutError(f"plan has no option '{name}'; {nearest_name(name, PlanOptions.__annotations__)}")
     if (layouts := options.get("layouts")) is not None:
         graph = graph.pinned(layouts)
-    links, flops = options.get("links"), options.get("flops")
+    flops = options.get("flops")
     if options.get("every_split"):
-        if links is not None:
-            raise LayoutError("links belong to the axes of a mesh, which every_split divides; leave out one of the two")
         return _with_every_split(graph, {**options, "layouts": None, "every_split": False})
     caps = Caps.of(graph, options)
-    if links is not None:
-        require_links(links, graph.mesh)
     if flops is not None and require_cap(flops, FLOPS_WANTED) == 0:
         raise LayoutError(f"{FLOPS_WANTED}; got 0")
-    if flops is None and caps.memory is not None and links is None:
+    if flops is None and caps.memory is not None:
         flops = USUAL_FLOPS
     if (effort := options.get("effort")) is not None:
         effort = require_cap(effort, EFFORT_WANTED)
-    objective = Objective.of_graph(graph, links, flops)
+    objective = Objective.of_graph(graph, flops)
     first = _propagated(graph, caps, objective)
     if first is not None and not objective.of_plan(first):
         return first
-    choices = Choices(graph, caps.tensors, options.get("scatter", True), links)
+    choices = Choices(graph, caps.tensors, options.get("scatter", True))
     if not is_solver_here():
         raise LayoutError(f"a plan needs highspy, which solves integer programs: {install_command('exact')}")
     return _cheapest(choices, objective, caps, first, effort)
@@ -176,7 +169,7 @@ def _propagated(graph: Graph, caps: Caps, objective: Objective) -> GraphPlan | N
         return None
     if not caps.allow(plan) or any(plan.layout(name) != layout for name, layout in graph.pins.items()):
         return None
-    return replace(plan, links=objective.links, rate=objective.flops)
+    return replace(plan, rate=objective.flops)
 
 
 def _with_every_split(graph: Graph, options: PlanOptions) -> GraphPlan:
@@ -195,7 +188,7 @@ def _with_every_split(graph: Graph, options: PlanOptions) -> GraphPlan:
         if split is None:
             raise
         return split
-    return _better(split, Solved(unsplit, bound), Objective.of_graph(graph, None, unsplit.rate))
+    return _better(split, Solved(unsplit, bound), Objective.of_graph(graph, unsplit.rate))
 
 
 def _better(best: GraphPlan | None, solved: Solved, objective: Objective) -> GraphPlan:
@@ -204,7 +197,7 @@ def _better(best: GraphPlan | None, solved: Solved, objective: Objective) -> Gra
     if best is None:
         raise OutOfEffortError(solved.bound)
     cost = objective.of_plan(best)
-    if solved.bound >= cost:
+    if solved.bound >= cost * (1 - TOLERANCE):
         return replace(best, tied=False)
     return replace(best, tied=False, at_least=solved.bound, gap=1 - solved.bound / cost)
 

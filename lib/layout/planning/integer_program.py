@@ -84,7 +84,7 @@ class IntegerProgram:
         self.peaks: PeakRows | None = None
         if peak is not None and self.is_complete:
             variables = self.program, self.lives, self.ways, self.readers
-            self.peaks = PeakRows(self.graph, *variables, objective.links)
+            self.peaks = PeakRows(self.graph, *variables)
             self.peaks.cap(peak)
 
     def _operator(self, name: str, ways: list[DistributedOperator]) -> None:
@@ -294,8 +294,7 @@ class IntegerProgram:
             if name in self.choices.storage_layouts
         }
         operators = {name: self.choices.way(name, chosen[name]) for name in self.graph.operators}
-        objective, sources = self.objective, self._sources(values)
-        return GraphPlan(self.graph, operators, stored, links=objective.links, rate=objective.flops, taken_from=sources)
+        return GraphPlan(self.graph, operators, stored, rate=self.objective.flops, taken_from=self._sources(values))
 
     def _sources(self, values: Any) -> dict[tuple[str, int], TensorLayout | None]:
         """Under a cap on the peak: of each input, the copy from which it moves, or None."""

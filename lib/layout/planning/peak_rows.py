@@ -13,11 +13,10 @@ from typing import NamedTuple
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
-from lib.layout.redistribution.links import Links
+from lib.layout.redistribution.redistribution import redistribute
 
 from .highs import LinearProgram, Terms, added
 from .peak import ends, most_elements
-from .placed_graph import move_between
 
 Layouts = dict[Hashable, tuple[TensorLayout, Terms]]
 """By placement: a layout, and the variables of which one is 1 if a tensor has it."""
@@ -60,9 +59,8 @@ class PeakRows:
         lives: Mapping[str, Mapping[TensorLayout, Terms]],
         ways: Mapping[str, Sequence[tuple[int, DistributedOperator]]],
         readers: Mapping[tuple[str, int], Sequence[ReaderMoves]],
-        links: Links | None,
     ) -> None:
-        self.graph, self.program, self.lives, self.ways, self.links = graph, program, lives, ways, links
+        self.graph, self.program, self.lives, self.ways = graph, program, lives, ways
         self.moments: dict[tuple[str, str | int], int] = {}
         """The number of each moment: when an operator moves an input, "computes" or "reduces"."""
         for name, op in self.graph.operators.items():
@@ -126,7 +124,7 @@ class PeakRows:
         for reader in readers:
             for v, move in reader.moves.items():
                 if not (move.copy and move.source == move.target):
-                    buffers = _buffers(move.given, move.wanted, self.links)
+                    buffers = _buffers(move.given, move.wanted)
                     self._hold(self.moments[reader.operator, reader.place], {v: 1.0}, buffers)
         wanted = {key: layout for reader in readers for key, (layout, _) in reader.wanted.items()}
         for key, layout in wanted.items():
@@ -169,8 +167,8 @@ class PeakRows:
 
 
 @lru_cache(maxsize=262144)
-def _buffers(given: TensorLayout, wanted: TensorLayout, links: Links | None) -> int:
+def _buffers(given: TensorLayout, wanted: TensorLayout) -> int:
     """The most elements that a move takes on a device in addition to the piece that it starts from."""
     if same_placement(given, wanted):
         return 0
-    return int(most_elements(move_between(given, wanted, links).named_steps).max())
+    return int(most_elements(redistribute(given, wanted).named_steps).max())

@@ -2,7 +2,7 @@
 
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
 from math import prod
 from typing import NamedTuple
@@ -13,7 +13,6 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.tensor_layout import Placement, TensorLayout, parts, placement, same_placement
 from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.graph import Graph
-from lib.layout.redistribution.links import Links, require_links
 from lib.layout.redistribution.redistribution import Redistribution, can_become, least_bytes, redistribute
 from lib.layout.redistribution.steps import Step
 
@@ -51,13 +50,12 @@ class PlacedGraph:
     tied: bool = False
     """True if identical layers are laid out alike, and other plans were not compared."""
     at_least: int | None = None
-    """What every plan under the same caps moves or takes, if it is not known that this one is the cheapest."""
+    """What every plan under the same caps costs, if it is not known that this one is the cheapest: bytes, and if it was
+    planned for a `rate`, also the bytes that could be sent while devices compute."""
     gap: float = 0.0
     """How far that is below what this plan costs: at most this part of it could be saved."""
-    links: Links | None = None
-    """With them the plan takes the least time: its moves are the quickest, not the ones with the fewest bytes."""
     rate: int | None = None
-    """Operations of a device in a unit of time, or without links in the time of a byte, for which it was planned."""
+    """Operations of a device in the time of a byte, for which it was planned."""
     taken_from: Mapping[tuple[str, int], TensorLayout | None] = field(default_factory=dict)
     """By operator and input, if it is fixed: the layout of the copy from which the input moves, or None."""
     decisions: Mapping[str, Decision] = field(default_factory=dict, compare=False)
@@ -84,7 +82,7 @@ class PlacedGraph:
                     before = taken[placement(wanted)][0]
                 else:
                     given, source = self._source(name, place, home, wanted, taken)
-                moved = 0 if before else self._bytes(given, wanted)
+                moved = 0 if before else self._cost(given, wanted)
                 edges.append(Edge(tensor, name, place, given, wanted, moved, before, source))
                 if not same_placement(home, wanted):
                     taken.setdefault(placement(wanted), (name, wanted))
@@ -111,12 +109,7 @@ class PlacedGraph:
         return best, source
 
     def _cost(self, given: TensorLayout, wanted: TensorLayout) -> int:
-        if self.links is None:
-            return least_bytes(given, wanted, self.graph.itemsize)
-        return self.links.time(self.links.quickest(given, wanted, self.graph.itemsize), self.graph.itemsize)
-
-    def _bytes(self, given: TensorLayout, wanted: TensorLayout) -> int:
-        return self._cost(given, wanted) if self.links is None else self._move(given, wanted).bytes
+        return least_bytes(given, wanted, self.graph.itemsize)
 
     @cached_property
     def padding(self) -> dict[tuple[str, tuple[int, ...]], int]:
@@ -183,19 +176,6 @@ class PlacedGraph:
             return str(self.decisions[operator])
         return CONFIGURED if operator in self.graph.strategies else ""
 
-    def time(self, links: Links, flops: int | None = None) -> int:
-        """How long its moves and collectives take one after the other, in the units of the links; and the computation,
-        if a device does so many `flops` in a unit of time.
-
-        Raises:
-            LayoutError: the links do not belong to the graph's mesh.
-        """
-        require_links(links, self.graph.mesh)
-        taken = [self.redistribution(edge).named_steps for edge in self.edges if not edge.moved_for]
-        taken += [op.reduction for op in self.operators.values()]
-        computes = sum(op.flops // flops for op in self.operators.values()) if flops else 0
-        return sum(links.time(steps, self.graph.itemsize) for steps in taken) + computes
-
     @property
     def flops(self) -> int:
         """Floating-point operations per device."""
@@ -217,11 +197,8 @@ class PlacedGraph:
         """By operator: the redistribution of each of its inputs."""
         moves: dict[str, list[Redistribution]] = {name: [] for name in self.operators}
         for edge in self.edges:
-            moves[edge.operator].append(self._move(edge.source, edge.target))
+            moves[edge.operator].append(redistribute(edge.source, edge.target, self.graph.itemsize))
         return moves
-
-    def _move(self, given: TensorLayout, wanted: TensorLayout) -> Redistribution:
-        return move_between(given, wanted, self.links, self.graph.itemsize)
 
     @cached_property
     def sent(self) -> Ints:
@@ -280,13 +257,3 @@ class PlacedGraph:
                 fetch = fetch._replace(source=number[source], source_ends=edge is taken[source][-1])
             fetches[edge.operator].append(fetch)
         return {name: tuple(operands) for name, operands in fetches.items()}
-
-
-@lru_cache(maxsize=65536)
-def move_between(
-    given: TensorLayout, wanted: TensorLayout, links: Links | None = None, itemsize: int = 4
-) -> Redistribution:
-    """The move of a plan: with the fewest bytes, or in the least time."""
-    if links is None:
-        return redistribute(given, wanted, itemsize)
-    return Redistribution(given, wanted, links.quickest(given, wanted, itemsize), itemsize)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lib.layout.layouts.pieces import Array, Pieces, cut, join
 from lib.layout.program.distributed import strategy_text
-from lib.layout.redistribution.steps import Step
 
 from .placed_graph import PlacedGraph
 
@@ -88,15 +87,12 @@ class GraphPlan(PlacedGraph):
                 elif edge.source.elements != edge.target.elements or edge.bytes:
                     steps = ", ".join(self.redistribution(edge).names)
                     of = f" from the copy of {edge.copied_from}" if edge.copied_from else ""
-                    took = self._took(self.redistribution(edge).named_steps)
-                    lines.append(f"  {edge}: {steps}{of}, {edge.bytes:,} bytes{took}")
+                    lines.append(f"  {edge}: {steps}{of}, {edge.bytes:,} bytes")
             shapes = " x ".join(str(layout.local_shape) for layout in op.inputs)
             lines.append(f"{name}: {op.operator.kind} {strategy_text(op.strategy)}, {shapes} -> {op.local.local_shape}")
             for step in op.reduction:
                 moved = int(step.received.sum()) * self.graph.itemsize
-                lines.append(
-                    f"  {name}: {step.name}, {moved:,} bytes{self._took([step])}, -> {step.target.local_shape}"
-                )
+                lines.append(f"  {name}: {step.name}, {moved:,} bytes, -> {step.target.local_shape}")
         for (name, shape), extra in self.padding.items():
             lines.append(
                 f"'{name}' is padded from {self.graph.shapes[name]} to {shape}: {extra:,} bytes on all devices"
@@ -105,25 +101,21 @@ class GraphPlan(PlacedGraph):
             lines.append("there may be cheaper plans: identical layers are laid out alike; plan(effort=) compares all")
         if self.at_least is not None:
             saved = f", so that at most {self.gap:.1%} could be saved" if self.gap else ""
+            of = "equivalent bytes, computing included" if self.rate else "bytes"
             lines.append(
-                f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,}{saved}"
+                f"there may be cheaper plans: not all were considered, but none is below {self.at_least:,} {of}{saved}"
             )
         if self.redundancy > 1.005:
             lines.append(
                 f"{self.flops:,} flops on each device: together {self.redundancy:.2f} times as many as on one device"
             )
         lines.append(f"at most {self.peak:,} bytes at a time on a device, when {self.peak_moment}")
-        if self.links is not None:
-            moving, all_of_it = self.time(self.links), self.time(self.links, self.rate)
-            computing = f", computing {all_of_it - moving:,}" if self.rate else ", without computing"
+        if self.rate:
+            each = self.flops // self.rate
+            whole = self.bytes + each * self.graph.devices
             lines.append(
-                f"{all_of_it:,} units of time, one after the other: moves and collectives {moving:,}{computing}"
+                f"computing takes as long as sending {each:,} bytes from each device: {whole:,} equivalent bytes"
             )
-        elif self.rate:
-            lines.append(f"computing takes as long as sending {self.flops // self.rate:,} bytes from each device")
         most = int(self.sent.max())
         lines.append(f"{self.bytes:,} bytes moved, at most {most:,} by a device; {self.memory:,} bytes on each device")
         return "\n".join(lines)
-
-    def _took(self, steps: Sequence[Step]) -> str:
-        return "" if self.links is None else f", {self.links.time(steps, self.graph.itemsize):,} units of time"

@@ -147,7 +147,8 @@ class Graph(RearrangingBuilder):
         """The same program on a mesh with an axis for each prime factor of its devices.
 
         A plan of it may split any dimension over any of these axes, parts of the original axes included, and may leave
-        any of them unused, so that devices hold copies. Nothing that divides dimensions evenly is left out.
+        any of them unused, so that devices hold copies. Of dimensions that a reshape merges or divides, only the first
+        is split.
         """
         devices = self.mesh.devices if self.mesh else ()
         sizes = self.mesh.shape if self.mesh else (self.devices,)

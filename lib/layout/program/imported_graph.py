@@ -1,6 +1,5 @@
 """A graph that came from a function of JAX, and JAX itself, if it is installed."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,9 @@ from lib.layout.layouts.pieces import Array
 
 from .graph import Graph
 
+Place = tuple[int, ...]
+"""A primitive of a traced function: its number, within a call also those of the calls around it."""
+
 
 class ImportedGraph(Graph):
     """A graph that came from a function of JAX, with the names of its arguments and results, and its constants."""
@@ -22,8 +24,14 @@ class ImportedGraph(Graph):
         super().__init__(devices, mesh, itemsize, uneven)
         self.arguments: tuple[str, ...] = ()
         """Names of the function's arguments, those within containers each on its own, in the order of JAX."""
+        self.structs: tuple[Any, ...] = ()
+        """The function's arguments, as JAX was given them."""
         self.constants: dict[str, Array] = {}
         """Arrays that the function contains, such as a mask or a scale. They are inputs of the graph."""
+        self.lines: dict[str, str] = {}
+        """By operator: the line of the function that it came from, as 'model.py:12 (step)'."""
+        self.places: dict[str, Place] = {}
+        """By operator outside of loops: the primitive of the traced function that has its output."""
 
     def values(self, *arguments: Any) -> dict[str, Array]:
         """The values of all sources, given the function's arguments: what `run` and `on_engine` take.
@@ -35,7 +43,9 @@ class ImportedGraph(Graph):
         if len(leaves) != len(self.arguments):
             names = ", ".join(self.arguments)
             raise LayoutError(f"the function takes {len(self.arguments)} arrays, {names}; got {len(leaves)}")
-        return {**dict(zip(self.arguments, map(np.asarray, leaves))), **self.constants}
+        keys = [is_key(getattr(leaf, "dtype", None)) for leaf in leaves]
+        arrays = (jax_here().random.key_data(leaf) if yes else leaf for leaf, yes in zip(leaves, keys))
+        return {**dict(zip(self.arguments, map(np.asarray, arrays))), **self.constants}
 
 
 def jax_here() -> Any:
@@ -48,28 +58,15 @@ def jax_here() -> Any:
     return jax
 
 
-OUTSIDE = "compute it outside and give the function the result as an argument"
-RANDOM = "draw the random numbers outside and give them to the function as an argument"
-PARTS = "keep the real and the imaginary parts in arrays of their own"
-UNROLL = "write the loop in Python, so that its steps are traced one by one"
-NEXT: Mapping[str, str] = {
-    "": f"{OUTSIDE}, or write it with matmul, einsum, softmax and elementwise functions",
-    "while": UNROLL,
-    "cond": "choose the branch in Python, or compute both and use jnp.where",
-    **dict.fromkeys(("sort", "argmax", "argmin", "approx_top_k"), OUTSIDE),
-    **dict.fromkeys(
-        ("psum", "all_gather", "psum_scatter", "ppermute", "all_to_all", "shard_map", "axis_index"),
-        "import the function for one device, without collectives: the plan adds them",
-    ),
-}
-"""What to do instead, by primitive; '' for all others."""
-REAL = "a graph has real numbers only"
+COLLECTIVES = ("psum", "psum2", "all_gather", "psum_scatter", "ppermute", "all_to_all", "shard_map", "axis_index")
+ONE_DEVICE = "import the function for one device, without collectives: the plan adds them"
+REAL = "a graph has real numbers only; keep the real and the imaginary parts in arrays of their own"
 
 
-def instead(name: str, dtype: Any = None) -> str:
-    """What to do instead of a primitive, or of one that makes values of a type."""
-    kinds = {"key": RANDOM, "com": PARTS}
-    return kinds.get(str(dtype)[:3]) or NEXT.get(name, NEXT[""])
+def is_key(dtype: Any) -> bool:
+    """True for keys of random numbers."""
+    jax = jax_here()
+    return dtype is not None and bool(jax.numpy.issubdtype(dtype, jax.dtypes.prng_key))
 
 
 def is_real(dtype: Any) -> bool:

@@ -28,6 +28,11 @@ SAME_ANYWHERE = ("copy", "copy_p", "optimization_barrier", "sharding_constraint"
 
 COMPARISONS = ("lt", "le", "gt", "ge", "eq", "ne")
 """Primitives that compare, in the order of RELATIONS."""
+ELEMENTWISE = frozenset(
+    "add sub mul div max min neg exp log sqrt rsqrt sin cos tanh lt le gt ge eq ne and or not select_n pow integer_pow "
+    "convert_element_type".split()
+)
+"""Primitives of which each element of the result depends on the same elements of the inputs."""
 FLIPPED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
 IDENTITY = {"add": 0.0, "subtract": 0.0, "multiply": 1.0, "divide": 1.0, "maximum": -np.inf, "minimum": np.inf}
 
@@ -76,8 +81,8 @@ def logical(kind: str) -> Handler:
     """Of masks, which are 0 and 1."""
 
     def handler(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
-        if any(isinstance(x, Known) and x.array.dtype != bool for x in inputs):
-            raise LayoutError("it is supported only for masks, not for the bits of whole numbers")
+        if any(dtype != np.bool_ for dtype in importer.types):
+            raise LayoutError("it has an operator for masks only, not for the bits of whole numbers")
         if kind == "not":
             return combined(importer, "compare", inputs[0], scalar(0), relation="equal")
         return combined(importer, kind, *inputs)
@@ -112,12 +117,18 @@ def _pow(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     return _power(importer, inputs[0], exponent)
 
 
+def _divide(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    if importer.types[0].kind in "iu":
+        raise LayoutError("no operator cuts off fractions")
+    return combined(importer, "divide", *inputs)
+
+
 def _convert(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     """Types are not converted; but a float that becomes a whole number would lose its fraction."""
     kind, op = np.dtype(settings["new_dtype"]).kind, importer.operator(inputs[0])
     is_mask = op is not None and op.kind == "compare"
-    if kind in "iu" and op is not None and not is_mask:
-        raise LayoutError("numbers that are computed cannot become whole numbers; compute them outside")
+    if kind in "iu" and op is not None and not is_mask and importer.types[0].kind not in "iub":
+        raise LayoutError("no operator cuts off fractions")
     if kind == "b" and not is_mask:
         return combined(importer, "compare", inputs[0], scalar(0), relation="not_equal")
     return inputs[0]
@@ -139,6 +150,8 @@ def _select(importer: Importer, settings: Settings, inputs: list[Value]) -> Valu
     if is_same_row(importer, mask, *cases):
         return cases[0]
     other, chosen = cases
+    if importer.types[1] == np.bool_ and [getattr(case, "scalar", None) for case in cases] == [0, 1]:
+        return mask
     if isinstance(mask, Known) and mask.scalar is not None:
         return chosen if mask.scalar else other
     shape = chosen.shape
@@ -257,7 +270,7 @@ def _clamp(importer: Importer, settings: Settings, inputs: list[Value]) -> Value
 
 HANDLERS: Mapping[str, Handler] = {
     **{name: binary(kind) for name, kind in {
-        "add": "add", "add_any": "add", "sub": "subtract", "mul": "multiply", "div": "divide", "max": "maximum",
+        "add": "add", "add_any": "add", "sub": "subtract", "mul": "multiply", "max": "maximum",
         "min": "minimum",
     }.items()},
     **{name: binary("compare", relation=relation) for name, relation in zip(COMPARISONS, RELATIONS)},
@@ -265,6 +278,7 @@ HANDLERS: Mapping[str, Handler] = {
         "exp": "exp", "tanh": "tanh", "neg": "negative", "logistic": "logistic", "rsqrt": "rsqrt", "sqrt": "sqrt",
         "log": "log", "sin": "sin", "cos": "cos", "erf": "erf",
     }.items()},
+    "div": _divide,
     "and": logical("multiply"),
     "or": logical("maximum"),
     "not": logical("not"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from lib.layout.layouts.pieces import Array
 
-from .imported_graph import ImportedGraph, is_real
+from .imported_graph import ImportedGraph, Place, is_key, is_real
 from .operators import Operator
 
 Shape = tuple[int, ...]
@@ -81,6 +81,10 @@ class Importer:
         """Names of `jax.named_scope` around the current primitive, joined by dots."""
         self.where = ""
         """The line of the current primitive, or of the call around it."""
+        self.place: Place | None = None
+        """Of the current primitive, outside of loops."""
+        self.types: list[Any] = []
+        """Of the inputs of the current primitive."""
         self.added: list[str] = []
         """Every operator that was asked for, in order."""
         self.numbers: dict[str, int] = {}
@@ -95,6 +99,25 @@ class Importer:
         name = self.made[key]
         self.added.append(name)
         return TensorView.whole(name, self.graph.shapes[name])
+
+    def add_opaque(self, stem: str, inputs: Sequence[str], *labels: Any) -> TensorView:
+        """An operator that JAX computes, given its shape, letters and call, unless the same one has been added."""
+        key = "opaque", tuple(inputs), labels[-1]
+        if key not in self.made:
+            shape, letters, output, free, call = labels
+            name = self._new_name(stem.replace("-", "_"))
+            settings = {"call": call}
+            self.made[key] = self.graph.add_labelled(
+                name, "opaque", tuple(inputs), shape, letters, output, free, settings
+            )
+        name = self.made[key]
+        self.added.append(name)
+        return TensorView.whole(name, self.graph.shapes[name])
+
+    @staticmethod
+    def shape_of(aval: Any) -> Shape:
+        """The shape of a tensor in the graph: a key of random numbers is the numbers that it consists of."""
+        return (*aval.shape, *(aval.dtype._impl.key_shape if is_key(aval.dtype) else ()))
 
     def reshaped(self, name: str, shape: Shape) -> TensorView:
         """A tensor in this shape."""

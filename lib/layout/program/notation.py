@@ -28,6 +28,10 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
     optimizer.
     """
     step = graph.step
+    if foreign := [op.name for op in graph.operators.values() if op.kind == "opaque"]:
+        raise LayoutError(
+            f"'{foreign[0]}' is computed by jax, and cannot be written as data; keep the function instead"
+        )
     place: dict[str, Any] = {"devices": graph.devices}
     if graph.mesh is not None:
         place = {"mesh": dict(zip(graph.mesh.names, graph.mesh.shape))}

@@ -19,8 +19,8 @@ GRADS = tuple(f"{kind}_grad" for kind in SLOPE)
 """Kinds that multiply a gradient by the derivative of an operator that maps elements."""
 OPTIMIZER = ("moments", "update", "store")
 """Kinds that end a training step; each is laid out as one copy of its weight."""
-KINDS = tuple(kind for kind in (*UNARY, *BINARY, *OTHERS) if kind not in (*OPTIMIZER, "softmax_grad"))
-"""Kinds of operators that a program may have. `training` adds the others."""
+KINDS = tuple(kind for kind in (*UNARY, *BINARY, *OTHERS) if kind not in (*OPTIMIZER, "softmax_grad", "opaque"))
+"""Kinds of operators that a program may have. `training` adds the others, and `from_jax` the opaque ones."""
 
 COMBINING = (*BINARY, "compare", "select")
 """Kinds that combine elements; the other inputs are broadcast to the first."""

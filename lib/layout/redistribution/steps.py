@@ -137,7 +137,7 @@ class Step:
             total = self.source.together(pieces[device] for device in group)
             for device in group:
                 kept = total[self.meeting(device, device)]
-                result[device] = np.ascontiguousarray(padded(kept, self.target.local_shape))
+                result[device] = np.asarray(padded(kept, self.target.local_shape), order="C")
         return result
 
     def __str__(self) -> str:

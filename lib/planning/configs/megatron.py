@@ -37,7 +37,9 @@ def write(job: Job, split: Split) -> str:
         raise RuleError("Megatron-LM keeps states on the host with ZeRO only; take ZeRO 1")
     if split.cp > 1 and job.sequence % (2 * split.cp):
         raise RuleError(f"Megatron-LM cuts {job.sequence} tokens into 2 x cp pieces; take a cp that divides their half")
-    require_usual(job, "Megatron-LM", gradient=(2, 4), state=(8, 12), loss_chunks=1, consecutive=False)
+    require_usual(
+        job, "Megatron-LM", gradient=(2, 4), state=(8, 12), loss_chunks=1, consecutive=False, optimizer="adam"
+    )
     flags = [f"--{flag} {getattr(split, field)}" for field, flag in SIZES.items()]
     flags += [f"--global-batch-size {job.batch}", f"--seq-length {job.sequence}", "--bf16"]
     if split.tp > 1 and split.sp:

@@ -105,4 +105,4 @@ def require_16_bits(job: Job, program: str) -> None:
         raise RuleError(
             f"{program} has no setting here for matrix products in 8 bits; leave out fp8, or add them by hand"
         )
-    require_usual(job, program, modules=((),), graphs="none", ep_overlap=False, mtp=0)
+    require_usual(job, program, modules=((),), graphs="none", ep_overlap=False, mtp=0, optimizer="adam")

@@ -47,7 +47,8 @@ def setting_text(setting: Setting) -> str:
     if setting.task != "train":
         words.append(f"task {setting.task}")
     words += [f"rounds of {counted(setting.outer, 'step')}, averages up to {setting.late} late"] * bool(setting.outer)
-    words += ["gradients clipped"] * setting.clip
+    words += ["gradients clipped"] * setting.clip + ["updates of full matrices"] * setting.whole
+    words += [f"layers {', '.join(map(str, setting.frozen))} frozen"] * bool(setting.frozen)
     words += [f"{setting.shares} shares of tokens"] * (setting.shares > 1)
     words += [f"kinds {_runs(setting.kinds)}"] * bool(setting.kinds)
     words += [f"lengths {_runs(setting.lengths)}"] * bool(setting.lengths)
@@ -140,6 +141,9 @@ def _kinds(setting: Setting) -> Iterator[Difference]:
     yield Difference("weights that compute", lag if setting.lag else "of the data's step", "of the data's step")
     clip = "scaled by the norm of the gradients of all layers"
     yield Difference("the gradient of an update", clip if setting.clip else "not scaled", "not scaled")
+    yield Difference("an update", "of a full matrix" if setting.whole else "of shards too", "of shards too")
+    frozen = ", ".join(map(str, setting.frozen))
+    yield Difference("frozen layers", frozen or "none", "none")
     yield Difference("a layer", LAYER_WORDS[setting.layer], LAYER_WORDS["dense"])
     yield Difference("the task", TASK_WORDS[setting.task], TASK_WORDS["train"])
     if setting.task == "outer":

@@ -81,15 +81,16 @@ def field_text(value: Any) -> Any:
         raise ValueError(f"'{value}' is not a field of a setting with its content; the fields are {', '.join(MORE)}")
     if name == "kinds":
         return name, tuple(texts)
-    if name == "clip" and content in ("true", "false"):
+    if name in ("clip", "whole") and content in ("true", "false"):
         return name, content == "true"
     try:
         numbers = tuple(map(Fraction, texts))
     except (ValueError, ZeroDivisionError):
-        wanted = "write true or false" if name == "clip" else f"write numbers, such as {name}=1"
+        wanted = "write true or false" if name in ("clip", "whole") else f"write numbers, such as {name}=1"
         raise ValueError(f"'{value}': {wanted}") from None
     whole = name not in ("lengths", "mix") and all(number.denominator == 1 for number in numbers)
-    return name, numbers if name == "lengths" or len(numbers) > 1 else int(numbers[0]) if whole else numbers[0]
+    values: tuple[Any, ...] = tuple(map(int, numbers)) if whole else numbers
+    return name, values if name in ("lengths", "frozen") or len(values) > 1 else values[0]
 
 
 game_options = several(

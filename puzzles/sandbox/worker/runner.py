@@ -19,7 +19,7 @@ from puzzles.sandbox.deadline import TimeLimitError, Timer
 from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult
 
 from .compiled import CompiledCode
-from .withheld import FOLDER, refusal_of, withhold
+from .withheld import WITHHELD, refusal_of, withhold
 
 MODULE_NAME = "submission"
 """Name of the file's module while it runs; not `__main__`, so that a script's own `if __name__` stays inactive."""
@@ -77,7 +77,7 @@ class DefinitionRun:
         if self.recordings is not None or hasattr(self.stage, "run_file"):
             return self._run_on_engine()
         if self.graded:
-            withhold(refusal_of, FOLDER)
+            withhold(refusal_of, WITHHELD)
         module = self._module(MODULE_NAME)
         with warnings.catch_warnings(record=True) as warned:
             warnings.simplefilter("always")

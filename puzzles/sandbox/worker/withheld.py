@@ -1,31 +1,43 @@
-"""Modules that a graded definition has to do without: what has the schedules or finds the splits of puzzles, and what
-computes where no meter of a class counts."""
+"""Modules that a graded definition has to do without: what has the schedules, or finds the splits or layouts, of
+puzzles, and what computes where no meter of a class counts."""
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import lib
 from lib import PuzzleError
 
-WITHHELD = "lib.schedules"
-PLANNERS = ("lib.planning.memory", "lib.planning.plans", "lib.planning.split_search", "lib.planning.timing")
-"""What measures and searches splits; graded plans are measured by the judge."""
-PLANNING = {*"plan search".split()}
-"""Its functions in `lib.planning`."""
-
-FOLDER = os.path.realpath(os.path.join(os.path.dirname(lib.__file__), "schedules"))
-
 REFUSAL = (
-    f"a graded schedule cannot use {WITHHELD}, which has the schedules that puzzles ask for; write it yourself, and "
+    "a graded schedule cannot use lib.schedules, which has the schedules that puzzles ask for; write it yourself, and "
     "compare it with theirs in free play: puzzles run FILE NAME --size 4,8,4"
 )
-
 REFUSAL_OF_PLANNERS = (
     "a graded plan cannot use the planner, which finds the split that the puzzle asks for; return your own Split, and "
     "ask the planner by itself: puzzles plan --model llama-3-8b --gpus 16"
 )
+REFUSAL_OF_LAYOUTS = (
+    "a graded layout cannot use plan or complete, which find the layout that the puzzle asks for; configure operators "
+    "yourself, and plan the graph in a program of your own"
+)
+
+WITHHELD = {
+    "lib.schedules": REFUSAL,
+    **{f"lib.planning.{name}": REFUSAL_OF_PLANNERS for name in "memory plans split_search timing".split()},
+    **{
+        f"lib.layout.planning.{name}": REFUSAL_OF_LAYOUTS
+        for name in "alike choices completion exact highs integer_program partial_sums peak_rows".split()
+    },
+}
+"""By module or package: why a graded definition cannot use it."""
+NAMES = {
+    "lib": ({"schedules"}, REFUSAL),
+    "lib.planning": ({"plan", "search"}, REFUSAL_OF_PLANNERS),
+    "lib.layout": ({"plan", "complete"}, REFUSAL_OF_LAYOUTS),
+}
+"""By package: the names that it takes from these modules, and why they cannot be used."""
 
 
 UNCOUNTED = frozenset(("ctypes", "_ctypes", "cffi", "_cffi_backend", "numba", "scipy", "torch", "jax"))
@@ -44,28 +56,36 @@ def refusal_in_class(module: str | None) -> str:
     return f"a graded class cannot use {name}, whose products no meter counts; compute with numpy"
 
 
-def withhold(refusal: Callable[[str | None], str], folder: str = "") -> None:
+def withhold(refusal: Callable[[str | None], str], modules: Mapping[str, str] = MappingProxyType({})) -> None:
     """Makes Python refuse, for the rest of this process and by an audit hook, to import modules for which `refusal`
-    says why, and to read what lies in a folder."""
+    says why, and to read the files of `modules`, each with why: importlib and loaders only open files."""
     for name in filter(refusal, list(sys.modules)):
         del sys.modules[name]
+    places = {os.path.realpath(os.path.join(*lib.__path__, os.pardir, *name.split("."))): name for name in modules}
 
     def refuse(event: str, given: tuple[Any, ...]) -> None:
         if event == "import" and (why := refusal(given[0])):
             raise WithheldError(why)
-        if folder and event == "open" and given and isinstance(given[0], str | bytes):
-            path = os.path.realpath(os.fsdecode(given[0]))
-            if path.startswith(folder + os.sep):
-                raise WithheldError(REFUSAL)
+        if event == "open" and given and isinstance(given[0], str | bytes):
+            path = os.fsdecode(given[0])
+            source = os.path.realpath(path).replace(f"__pycache__{os.sep}", "")
+            for place, name in places.items():
+                # a relative path may begin at a folder that was opened before
+                if source.startswith((f"{place}.", place + os.sep)) or _ends_like(path, place):
+                    raise WithheldError(modules[name])
 
     sys.addaudithook(refuse)
 
 
+def _ends_like(path: str, place: str) -> bool:
+    """True for a relative path to a file with the name of a module's."""
+    name = os.path.basename(place)
+    return not os.path.isabs(path) and os.path.basename(path).startswith(f"{name}.") and path.endswith((".py", ".pyc"))
+
+
 def refusal_of(module: str | None) -> str:
     """Why a graded definition cannot use a module; empty if it can."""
-    if f"{module}.".startswith(tuple(f"{name}." for name in PLANNERS)):
-        return REFUSAL_OF_PLANNERS
-    return REFUSAL if f"{module}.".startswith(f"{WITHHELD}.") else ""
+    return next((why for name, why in WITHHELD.items() if f"{module}.".startswith(f"{name}.")), "")
 
 
 def withheld_use(definition: Any) -> str:
@@ -85,11 +105,11 @@ def withheld_use(definition: Any) -> str:
         names = _names_in(getattr(thing, "__code__", None))
         if why := next(filter(None, map(refusal_of, [_module_of(thing), *names])), ""):
             return why
-        if {"lib", "schedules"} <= names:
-            return REFUSAL
-        if "lib.planning" in names and names & PLANNING:
-            return REFUSAL_OF_PLANNERS
         places: dict[str, Any] = getattr(thing, "__globals__", {})
+        packages = names | {_module_of(places[name]) for name in names if isinstance(places.get(name), type(sys))}
+        for package, (taken, why) in NAMES.items():
+            if package in packages and names & taken:
+                return why
         if places is getattr(definition, "__globals__", None):
             found += [places[name] for name in names if name in places]
             found += [cell.cell_contents for cell in thing.__closure__ or () if _is_filled(cell)]

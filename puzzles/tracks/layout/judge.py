@@ -31,7 +31,7 @@ class Judge(base.Judge[LayoutPuzzle]):
 
     def requests(self, puzzle: LayoutPuzzle) -> Iterator[RunRequest]:
         """The only run of a layout: on the puzzle's graph."""
-        yield request_of(puzzle)
+        yield request_of(puzzle, graded=True)
 
     def kept(self, row: Row) -> str:
         """The strategies as JSON, from which the plan can be drawn again; empty if there are none."""
@@ -48,8 +48,10 @@ class Judge(base.Judge[LayoutPuzzle]):
         return None if isinstance(plan, Failure) else plan
 
 
-def request_of(puzzle: LayoutPuzzle) -> RunRequest:
-    return RunRequest("the graph", {"graph": graph_to_data(puzzle.graph())}, lambda row: score_strategies(puzzle, row))
+def request_of(puzzle: LayoutPuzzle, graded: bool = False) -> RunRequest:
+    """A run on the puzzle's graph; of a graded one the planners are withheld."""
+    data = {"graph": graph_to_data(puzzle.graph()), "graded": graded}
+    return RunRequest("the graph", data, lambda row: score_strategies(puzzle, row))
 
 
 def score_strategies(puzzle: LayoutPuzzle, row: Row) -> Score | Failure:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -28,14 +29,11 @@ from lib.schedules import (
     zb_v,
 )
 from puzzles.catalog.schedule import PUZZLES
-from solutions.checkpoint import checkpoint
-from solutions.zero1 import zero1
 from tests.lib.judging.test_numbers import Choices
 from tests.support import finished
-from tests.support.schedules import shards, tiers
+from tests.support.schedules import shards
 from tests.support.schedules.grouped import grouped
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
-from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.random_pipelines import random_pipeline
 from tests.support.solved import SOME_PUZZLES, SOME_RECORDS, played, record_name, solved_by
 
@@ -84,33 +82,6 @@ def test_records_are_within_the_bounds(record: Record) -> None:
         report, time, memory = require_within(played(puzzle, function).trace)
         assert Record(report.timesteps, report.peak.memory)[:2] == record[:2]
         assert time.least > 0 < memory.least
-
-
-EXTENDED = [
-    (zero1, (4, 4, 4), Setting()),
-    (checkpoint, (9, 1, 1), Setting("long")),
-    (shards.tensor_parallel_record, (4, 1, 4), Setting("quarters", layer=BLOCK)),
-    (sequence_parallel, (8, 1, 4), Setting("long_quarters", layer=BLOCK)),
-    (shards.expert_parallel, (2, 8, 4), Setting("experts", layer=EXPERTS)),
-    (shards.experts_in_turn, (2, 4, 2), Setting("experts", layer=EXPERTS)),
-    (shards.local_sgd(4), (2, 4, 4), Setting("slow", steps=4, task="local")),
-    (shards.data_parallel_steps, (2, 4, 4), Setting("slow", steps=4)),
-    (ddp_overlap(2, 2, 2), (6, 4, 4), Setting("buckets")),
-    (fsdp_prefetch(input_again=True), (6, 4, 4), Setting("overlap")),
-    (hybrid_shard, (4, 8, 8), Setting("islands", mesh={"replica": 2, "shard": 4})),
-    (hybrid_shard_keeping_the_last, (4, 8, 8), Setting("islands", mesh={"replica": 2, "shard": 4})),
-    (tiers.offload(range(1, 6)), (8, 1, 1), Setting("copies")),
-    (tiers.stream_inference, (8, 2, 1), Setting("streams", task="infer")),
-    (tiers.stream_inference_in_turn, (8, 2, 1), Setting("streams", task="infer")),
-    (pipeline(one_f_one_b), (4, 16, 8), Setting(mesh={"dp": 2, "pp": 4})),
-    (pipeline(one_f_one_b, recompute=True), (8, 8, 4), Setting("stages", steps=2)),
-]
-
-
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize(("schedule", "size", "setting"), EXTENDED)
-def test_extended_schedules_are_within_the_bounds(schedule: Schedule, size: Any, setting: Setting) -> None:
-    within(schedule, size, setting)
 
 
 def stages_of(layers: int, ranks: int, v: int = 1) -> list[tuple[list[int], int]]:
@@ -254,15 +225,10 @@ def random_run(seed: int) -> Trace:
     return run(shards.local_sgd(choice.choice((1, 2))), *size, setting=setting).trace
 
 
-@pytest.mark.sampled(12)
-@pytest.mark.parametrize("seed", range(40))
-def test_random_schedules_under_random_prices_are_within_the_bounds(seed: int) -> None:
-    require_within(random_run(seed))
-
-
-@pytest.mark.slow
-def test_a_thousand_random_schedules_under_random_prices_are_within_the_bounds() -> None:
-    for seed in range(40, 1040):
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("first", range(0, 1040, 20))
+def test_random_schedules_under_random_prices_are_within_the_bounds(first: int) -> None:
+    for seed in range(first, first + 20):
         require_within(random_run(seed))
 
 
@@ -285,14 +251,9 @@ def require_groups_within(seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_operations_on_any_groups_of_microbatches_are_within_the_bounds() -> None:
-    for seed in range(100):
-        require_groups_within(seed)
-
-
-@pytest.mark.slow
-def test_three_thousand_games_with_any_groups_of_microbatches_are_within_the_bounds() -> None:
-    for seed in range(100, 3100):
+@pytest.mark.parametrize("first", range(0, 3100, 100))
+def test_operations_on_any_groups_of_microbatches_are_within_the_bounds(first: int) -> None:
+    for seed in range(first, first + 100):
         require_groups_within(seed)
 
 
@@ -436,15 +397,16 @@ def test_operations_without_a_price_leave_no_bound_on_time() -> None:
 
 @pytest.mark.parametrize("size", [(2, 2), (0, 1, 1), (1, 1.5, 1), (1, True, 1)])
 def test_an_impossible_size_is_refused(size: Any) -> None:
-    for bound in (time_bound, memory_bound):
+    for bound in (time_bound, memory_bound, partial(traffic_bound, timesteps=1)):
         with pytest.raises(RuleError, match="layers, batches and ranks"):
             bound(size, Setting())
 
 
 @pytest.mark.parametrize("stages", [[([0, 1], 1)], [([0, 1], 1), ([1, 2], 1)], [([0, 1, 2], 0)], []])
 def test_stages_that_are_not_the_layers_are_refused(stages: Any) -> None:
-    with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
-        pipeline_time_bound(Size(3, 2, 2), Setting(), stages)
+    for bound in (pipeline_time_bound, partial(pipeline_memory_bound, timesteps=10)):
+        with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
+            bound(Size(3, 2, 2), Setting(), stages)
 
 
 # --- Memory of pipelines ---
@@ -479,11 +441,6 @@ def test_where_no_memory_of_pipelines_is_known_the_bound_is_zero(setting: Settin
     assert pipeline_memory_bound(Size(4, 8, 4), setting, stages_of(4, 4), 100).least == 0
 
 
-def test_memory_of_stages_that_are_not_the_layers_is_refused() -> None:
-    with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
-        pipeline_memory_bound(Size(3, 2, 2), Setting(), [([0, 1], 1)], 10)
-
-
 def require_pipeline_within(seed: int) -> float:
     """A random order of a pipeline, and of one without flushes or in two directions: its peak over the bound."""
     choice = random.Random(seed)
@@ -509,13 +466,7 @@ def require_pipeline_within(seed: int) -> float:
 
 @pytest.mark.slow
 def test_random_pipelines_are_within_the_bound_on_their_memory() -> None:
-    ratios = [require_pipeline_within(seed) for seed in range(10)]
-    assert 1 <= min(ratios) < 3
-
-
-@pytest.mark.slow
-def test_more_random_pipelines_are_within_the_bound_on_their_memory() -> None:
-    assert min(require_pipeline_within(seed) for seed in range(10, 25)) >= 1
+    assert 1 <= min(require_pipeline_within(seed) for seed in range(25)) < 3
 
 
 # --- Traffic ---
@@ -547,11 +498,6 @@ def test_the_gradient_of_every_layer_is_the_most_that_has_to_be_sent() -> None:
 def test_where_nothing_is_known_the_bound_is_zero(setting: Setting) -> None:
     assert traffic_bound(Size(2, 4, 4), setting, 1).least == 0
     assert traffic_bound(Size(2, 4, 1), Setting(), 1).least == 0
-
-
-def test_a_size_that_is_none_has_no_bound_of_traffic() -> None:
-    with pytest.raises(RuleError, match="a size is layers, batches and ranks"):
-        traffic_bound(Size(2, 4, 0), Setting(), 1)
 
 
 def test_where_a_forward_and_a_backward_can_be_paired_no_traffic_is_known() -> None:

@@ -37,7 +37,6 @@ from tests.support.refusals import Refusals, require_refusal
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
 from tests.support.step_costs import STEP_COSTS
 
-CUBE = Setting(mesh=(("dp", 2), ("pp", 2), ("tp", 2)))
 SQUARE = Setting(mesh=(("dp", 2), ("tp", 2)))
 ISLANDS = Setting(STEP_COSTS["islands"], mesh=(("replica", 2), ("shard", 4)))
 
@@ -351,10 +350,6 @@ def test_a_layer_that_is_not_that_of_the_value() -> None:
 
 def both_ways(trace: Trace) -> None:
     assert trace_from_json(trace_to_json(trace)) == trace
-
-
-def test_groups_are_written_and_read() -> None:
-    both_ways(run(hybrid_shard, 4, 8, 8, setting=ISLANDS).trace)
 
 
 # --- Labels of collectives ---

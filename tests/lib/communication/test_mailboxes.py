@@ -68,11 +68,3 @@ def test_an_unbounded_mailbox_is_never_full() -> None:
 def test_nothing_to_take_before_the_first_message() -> None:
     with pytest.raises(LookupError):
         Mailboxes[str](2).take(0, 1)
-
-
-def test_nothing_to_take_twice() -> None:
-    boxes: Mailboxes[str] = Mailboxes(2)
-    boxes.put(0, 1, "message")
-    boxes.take(0, 1)
-    with pytest.raises(LookupError):
-        boxes.take(0, 1)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import MismatchError, RuleError, Value, Weight, WeightGrad
+from lib import MismatchError, Value, WeightGrad
 from lib.communication.calls import Call
 from lib.communication.lanes import Lanes
-from lib.communication.meetings import Meeting, Meetings, require_same_call, results
+from lib.communication.meetings import Meeting, Meetings, require_same_call
 from lib.game.setting import Game
 from lib.trace.ops import Op
 from tests.support.examples import examples
@@ -98,29 +98,6 @@ def test_a_collective_starts_when_its_last_rank_is_ready(clocks: list[int]) -> N
     assert {call.start for call in calls} == {sorted(clocks)[-1]}
 
 
-def test_each_rank_gets_the_shard_of_its_place() -> None:
-    calls = [reducing(rank, name="scatterreduce") for rank in range(2)]
-    whole = gradient(0) + gradient(1)
-    assert results(calls, GAME) == [(whole.shard(0, 2),), (whole.shard(1, 2),)]
-
-
-def test_every_rank_gathers_the_whole() -> None:
-    weight = Weight(0, LAYERS, 0)
-    calls = [calling(rank, 0, "allgather", weight.shard(rank, 2)) for rank in range(2)]
-    whole = weight.shard(0, 2).combine(weight.shard(1, 2))
-    assert results(calls, GAME) == [(whole,), (whole,)]
-
-
-def test_different_operations_in_one_meeting() -> None:
-    with pytest.raises(MismatchError, match=r"rank 0 calls allreduce\(layer=0\) on line 10, but rank 2 calls allg"):
-        results([reducing(0), reducing(1), reducing(2, name="allgather")], GAME)
-
-
-def test_different_layers_in_one_meeting() -> None:
-    with pytest.raises(MismatchError, match=r"rank 0 calls .*layer=0.*, but rank 1 calls .*layer=1"):
-        results([reducing(0), reducing(1, layer=1)], GAME)
-
-
 def test_ranks_that_differ_before_all_have_come() -> None:
     with pytest.raises(MismatchError, match=r"rank 1 calls .* on line 11, but rank 3 calls .* on line 13"):
         require_same_call([reducing(1), reducing(3, layer=1)])
@@ -128,11 +105,6 @@ def test_ranks_that_differ_before_all_have_come() -> None:
 
 def test_nobody_there_to_disagree() -> None:
     require_same_call([])
-
-
-def test_values_that_do_not_fit_together() -> None:
-    with pytest.raises(RuleError, match="batch 0 is in both rank 0 and rank 1"):
-        results([reducing(0), calling(1, 0, "allreduce", gradient(0))], GAME)
 
 
 def test_every_group_has_meetings_of_its_own() -> None:
@@ -145,15 +117,3 @@ def test_every_group_has_meetings_of_its_own() -> None:
     assert meetings.of((0, 1)).arrive(1, "next") is None
     assert meetings.of((0, 1)).missing() == (0,)
     assert meetings.of(None).missing() == (0, 1, 2)
-
-
-def test_a_mismatch_names_the_group() -> None:
-    group = (0, 2)
-    with pytest.raises(MismatchError, match=r"rank 0 in the group of ranks 0, 2 calls .*, but rank 2 in the group"):
-        require_same_call([reducing(0, group=group), reducing(2, name="allgather", group=group)])
-
-
-def test_members_of_a_group_keep_the_shards_of_their_places() -> None:
-    calls = [reducing(rank, name="scatterreduce", group=(1, 3)) for rank in (1, 3)]
-    whole = gradient(1) + gradient(3)
-    assert results(calls, GAME) == [(whole.shard(0, 2),), (whole.shard(1, 2),)]

@@ -191,53 +191,6 @@ def test_a_call_starts_when_its_last_rank_makes_it_and_the_lane_is_free() -> Non
     assert [model.time for model in outcome.models] == [4.5] * 4
 
 
-def test_the_lane_is_first_in_first_out() -> None:
-    async def schedule(model: Model) -> None:
-        handles = [model.allreduce(zero(model, layer), layer) for layer in range(3)]
-        assert model.time == 0
-        for handle in reversed(handles):
-            await handle
-
-    outcome = run(schedule, 3, 4, 4, setting=OVERLAP)
-    assert calls(outcome.trace) == [(0, 5), (5, 10), (10, 15)]
-
-
-def test_groups_share_the_lane_unless_each_has_its_own() -> None:
-    async def schedule(model: Model) -> None:
-        handles = [model.allreduce(zero(model), 0, group=axis) for axis in ("dp", "tp", "dp")]
-        for handle in handles:
-            await handle
-
-    lanes = Setting(replace(STEP_COSTS["overlap"], name="streams", lanes="group"), mesh=SQUARE.mesh)
-    assert calls(run(schedule, 1, 4, 4, setting=SQUARE).trace) == [(0, 5), (5, 10), (10, 15)]
-    trace = run(schedule, 1, 4, 4, setting=lanes).trace
-    assert calls(trace) == [(0, 5), (0, 5), (5, 10)]
-    assert "no rank set a final weight" in str(referee(trace).error)
-    assert trace_from_json(trace_to_json(trace)) == trace
-
-
-async def chained(model: Model) -> None:
-    """What one call makes is brought to the next before it is awaited: reduce-scatter in tp, all-reduce in dp."""
-    work(model, 1)
-    scattered = model.scatterreduce(zero(model), 0, group="tp")
-    summed = model.allreduce(scattered, 0, group="dp")
-    work(model, 1)
-    grad = await summed
-    assert (grad.shards, grad.total) == (frozenset((model.index("tp"),)), 2)
-    assert await scattered == grad
-    assert model.time == 2
-
-
-@pytest.mark.parametrize("lanes", ["one", "group"])
-def test_a_handle_in_place_of_a_value_runs_after_its_call(lanes: str) -> None:
-    setting = Setting(replace(STEP_COSTS["overlap"], name="chain", lanes=lanes), mesh=SQUARE.mesh)
-    for order in ORDERS:
-        outcome = finished(chained, 1, 4, 4, order, setting=setting)
-        spans = [(op.name, op.start, op.end) for op in outcome.trace.ranks[2] if "reduce" in op.name]
-        assert spans == [("scatterreduce", 10, 15), ("allreduce", 15, 20)]
-        assert "no rank set a final weight" in str(referee(outcome.trace).error)
-
-
 def test_messages_go_out_beside_computation() -> None:
     async def schedule(model: Model) -> None:
         if model.rank == 0:
@@ -540,12 +493,6 @@ def awaited_again(ops: list[Op]) -> list[Op]:
     return [*ops[: at + 1], again, *ops[at + 1 :]]
 
 
-def awaited_early(ops: list[Op]) -> list[Op]:
-    at = nth(ops, "await")
-    ops[at - 1], ops[at] = ops[at], ops[at - 1]
-    return ops
-
-
 def awaited_first(ops: list[Op]) -> list[Op]:
     at = nth(ops, "await")
     call = ops[at].args[0]
@@ -587,21 +534,6 @@ def test_a_trace_that_no_run_writes(edit: Any, says: str) -> None:
     require_refusal(referee(edited(FSDP, edit)).error, says)
 
 
-def test_an_await_may_be_moved_to_where_nothing_is_lost() -> None:
-    """Earlier by a row that takes no time: the same figures."""
-    moved = edited(run(ddp_overlap(2, 2, 2), 6, 4, 4, setting=BUCKETS).trace, awaited_early)
-    report = referee(moved)
-    assert report.error is None or "takes place" in str(report.error) or "not a pending call" in str(report.error)
-
-
-def test_a_call_that_nobody_awaited_in_a_trace() -> None:
-    async def schedule(model: Model) -> None:
-        await model.allgather(shard(model), 0)
-
-    trace = edited(run(schedule, 1, 4, 4, setting=OVERLAP).trace, lambda ops: [op for op in ops if op.name != "await"])
-    assert "was never awaited" in str(referee(trace).error)
-
-
 def test_what_is_under_way_is_not_sent_or_stored() -> None:
     for op in (
         Op("pass_to", 0, 4, inputs=(2,), args=(1,)),
@@ -634,8 +566,3 @@ def test_a_blocking_trace_in_costs_with_overlap() -> None:
     free = replace(STEP_COSTS["overlap"], name="blocking", overlap=False)
     trace = run(schedule, 1, 4, 4, setting=Setting(free)).trace
     assert "was never awaited" in str(referee(replace(trace, setting=OVERLAP)).error)
-
-
-def test_it_is_written_and_read() -> None:
-    for trace in (FSDP, run(ddp_overlap(2, 2, 2), 6, 4, 4, setting=BUCKETS).trace):
-        assert trace_from_json(trace_to_json(trace)) == trace

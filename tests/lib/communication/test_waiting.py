@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -241,13 +240,3 @@ def test_ranks_of_one_dist_share_one_model() -> None:
     Model(0, dist, layers=2)
     with pytest.raises(PuzzleError, match="rank 1 asks for 6 layers and 1 batches, but rank 0 asked for 2 and 1"):
         Model(1, dist, layers=6)
-
-
-def test_nothing_in_the_library_sleeps_or_polls() -> None:
-    import lib
-
-    folder = os.path.dirname(lib.__file__)
-    for name in sorted(os.listdir(folder)):
-        if name.endswith(".py"):
-            with open(os.path.join(folder, name), encoding="utf-8") as file:
-                assert "sleep(" not in file.read(), name

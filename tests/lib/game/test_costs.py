@@ -12,7 +12,6 @@ import pytest
 
 from lib import COSTS, Costs, Model, Setting, Size, referee
 from lib.game.costs import CLASSIC
-from lib.game.ring import elements_sent
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.sandbox.worker.stages.schedule import prepare
 from puzzles.tracks.schedule.judge import request_at
@@ -57,10 +56,6 @@ def test_matrix_products_are_priced_by_their_size() -> None:
     assert costs.duration("backward", 3) == ceil(Fraction(3 * 4 * 8 * 8 * 4, 100))
     assert costs.duration("forward", 3, 1, 2) == ceil(Fraction(3 * 2 * 8 * 8 * 4, 200))
     assert costs.duration("update") == 5
-
-
-def test_all_to_alls_send_what_is_not_their_own() -> None:
-    assert [elements_sent(name, 64, 4) for name in ("dispatch", "collect", "scatterreduce")] == [48] * 3
 
 
 async def sends(model: Model) -> None:

@@ -23,7 +23,7 @@ BY_SIZE = {name: costs for name, costs in ALL_THREE.items() if costs.beta}
 
 def test_only_the_papers_pipelines_leave_a_collective_without_a_price() -> None:
     assert MODERN.keys() - ALL_THREE.keys() == {"stages", "parts", "pairs", "gathers", "straggler", "vocabulary"} | {
-        *("vocabulary_shards", "sequences", "context", "grouped", "outer_steps")
+        *("vocabulary_shards", "sequences", "context", "grouped", "outer_steps", "matrices", "context on machines")
     }
     assert ALL_THREE.keys() - BY_SIZE.keys() == {"long_quarters"}, "its halves cost half of an all-reduce, by value"
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 
 from lib import COSTS, Model, Op, Setting, Trace, referee, run
 from tests.lib.judging.test_changed_traces import renumbered
-from tests.lib.judging.test_numbers import Choices
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
 from tests.support import CLASSICS
 from tests.support.examples import examples
@@ -206,8 +205,3 @@ def test_an_earlier_await_scores_differently() -> None:
     assert after.error is None
     assert (before.timesteps, after.timesteps) == (15, 23)
     assert after.peak.memory < before.peak.memory
-
-
-def test_random_data_parallel_runs_keep_their_times() -> None:
-    trace = run(Choices(4, 7), 3, 4, 4).trace
-    assert retimed(trace) == trace

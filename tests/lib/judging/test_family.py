@@ -10,9 +10,7 @@ import pytest
 from lib import COSTS, Model, Setting, Size, referee, run
 from lib.judging.family import (
     DATA_PARALLEL,
-    EXPERT_PARALLEL,
     FAMILIES,
-    LOCAL_SGD,
     MIXED,
     ONE_RANK,
     OWNERS_SEND,
@@ -20,19 +18,13 @@ from lib.judging.family import (
     REPEATED,
     SHARDED,
     SHARDED_PIPELINE,
-    TENSOR_PARALLEL,
     TENSOR_PIPELINE,
     VOCABULARY_PIPELINE,
 )
-from lib.schedules import one_f_one_b, pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from solutions.vocab_parallel import vocab_parallel
-from solutions.zero1 import zero1
 from tests.lib.judging.test_numbers import Choices
 from tests.support import CLASSICS, finished
-from tests.support.schedules import shards, tiers
-from tests.support.schedules.groups import hybrid_shard
-from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.solved import SOME_PUZZLES, records_of, reference_of
 
 OF_REFERENCE = {
@@ -233,36 +225,6 @@ def test_random_data_parallel_schedules_are_never_called_a_pipeline(seed: int) -
     found = referee(trace).family
     assert found in FAMILIES
     assert found == (ONE_RANK if len(working) < 2 else SHARDED if sharded else DATA_PARALLEL)
-
-
-PARTS, COPIES = COSTS["parts"], COSTS["copies"]
-BLOCK, EXPERTS = Setting(COSTS["quarters"], layer="block"), Setting(COSTS["experts"], layer="experts")
-ISLANDS = Setting(COSTS["islands"], mesh=(("replica", 2), ("shard", 2)))
-LOCAL = Setting(COSTS["slow"], steps=2, task="local")
-
-
-@pytest.mark.parametrize(
-    ("schedule", "size", "setting", "expected"),
-    [
-        (pipeline(one_f_one_b), (2, 4, 2), Setting(COSTS["stages"]), PIPELINE),
-        (pipeline(zb_h1), (2, 4, 2), Setting(PARTS), PIPELINE),
-        (pipeline(zb_h2), (2, 4, 2), Setting(PARTS, steps=2), PIPELINE),
-        (zero1, (2, 2, 2), Setting(), SHARDED),
-        (tensor_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
-        (sequence_parallel, (2, 1, 2), BLOCK, TENSOR_PARALLEL),
-        (shards.expert_parallel, (2, 4, 2), EXPERTS, EXPERT_PARALLEL),
-        (shards.experts_in_turn, (2, 4, 2), EXPERTS, EXPERT_PARALLEL),
-        (shards.local_sgd(2), (2, 2, 2), LOCAL, LOCAL_SGD),
-        (shards.data_parallel_steps, (2, 2, 2), Setting(steps=2), DATA_PARALLEL),
-        (ddp_overlap(1, 1), (2, 2, 2), Setting(COSTS["overlap"]), DATA_PARALLEL),
-        (fsdp_prefetch(), (3, 2, 2), Setting(COSTS["overlap"]), SHARDED),
-        (hybrid_shard, (2, 4, 4), ISLANDS, SHARDED),
-        (tiers.offload(range(1, 3)), (4, 1, 1), Setting(COPIES), ONE_RANK),
-        (tiers.stream_inference, (3, 1, 1), Setting(COSTS["streams"], task="infer"), ONE_RANK),
-    ],
-)
-def test_an_extended_schedule_is_of_its_family(schedule: Any, size: Any, setting: Setting, expected: str) -> None:
-    assert family(schedule, size, setting) == expected
 
 
 async def infer_in_stages(model: Model) -> None:

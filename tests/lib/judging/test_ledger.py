@@ -34,17 +34,6 @@ def test_what_is_kept_in_a_local_variable_is_hidden() -> None:
     assert samples[0] == (Share(WEIGHT, 0), Share(0, WEIGHT), Share(ACTIVATION, 0), Share(0, 0))
 
 
-def test_a_value_under_two_keys_counts_once() -> None:
-    def schedule(model: Model) -> None:
-        model.activations[0] = model.activations[1] = model.get_activation([0])
-        del model.activations[0]
-        model.forward(0, model.activations[1], model.load_weights(0)[0])
-        del model.activations[1]
-
-    (samples,) = memory_by_kind(run(schedule, 1, 1, 1).trace)
-    assert [sample.activations for sample in samples] == [Share(ACTIVATION, 0), Share(0, 0)]
-
-
 def test_an_illegal_trace_is_measured_as_far_as_it_goes() -> None:
     async def schedule(model: Model) -> None:
         model.weights[0], _ = model.load_weights(0)

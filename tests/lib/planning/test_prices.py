@@ -77,3 +77,45 @@ def test_with_a_slow_network_a_pipeline_is_faster_than_zero_3() -> None:
     job = Job(transformer("llama-3-70b"), gpu("h100", network=12.5e9), 256, 256)
     best = search(job, best=1, front=1, tp=4, microbatch=1).best[0].split
     assert (best.zero, best.pp) == (1, 8)
+
+
+def test_muon_has_one_moment_and_orthogonalizes_each_full_matrix() -> None:
+    """Counted matrix by matrix: five iterations of X X', A A and B X."""
+    muon = replace(JOB, optimizer="muon")
+
+    def products(rows: int, columns: int) -> int:
+        m, n = min(rows, columns), max(rows, columns)
+        return 5 * (2 * m * m * n + 2 * m * m * m + 2 * m * m * n)
+
+    of_layer = 2 * products(4096, 4096) + 2 * products(4096, 1024) + 3 * products(4096, 14336)
+    assert MODEL.orthogonalizing_flops() == (32 * of_layer, 0)
+    rate = JOB.gpu.flops * JOB.gpu.efficiency / TICKS
+    for zero, owners in ((0, 1), (1, 8)):
+        split = Split(dp=8, zero=zero)
+        adam, other = prices(JOB, split), prices(muon, split)
+        matrices = adam.parameters * sum(adam.units) - 2 * MODEL.vocabulary_weights
+        saved = (adam.state - other.state) * sum(adam.units)
+        assert saved == pytest.approx(4 * matrices, rel=1e-3)
+        longer = (other.update - adam.update) * sum(adam.units)
+        gathers = sum(adam.units) * adam.gather if zero else 0
+        less = 2 * saved / owners / JOB.gpu.bandwidth * TICKS  # read and written
+        assert longer == pytest.approx(32 * of_layer / owners / rate + gathers - less, rel=1e-2)
+
+
+def test_muon_gathers_matrices_along_tp_and_experts_are_orthogonalized_where_they_are() -> None:
+    split = Split(dp=4, tp=2, zero=0)
+    adam, muon = (prices(replace(JOB, optimizer=name), split) for name in ("adam", "muon"))
+    matrices = adam.parameters * sum(adam.units) - MODEL.vocabulary_weights
+    gathered = 2 * matrices / JOB.gpu.rate(2, 2) - 2 * 4 * matrices / JOB.gpu.bandwidth
+    work = MODEL.orthogonalizing_flops()[0] / (JOB.gpu.flops * JOB.gpu.efficiency)
+    assert (muon.update - adam.update) * sum(adam.units) == pytest.approx((work + gathered) * TICKS, rel=1e-2)
+    dense, routed = transformer("mixtral-8x7b").orthogonalizing_flops()
+    assert routed > dense > 0
+    job = Job(transformer("mixtral-8x7b"), gpu("h100"), 64, 64, optimizer="muon")
+    shared, copied = (prices(job, Split(dp=64, ep=ep)) for ep in (8, 1))
+    assert shared.update * sum(shared.units) < copied.update * sum(copied.units) / 2
+
+
+def test_an_optimizer_is_a_known_one() -> None:
+    with pytest.raises(RuleError, match="optimizer is one of adam, muon"):
+        replace(JOB, optimizer="sgd")

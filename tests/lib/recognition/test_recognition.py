@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-import solutions.checkpoint
-import solutions.zero1
 from lib import Model, Record, Setting, Trace, run
 from lib.recognition import Recognition, recognize, recomputed
 from lib.recognition.names import ZERO_1_OR_2
@@ -19,13 +17,10 @@ from lib.schedules import (
     ddp,
     gpipe,
     interleaved,
-    interleaved_zb,
     one_f_one_b,
     pipeline,
     sequence_parallel,
     tensor_parallel,
-    v_half,
-    v_min,
     zb_h1,
     zb_h2,
     zero1,
@@ -36,9 +31,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule_papers import with_papers
 from solutions.records import fsdp_layer_by_layer
 from tests.support import finished
-from tests.support.schedules import shards, tiers
-from tests.support.schedules.groups import hybrid_shard
-from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
+from tests.support.schedules import shards
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
 from tests.support.solved import RECORDS, reference_of, solved_by
 
@@ -92,6 +85,10 @@ KNOWN = {
     "sequence_parallel": SEQUENCE,
     "expert_parallel": "expert parallelism",
     "three_d": "1F1B x tensor parallelism x data parallelism",
+    "two_dimensions": f"Ulysses inside a ring (USP){OVERLAPPED}",
+    "packing": f"data parallelism{OVERLAPPED}",
+    "frozen_encoder": "1F1B",
+    "whole_update": f"{OWNERS_SEND}{OVERLAPPED}",
     "hybrid_shard": "hybrid sharding (HSDP), with every weight gathered twice",
     "local_sgd": "local SGD",
     "records.basic_batch_by_batch": IN_TURN,
@@ -127,8 +124,8 @@ KNOWN = {
     "records.gpipe_sharded: no_input_kept": ZERO_3 + RECOMPUTED,
     "records.pipeline_timetable": "a pipeline",
     "records.fsdp_owners_send: six_layers_two_twice": OWNERS_SEND,
-    "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, but rank 0 runs the "
-    "forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
+    "records.breadth_first_only_backward": f"like the breadth-first pipeline x {ZERO_3}, with every weight gathered "
+    "once, but rank 0 runs the forward of microbatch 0 in stage 2 instead of the forward of microbatch 2 in stage 0",
     "records.checkpoint_binomial: eight_slots": STANDARD,
     "records.checkpoint_binomial: seven_slots": STANDARD + RECOMPUTED,
     "records.checkpoint_binomial: six_slots": STANDARD + RECOMPUTED,
@@ -273,22 +270,9 @@ def test_interleaved_pipelines_of_more_chunks(v: int) -> None:
     assert recognized(played(breadth_first(2, 5, v))).text == "the breadth-first pipeline"
 
 
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("p", [3, 4, 6])
-def test_pipelines_of_controlled_memory_and_interleaved_zero_bubble(p: int) -> None:
-    assert recognized(played(v_min(p, 2 * p))).text == "V-Min"
-    assert recognized(played(v_half(p, 2 * p))).text == "V-Half"
-    assert recognized(played(interleaved_zb(p, 2 * p, 3))).text == "interleaved zero bubble"
-
-
 DP = Setting(mesh={"dp": 2, "pp": 4})
 BLOCK = Setting("quarters", layer="block")
 EXPERTS = Setting("experts", layer="experts")
-ISLANDS = Setting("islands", mesh={"replica": 2, "shard": 2})
-STREAMS = Setting("streams", task="infer")
-BESIDE = "gradients summed during backward"
-OFFLOADED = f"{STANDARD}, with prefetch and activations offloaded to the host"
-STREAMED = "weights fetched from the host"
 
 
 @pytest.mark.parametrize(
@@ -300,20 +284,10 @@ STREAMED = "weights fetched from the host"
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(), "1F1B" + RECOMPUTED),
         (pipeline(one_f_one_b, recompute=True), (8, 4, 4), Setting(steps=3), "1F1B" + RECOMPUTED),
         (pipeline(zb_h2), (4, 8, 4), Setting("parts", steps=3), "ZB-H2"),
-        (solutions.zero1.zero1, (4, 4, 4), Setting(), ZERO_1_OR_2),
-        (solutions.checkpoint.checkpoint, (6, 1, 1), Setting("long"), STANDARD + RECOMPUTED),
         (tensor_parallel, (4, 1, 4), BLOCK, "tensor parallelism"),
         (sequence_parallel, (4, 1, 4), BLOCK, "tensor and sequence parallelism"),
-        (shards.expert_parallel, (2, 8, 4), EXPERTS, "expert parallelism"),
         (shards.experts_in_turn, (2, 4, 2), EXPERTS, "expert parallelism"),
-        (shards.local_sgd(2), (2, 4, 4), Setting("slow", steps=4, task="local"), "local SGD"),
         (shards.data_parallel_steps, (2, 4, 4), Setting(steps=2), "data parallelism"),
-        (ddp_overlap(2, 1), (3, 2, 2), Setting("buckets"), f"data parallelism, with {BESIDE} and buckets"),
-        (fsdp_prefetch(), (3, 2, 2), Setting("overlap"), f"{ZERO_3}, with prefetch and {BESIDE}"),
-        (hybrid_shard, (2, 4, 4), ISLANDS, "hybrid sharding (HSDP), with every weight gathered twice"),
-        (tiers.offload(range(1, 6)), (8, 1, 1), Setting("copies"), OFFLOADED),
-        (tiers.stream_inference, (3, 2, 1), STREAMS, f"inference on one rank, with prefetch and {STREAMED}"),
-        (tiers.stream_inference_in_turn, (3, 2, 1), STREAMS, f"inference on one rank, with {STREAMED}"),
     ],
 )  # fmt: skip
 def test_axes_and_extras_are_named(schedule: Any, size: Any, setting: Setting, text: str) -> None:
@@ -340,49 +314,10 @@ def test_generated_data_parallelism_has_its_name(schedule: Any, names: tuple[str
             assert (found.name, found.difference) == (name, "")
 
 
-async def three_d(model: Model) -> None:
-    """Pipeline stages of one block each, which tensor-parallel ranks share, in data-parallel replicas; 1F1B."""
-    stage, place, replica = model.index("pp"), model.index("tp"), model.index("dp")
-    stages, parts = len(model.axis("pp")), len(model.axis("tp"))
-    own = model.BATCHES // len(model.axis("dp"))
-    mine = range(replica * own, (replica + 1) * own)
-    weight, state = model.load_weights(stage, place, parts)
-    inputs: dict[int, Any] = {}
-    total = None
-
-    async def forward(batch: int) -> None:
-        inputs[batch] = await model.receive(model.rank - parts) if stage else model.get_activation([batch])
-        out = await model.allreduce(model.forward(stage, inputs[batch], weight), stage + 1, group="tp")
-        if stage < stages - 1:
-            await model.pass_to(model.rank + parts, out)
-        else:
-            inputs[batch] = inputs[batch], model.loss(out)
-
-    async def backward(batch: int) -> None:
-        nonlocal total
-        last = stage == stages - 1
-        inp, grad = inputs[batch] if last else (inputs[batch], await model.receive(model.rank + parts))
-        new, grad = model.backward(stage, inp, grad, weight)
-        total = new if total is None else total + new
-        if stage:
-            await model.pass_to(model.rank - parts, await model.allreduce(grad, stage - 1, group="tp"))
-
-    ahead = min(stages - stage - 1, own)
-    for batch in mine[:ahead]:
-        await forward(batch)
-    for k, batch in enumerate(mine):
-        if k + ahead < own:
-            await forward(mine[k + ahead])
-        await backward(batch)
-    assert total is not None
-    total = await model.allreduce(total, stage, group="dp")
-    model.set_final_weight(stage, model.update(stage, total, weight, state)[0])
-
-
 def test_three_axes_are_three_names() -> None:
-    setting = Setting("twentieths", mesh={"dp": 2, "pp": 2, "tp": 2}, layer="block")
-    found = known(three_d, (2, 8, 8), setting)
-    assert found.text == "1F1B x tensor parallelism x data parallelism"
+    goal = PUZZLES["three_d"].goal
+    found = known(reference_of("three_d"), goal.size, goal.setting)
+    assert found.text == KNOWN["three_d"]
     assert with_papers(found).endswith(" (Narayanan et al. 2019; Shoeybi et al. 2019; Li et al. 2020)")
 
 

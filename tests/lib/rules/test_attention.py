@@ -39,7 +39,7 @@ from solutions.seq_pipeline import seq_pipeline
 from solutions.ulysses import ulysses
 from tests.support import finished
 from tests.support.mutants import zeroed
-from tests.support.programs.attention import Program
+from tests.support.programs.attention import Grouped, Program
 
 FREE = {"loss": 0, "update": 0, "receive": 0, "pass_to": 0, "allreduce": 3, "heads": 2, "tokens": 2}
 COST = Costs("attention", ticks={"keys": 32, "attend": 64, "allgather": 6, "scatterreduce": 6, **FREE})
@@ -268,9 +268,9 @@ async def keys_of_heads(model: Model) -> None:
 @pytest.mark.parametrize(
     ("schedule", "words"),
     [
-        (lambda model: exchange(model, "heads", tokens_of([0, 1])), "its part is share 1 of 2 of the tokens"),
-        (lambda model: exchange(model, "heads", tokens_of([model.rank])), "its part is share 0 of 2 of the tokens"),
-        (lambda model: exchange(model, "tokens", tokens_of([0, 1])), "its part is heads 0 of 2, with all tokens"),
+        (lambda model: exchange(model, "heads", tokens_of([0, 1])), "its part is share 0 of 2 of the tokens"),
+        (lambda model: exchange(model, "heads", tokens_of([1 - model.rank])), "its part is share 0 of 2 of the tokens"),
+        (lambda model: exchange(model, "tokens", tokens_of([0, 1])), "its part is heads 0 of 2"),
         (lambda model: exchange(model, "heads", lambda m: m.load_weights(0)[0]), "heads takes an activation"),
         (keys_of_heads, "these are heads {0} of 2; exchange heads for tokens first, then call keys"),
     ],
@@ -466,17 +466,26 @@ def test_more_packed_programs_take_the_time_of_a_second_simulator(first: int) ->
         assert_as_simulated(Program(seed, packed=True))
 
 
-def assert_as_simulated(program: Program) -> None:
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("first", range(0, 500, 4))
+def test_programs_with_heads_inside_groups_take_the_time_of_a_second_simulator(first: int) -> None:
+    for seed in range(first, first + 4):
+        assert_as_simulated(Grouped(seed))
+
+
+def assert_as_simulated(program: Program | Grouped) -> None:
     ticks = {"keys": 7, "attend": 31, **FREE, "pass_to": 2, "receive": 1}
     costs = Costs("random", length=48, ticks=ticks)  # quarters of it can be cut into up to six shares
-    setting = Setting(costs, layer="attention", shares=program.shares, lengths=program.lengths)
+    lengths = program.lengths if isinstance(program, Program) else ()
+    mesh = {} if isinstance(program, Program) else {"pair": program.size[2] // 2, "place": 2}
+    setting = Setting(costs, mesh, layer="attention", shares=program.shares, lengths=lengths)
     trace = played(program.schedule(), program.size, setting).trace
     report = referee(trace)
     assert report.error is None
     assert (round(report.makespan * 10), report.traffic) == program.simulated(costs)
     assert time_bound(trace.size, setting).least <= report.timesteps
     assert memory_bound(trace.size, setting).least <= report.peak.memory
-    for order in permutations(range(program.ranks)):
+    for order in [*permutations(range(program.size[2]))][:6]:
         assert run(program.schedule(), *program.size, list(order), setting=setting).trace == trace
     assert replay(trace, small=True).passed
 

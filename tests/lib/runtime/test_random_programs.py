@@ -45,11 +45,20 @@ def assert_as_simulated(program: Program, trace: Trace, report: Report) -> None:
 @pytest.mark.parametrize("first", range(0, 2000, 10))
 def test_random_programs_run_as_simulated_in_any_order(first: int) -> None:
     for seed in range(first, first + 10):
-        assert_runs_as_simulated(seed)
+        assert_runs_as_simulated(random_program(seed))
 
 
-def assert_runs_as_simulated(seed: int) -> None:
-    program = random_program(seed)
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("primitive", ["frozen", "whole"])
+@pytest.mark.parametrize("first", range(0, 500, 10))
+def test_programs_of_a_primitive_run_as_simulated_in_any_order(first: int, primitive: str) -> None:
+    for seed in range(first, first + 10):
+        program = random_program(seed, **{primitive: True})
+        assert program.whole or len(program.frozen) < program.size[0]
+        assert_runs_as_simulated(program)
+
+
+def assert_runs_as_simulated(program: Program) -> None:
     trace = played(program)
     report = referee(trace)
     assert report.error is None, report.error

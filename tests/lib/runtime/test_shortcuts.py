@@ -89,18 +89,6 @@ def test_memory_is_what_is_stored_each_value_once() -> None:
     assert model.memory() == 8 * 8 // 2
 
 
-def test_the_log_has_the_memory_that_was_stored_then() -> None:
-    model = Model(layers=1)
-    weight, _ = model.load_weights(0)
-    inp = model.get_activation([0])
-    model.forward(0, inp, weight)
-    model.weights[0], model.activations[0] = weight, inp
-    model.forward(0, inp, weight)
-    del model.weights[0]
-    model.forward(0, inp, weight)
-    assert [event.memory for event in model.log] == [0, 512 * 512 + 512 * 256, 512 * 256]
-
-
 # --- Values made without checks ---
 
 WHOLE = frozenset({0})

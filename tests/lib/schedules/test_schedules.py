@@ -11,16 +11,11 @@ import pytest
 from lib import (
     COSTS,
     Goal,
-    Model,
     Report,
     Setting,
     Size,
     referee,
-    run,
-    trace_from_json,
-    trace_to_json,
 )
-from lib.engine.replay.replay import replay
 from lib.schedules import sequence_parallel, tensor_parallel
 from solutions.checkpoint import checkpoint
 from solutions.zero1 import zero1
@@ -68,24 +63,6 @@ def test_a_schedule_reaches_its_known_figures(
     report = judged(schedule, size, setting)
     assert (report.timesteps, report.peak.memory, report.stars) == (time, memory, 3)
     assert not any(note.costs_a_star for note in report.notes)
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize(("name", "schedule", "size", "setting", "time", "memory"), KNOWN)
-def test_its_trace_is_written_read_and_replayed(
-    name: str, schedule: Any, size: tuple[int, int, int], setting: Setting, time: float, memory: int
-) -> None:
-    trace = run(schedule, *size, setting=setting).trace
-    assert trace_from_json(trace_to_json(trace)) == trace
-    assert replay(trace, small=True).passed
-
-
-def test_a_label_is_any_number() -> None:
-    async def schedule(model: Model) -> None:
-        await model.allreduce(model.fake_grad(0, []), -3)
-
-    trace = run(schedule, 1, 1, 1).trace
-    assert trace_from_json(trace_to_json(trace)) == trace
 
 
 def test_what_is_offloaded_is_on_the_host() -> None:

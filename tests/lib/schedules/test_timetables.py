@@ -24,7 +24,6 @@ from lib.schedules import (
     interleaved,
     one_f_one_b,
     pipeline,
-    tensor_parallel,
     zb_h1,
     zb_h2,
     zb_v,
@@ -284,7 +283,6 @@ KNOWN = [
     (zero2, (4, 16, 4), Setting(), 39.7, 2_359_296),
     (zero3, (6, 4, 4), Setting("overlap"), 22.5, 2_293_760),
     (fsdp_prefetch, (6, 4, 4), Setting("overlap"), 15, 2_555_904),
-    (tensor_parallel, (4, 1, 4), Setting("quarters", layer="block"), 5.9, 1_179_648),
 ]
 
 

@@ -165,10 +165,7 @@ def test_what_pytorch_writes_is_read() -> None:
         ("0F0,0X0", "row 1, column 2|'0X0'|2F5"),
         ("0F0,0B0\n\n", ""),
         ("0F0,0B0\n\n1F0,1B0", "rank 1 has no cells"),
-        ("0F0,0F0,0B0", "microbatch 0|stage 0|B F F"),
         ("0F0,0B0,(1F0;1B0)", "row 1, column 3"),
-        ("0F0,0B0\n0F1,0B1", "stage 0|rank 0|rank 1"),
-        ("0F0,1F0,0B0,1B0", "0B0 on rank 0 waits for 1B0"),
     ],
 )
 def test_a_file_that_holds_no_step_is_refused(text: str, facts: str) -> None:

@@ -108,43 +108,6 @@ def test_hidden_is_what_an_event_passes_outside_the_dictionaries(picked: list[Ch
     assert (lives.kept_outside, lives.stored_at_end) == (sorted(hidden - final), before[-1])
 
 
-def test_a_value_that_is_used_up_is_counted_until_then() -> None:
-    ops = [op("get_activation", made=(0,)), op("forward", (0,), (1,)), op("forward", (1,), (2,)), op("loss", (2,))]
-    lives = lifetimes(ops)
-    assert lives.sampled(lives.held, [100, 10, 1]) == [100, 10, 1, 0]
-
-
-def test_a_value_in_two_places_counts_once() -> None:
-    ops = [op("get_activation", made=(0,)), *[op("store", (0,), args=place) for place in PLACES], op("loss", (0,))]
-    lives = lifetimes(ops)
-    assert lives.sampled(lives.stored, [100]) == [100, 100]
-
-
-def test_a_value_that_leaves_the_dictionaries_for_an_event_is_hidden() -> None:
-    here = PLACES[0]
-    ops = [op("load_weights", made=(0, 1)), op("store", (0,), args=here), op("delete", args=here), op("loss", (1,))]
-    assert lifetimes([*ops, op("add", (0, 1))]).kept_outside == [0, 1]
-
-
-def test_a_final_weight_is_kept_to_the_end_and_not_hidden() -> None:
-    ops = [op("load_weights", made=(0, 1)), op("loss", (1,)), op("set_final_weight", (0,))]
-    lives = lifetimes(ops)
-    assert (lives.kept_outside, lives.sampled(lives.held, [100, 10])) == ([], [110, 100])
-
-
-def test_a_value_that_is_stored_in_two_places_leaves_with_the_second() -> None:
-    here, there = PLACES[:2]
-    stores = [op("load_weights", made=(0, 1)), *[op("store", (0,), args=place) for place in (here, there)]]
-    lives = lifetimes([*stores, op("delete", args=here), op("loss", (1,)), op("delete", args=there)])
-    assert (lives.stored, lives.kept_outside, lives.stored_at_end) == ([(0, 1, 5)], [], set())
-
-
-def test_a_value_that_replaces_itself_stays_stored() -> None:
-    stores = [op("store", (0,), args=PLACES[0])] * 2
-    lives = lifetimes([op("get_activation", made=(0,)), *stores, op("loss", (0,))])
-    assert (lives.stored, lives.stored_at_end) == ([(0, 1, 4)], {0})
-
-
 def test_an_empty_place_cannot_be_emptied() -> None:
     with pytest.raises(KeyError):
         lifetimes([op("delete", args=("weights", 0))])

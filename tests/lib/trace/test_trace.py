@@ -24,7 +24,7 @@ from lib import (
     trace_to_json,
 )
 from lib.trace.ops import FORMS
-from tests.support import CLASSICS, Classic
+from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.refusals import edited
 
@@ -212,8 +212,3 @@ def test_bad_json_is_refused_in_one_sentence(text: str, message: str) -> None:
     with pytest.raises(TraceError) as why:
         trace_from_json(text)
     assert message in str(why.value)
-
-
-def test_classics_and_traces_are_the_same_set() -> None:
-    assert [classic.slug for classic in CLASSICS] == list(TRACES)
-    assert isinstance(CLASSICS[0], Classic)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 from dataclasses import FrozenInstanceError
 from typing import Any
 
@@ -81,13 +79,6 @@ def test_a_sum_counts_each_batch_once_or_refuses(a: set[int], b: set[int], c: se
 def test_a_zero_changes_nothing() -> None:
     grad = WeightGrad(0, 1, {2}, 4)
     assert grad + WeightGrad(0, 1, [], 4) == grad
-
-
-@given(weights | grads, st.integers(1, 4))
-def test_a_value_is_its_label(value: Any, n: int) -> None:
-    part = value.shard(0, n)
-    for twin in (eval(repr(part)), pickle.loads(pickle.dumps(part)), copy.deepcopy(part)):
-        assert (twin, hash(twin)) == (part, hash(part))
 
 
 def test_kinds_with_equal_fields_are_not_equal() -> None:

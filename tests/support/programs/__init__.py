@@ -8,9 +8,10 @@ from .exchanges import Exchanges
 from .writer import Program
 
 
-def random_program(seed: int) -> Program:
-    """A legal program of one to eight ranks, with up to three layers, four microbatches and three steps."""
-    writer = Exchanges(Random(seed))
+def random_program(seed: int, frozen: bool = False, whole: bool = False) -> Program:
+    """A legal program of one to eight ranks, with up to three layers, four microbatches and three steps; with frozen
+    layers, or where updates need full matrices."""
+    writer = Exchanges(Random(seed), frozen, whole)
     writer.train()
     writer.exchange()
     return writer.written()

@@ -17,7 +17,7 @@ class Exchanges(Training):
         kinds = [self._zeros, self._rooted, self._gather_loaded, self._messages, self._messages, self._park]
         if self.kind == "experts":
             kinds.append(self._experts)
-        if self.kind == "dense" and self.prices.kinds:
+        if self.kind == "dense" and self.prices.kinds and not self.frozen:
             kinds += [self._vocabulary] * 2
         for _ in range(self.choice.choice((1, 2, 3, 4, 6))):
             self.late(self.choice.choice(kinds)())

@@ -17,10 +17,11 @@ Held = dict[int, int]
 class Training(Writer):
     """Trains all layers in all steps; each layer is on one stage, its weight sharded over some replicas or none."""
 
-    def __init__(self, choice: Random) -> None:
-        super().__init__(choice)
+    def __init__(self, choice: Random, frozen: bool = False, whole: bool = False) -> None:
+        super().__init__(choice, frozen, whole)
         self.stage = [choice.randrange(self.mesh["pp"]) for _ in range(self.layers)]
-        self.sharded = [choice.choice(((), ("in",), ("out", "in"))) for _ in range(self.layers)]
+        shards: list[tuple[str, ...]] = [()] if whole else [(), ("in",), ("out", "in")]
+        self.sharded = [choice.choice(shards) for _ in range(self.layers)]
         self._own: dict[tuple[int, int, int], tuple[int, int]] = {}
         """By rank, layer and step: its shard of the weight, and of the optimizer state."""
         self._whole: dict[tuple[int, int, int], int | None] = {}
@@ -30,7 +31,7 @@ class Training(Writer):
         """By step: that of the weights that compute."""
         self._missing: dict[tuple[int, int], int] = defaultdict(int)
         """By layer and step: how many gradients are not computed yet."""
-        self.clip = choice.random() < 0.3
+        self.clip = choice.random() < 0.3 and not frozen
         self._norms: dict[tuple[int, int], list[int]] = defaultdict(list)
         """By step and rank: the norms of its layers that are there."""
         self._scales: dict[int, Held] = {}
@@ -46,14 +47,17 @@ class Training(Writer):
             while batches:
                 some = tuple(sorted(batches.pop() for _ in range(min(self.choice.choice((1, 1, 2)), len(batches)))))
                 replica = self.choice.choice(self.places)[:2]
-                for layer in range(self.layers):
+                for layer in self._trained():
                     self._missing[layer, step] += self.cut
                 self.tasks.append(self._microbatch(step, some, replica))
             self._plan_reductions(step)
 
+    def _trained(self) -> list[int]:
+        return [layer for layer in range(self.layers) if layer not in self.frozen]
+
     def _plan_reductions(self, step: int) -> None:
         buckets: dict[object, list[int]] = {}
-        for layer in range(self.layers):
+        for layer in self._trained():
             alike = self.stage[layer], self.sharded[layer], self.prices.overlap and self.choice.random() < 0.6
             buckets.setdefault(alike if alike[-1] else layer, []).append(layer)
         for layers in buckets.values():
@@ -78,7 +82,8 @@ class Training(Writer):
         self._own[rank, layer, 0] = made[0], made[1]
 
     def _weights(self, layer: int, step: int, ranks: Sequence[int]) -> Task[Held]:
-        """A weight to compute with on each of some ranks, gathered if it is not there."""
+        """A weight to compute with on each of some ranks, gathered if it is not there; a frozen one is never newer."""
+        step = 0 if layer in self.frozen else step
         while any(self._whole.get((rank, layer, step)) is None for rank in ranks):
             for rank in ranks:
                 if (rank, layer, step) not in self._whole:
@@ -107,7 +112,7 @@ class Training(Writer):
         self.tasks += map(gathered, group)
 
     def _release(self, rank: int, layer: int, step: int) -> None:
-        key = rank, layer, step
+        key = rank, layer, 0 if layer in self.frozen else step
         if self.choice.random() < 0.3 and self._whole.get(key) not in (None, self._own[key][0]):
             self.drop(rank, self._whole.pop(key) or 0)
 
@@ -138,7 +143,7 @@ class Training(Writer):
             )
             grads[rank] = self.keep(rank, made)
             self.drop(rank, acts[rank])
-        for layer in reversed(range(self.layers)):
+        for layer in reversed(range(self.first, self.layers)):
             ranks = self._ranks(layer, replica)
             grads = yield from self._moved(grads, ranks)
             if layer in parked:
@@ -148,12 +153,13 @@ class Training(Writer):
                 rank: self._backward(rank, layer, step, batches, inputs[layer][rank], grads[rank], weights[rank])
                 for rank in ranks
             }
-            grads = (yield from self._summed(outs, layer - 1)) if layer else outs
+            grads = (yield from self._summed(outs, layer - 1)) if layer > self.first else outs
 
     def _backward(
         self, rank: int, layer: int, step: int, batches: tuple[int, ...], inp: int, grad: int, weight: int
     ) -> int:
-        """Both gradients, or that of the input now and that of the weight some time."""
+        """Both gradients, or that of the input now and that of the weight some time; of a frozen layer only the first,
+        above frozen layers only the second."""
         out = Piece("grad", len(batches))
         own = Piece("wgrad", 1, (self.places[rank][3],), self.cut)
 
@@ -169,7 +175,12 @@ class Training(Writer):
             self.drop(rank, grad)
 
         more = {"layer": layer, "batches": batches}
-        if self.choice.random() < 0.5:
+        if layer == self.first > 0:
+            self.late(weight_half())
+            before = grad
+        elif layer in self.frozen:
+            (before,) = self.do(rank, "backward_input", inp, grad, weight, makes=[out], **more)
+        elif self.choice.random() < 0.5:
             made, before = self.do(rank, "backward", inp, grad, weight, makes=[own, out], **more)
             found(made)
         else:

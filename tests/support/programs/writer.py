@@ -44,25 +44,33 @@ class Program(NamedTuple):
     prices: Prices
     lag: int
     clip: bool
+    frozen: tuple[int, ...]
+    whole: bool
     acts: Sequence[Sequence[Act]]
 
 
 class Writer:
     """A program that is being written; what all tasks are made of."""
 
-    def __init__(self, choice: Random) -> None:
-        self.choice = choice
-        self.mesh = dict(zip(AXES, choice.choice(MESHES[: choice.choice((8, 14))])))
+    def __init__(self, choice: Random, frozen: bool = False, whole: bool = False) -> None:
+        self.choice, self.whole = choice, whole
+        meshes = [mesh for mesh in MESHES[: choice.choice((8, 14))] if not whole or mesh[-1] == 1]
+        self.mesh = dict(zip(AXES, choice.choice(meshes)))
         self.places = [*product(*map(range, self.mesh.values()))]
         self.ranks, self.cut = len(self.places), self.mesh["tp"]
-        self.layers, self.batches = choice.choice((1, 1, 2, 3)), choice.randint(1, 3)
+        self.layers, self.batches = choice.choice((2, 2, 3) if frozen else (1, 1, 2, 3)), choice.randint(1, 3)
         self.steps = choice.choice((1, 1, 1, 2, 3))
         self.kind = "block" if self.cut > 1 else choice.choice(("dense", "block", "experts"))
         self.prices = random_prices(choice)
         if self.kind == "dense" and choice.random() < 0.5:
             self.prices = unequal(choice, self.prices, self.layers, self.batches, self.ranks)
-        self.lag = choice.randrange(3) if self.steps > 1 else 0
+        self.lag = choice.randrange(3) if self.steps > 1 and not frozen else 0
         """Weights may be so many steps older than the data."""
+        self.frozen = (
+            tuple(sorted(choice.sample(range(self.layers), choice.randrange(1, self.layers)))) if frozen else ()
+        )
+        self.first = min(layer for layer in range(self.layers) if layer not in self.frozen)
+        """The first layer that is trained: nothing below it has a gradient."""
         self.clip = False
         """Updates scale gradients by the norm of all."""
         self.simulation = Simulation(self.ranks, self.prices)
@@ -82,7 +90,8 @@ class Writer:
                 self.tasks.remove(task)
             assert self._idle < 10_000, "these tasks wait for each other"
         size = self.layers, self.batches, self.ranks
-        return Program(size, self.mesh, self.steps, self.kind, self.prices, self.lag, self.clip, self.simulation.acts)
+        more = self.lag, self.clip, self.frozen, self.whole
+        return Program(size, self.mesh, self.steps, self.kind, self.prices, *more, self.simulation.acts)
 
     def late(self, task: Task[None]) -> None:
         """Has a task done some time."""

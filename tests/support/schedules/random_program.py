@@ -22,6 +22,7 @@ def setting_of(program: Program) -> Setting:
     given = prices.pop("kinds")
     kinds = {"head" if kind is given[-1] else f"kind {layer}": Kind(*kind) for layer, kind in enumerate(given)}
     more = {"kinds": tuple(kinds), "lengths": prices.pop("lengths"), "lag": program.lag, "clip": program.clip}
+    more |= {"frozen": program.frozen, "whole": program.whole}
     costs = Costs("random", kinds=kinds, **prices)
     return Setting(costs, program.mesh, program.steps, program.layer, **more)
 

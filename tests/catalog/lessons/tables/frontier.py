@@ -26,6 +26,13 @@ FIRST_ALONE = (
     "    for k in range(2 * rank + 2)",
 )
 
+TICKS, LEAST = 'kind.ticks["update"]', "loads.index(min(loads))"
+SIX = "(6, 3, 2, 2)"
+KEPT = (
+    "            if layer in trained:\n                activations[layer",
+    "            if True:\n                activations[layer",
+)
+
 MORE_IN_FLIGHT = "> ranks - rank"
 AWAITED = (
     "sums[batch] = model.allreduce(grad, head - 1)",
@@ -65,6 +72,26 @@ SKIPS: Skips = {
         "gpipe": (uneven((4, 3, 2, 1), lambda rank, ranks: 99), {"time", "memory"}),
         "gpipe, the head alone": (uneven((3, 3, 3, 1), lambda rank, ranks: 99), {"time", "memory"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
+    },
+    "frozen_encoder": {
+        "equal counts": (altered("frozen_encoder", ((SIX, "(4, 3, 3, 3)"),)), {"time", "memory"}),
+        "the encoder alone": (altered("frozen_encoder", ((SIX, "(7, 2, 2, 2)"),)), {"time"}),
+        "more frozen layers with the trained": (
+            altered("frozen_encoder", ((SIX, "(5, 4, 2, 2)"),)),
+            {"time", "memory"},
+        ),
+        "inputs of frozen layers are kept": (altered("frozen_encoder", (KEPT,)), {"memory"}),
+        "gpipe": (altered("frozen_encoder", (("min(last - me, model.BATCHES)", "model.BATCHES"),)), {"time", "memory"}),
+    },
+    "whole_update": {
+        "owners in turn": (altered("whole_update", ((LEAST, "layer % ranks"),)), {"time", "traffic"}),
+        "equal elements": (altered("whole_update", ((TICKS, "kind.weight"),)), {"time"}),
+        "equal numbers": (altered("whole_update", ((TICKS, "1"),)), {"time", "traffic"}),
+        "one owner": (altered("whole_update", ((LEAST, "0"),)), {"time", "memory", "traffic"}),
+        "broadcasts in the order of layers": (
+            altered("whole_update", (("sorted(of, key=ends.get)", "sorted(of)"),)),
+            {"time"},
+        ),
     },
     "vocab_parallel": {
         "the head on one rank": (uneven((3, 3, 2, 1)), {"time"}),

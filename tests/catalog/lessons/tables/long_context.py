@@ -9,6 +9,22 @@ from tests.support.mistakes import altered
 CUT = "[[share] for share in range(model.SHARES)]"
 AHEAD = "min(last - me + shares - 1, len(there))"
 
+SWAPPED = (
+    ('group="gpu"', 'group="machine"'),
+    ('model.index("machine"), model.index("gpu")', 'model.index("gpu"), model.index("machine")'),
+    ('model.axis("machine")', 'model.axis("gpu")'),
+)
+AT_ONCE = (
+    (
+        'sending = model.pass_to(peer, activations["keys", layer])',
+        'await model.pass_to(peer, activations["keys", layer])',
+    ),
+    (
+        'sending = model.pass_to(peer, grad_activations["there"])',
+        'await model.pass_to(peer, grad_activations["there"])',
+    ),
+    ("        await sending\n", ""),
+)
 DEALT = "dealt(setting.lengths, setting.costs.ticks, model.RANKS)[model.rank]"
 
 CONTIGUOUS, CONTIGUOUS_KEPT = ring(zigzag=False, kept=False), ring(zigzag=False, kept=True)
@@ -33,6 +49,12 @@ SKIPS: Skips = {
         "contiguous tokens, blocks kept": (CONTIGUOUS_KEPT, {"time", "memory", "traffic"}),
         "blocks kept": (KEPT, {"memory", "traffic"}),
         "a ring in zigzag": (altered("ring_context", ()), {"memory", "traffic"}),
+    },
+    "two_dimensions": {
+        "heads among all": (altered("ulysses", ()), {"time"}),
+        "a ring in zigzag over all": (altered("ring_context", ()), {"time", "traffic"}),
+        "heads between, blocks within": (altered("two_dimensions", SWAPPED), {"time"}),
+        "messages do not overlap": (altered("two_dimensions", AT_ONCE), {"time"}),
     },
     "packing": {
         "in turn": (altered("packing", ((DEALT, "[*range(model.rank, 12, 3)]"),)), {"time"}),

@@ -1,0 +1,100 @@
+"""`puzzles layout`: a function of JAX on a mesh, as XLA lays it out and as a plan does; mistakes get one sentence."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import said
+from tests.test_imports import ROOT
+
+MODEL = """
+import jax
+
+def step(p, x):
+    h = jax.nn.relu(x @ p["w1"])
+    return h @ p["w2"]
+
+args = ({"w1": (64, 256), "w2": (256, 64)}, (128, 64))
+"""
+SPECS = ("--mesh", "data=2,model=4", "--in", "*=data+model", "--out", "*=data+model")
+needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed: pip install -e '.[jax]'")
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    path = tmp_path / "model.py"
+    path.write_text(MODEL, encoding="utf-8")
+    return path
+
+
+def run(*words: object) -> tuple[int, str]:
+    """Exit code and output of a process of its own, because JAX decides on its devices when it starts."""
+    command = [sys.executable, "-m", "puzzles", "layout", *map(str, words)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "COLUMNS": "200"}, capture_output=True, text=True)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "fact"),
+    [
+        (("model.py", *SPECS), "names no function"),
+        (("no.py:step", *SPECS), "there is no file 'no.py'"),
+        (("model.py:step", "--mesh", "2x4"), "'2x4' is not a mesh"),
+        (("model.py:step", "--mesh", "data=0"), "'data=0' is not a mesh"),
+        (("model.py:step", *SPECS, "--in", "w1"), "'w1' has no '='"),
+        (("model.py:step", *SPECS, "--memory", "much"), "'much' is not a number of bytes"),
+        (("model.py:step", *SPECS, "-o", "plan.png"), "does not end in .html"),
+    ],
+)
+def test_mistakes_that_need_no_jax(words: tuple[str, ...], fact: str) -> None:
+    assert fact in said("layout", *words, code=2)
+
+
+def test_without_jax_it_is_said_which_extra_is_missing(monkeypatch: pytest.MonkeyPatch, model: Path) -> None:
+    monkeypatch.setitem(sys.modules, "jax", None)
+    monkeypatch.delenv("XLA_FLAGS", raising=False)
+    monkeypatch.setenv("JAX_PLATFORMS", "cpu")
+    text = said("layout", f"{model}:step", *SPECS, code=2)
+    assert "jax, which is not installed" in text
+    assert "[jax]'" in text
+
+
+@needs_jax
+@pytest.mark.slow
+def test_rows_of_xla_propagation_and_plans_with_a_page(model: Path, tmp_path: Path) -> None:
+    code, text = run(f"{model}:step", *SPECS, "-o", tmp_path / "plan.html")
+    assert code == 0, text
+    rows = dict(re.findall(r"^ *(XLA|propagation|best plan|best without recomputing) +([\d,]+) ", text, re.MULTILINE))
+    moved = {name: int(number.replace(",", "")) for name, number in rows.items()}
+    assert moved["best plan"] == 425_984, "docs/xla.md: MLP, all stored by rows"
+    assert moved["XLA"] == 917_504
+    assert moved["best plan"] <= moved["best without recomputing"] <= moved["propagation"]
+    assert "proven" in text
+    assert re.search(r"\d  \S*model\.py:5", text), "what pays names the line of the first product"
+    (constrained,) = re.findall(r"XLA moves ([\d,]+) bytes", text)
+    assert int(constrained.replace(",", "")) < moved["XLA"]
+    assert re.search(r"model\.py:[56].*with_sharding_constraint\(\.\.\., P\(", text)
+    assert "<svg" in (tmp_path / "plan.html").read_text(encoding="utf-8")
+
+
+@needs_jax
+@pytest.mark.slow
+def test_the_plan_as_data_and_mistakes_in_the_file(model: Path) -> None:
+    code, text = run(f"{model}:step", *SPECS, "--code", "json")
+    assert (code, json.loads(text)["bytes"]) == (0, 425_984)
+    model.write_text(MODEL.replace("args = ", "shapes = "), encoding="utf-8")
+    assert "has no 'args'" in run(f"{model}:step", *SPECS)[1]
+    model.write_text(MODEL, encoding="utf-8")
+    assert "has no function 'stop'; it has step" in run(f"{model}:stop", *SPECS)[1]
+    code, text = run(f"{model}:step", *SPECS, "--in", "w3=model")
+    assert code == 2
+    assert "no argument is called 'w3'; there are p.w1, p.w2, x" in " ".join(text.split())
+    assert "has no axis 'pod'" in " ".join(run(f"{model}:step", *SPECS, "--in", "x=pod")[1].split())
