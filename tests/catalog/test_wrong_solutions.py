@@ -17,6 +17,7 @@ from puzzles.custom.clone import WRONG, expected_of, wrong_solutions
 from puzzles.custom.puzzle_file import EDITS, edited
 from puzzles.grading.grader import grade_file
 from puzzles.grading.submission import Submission
+from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, SHIPPED
 from puzzles.tracks.references import reference_file
 from tests.catalog.lessons.tables.every import SKIPS
@@ -24,6 +25,8 @@ from tests.support.selection import first_of_each_kind
 
 FILES = sorted(path for path in WRONG.glob("*/*.*") if path.suffix in (".py", EDITS))
 SAYS = "# says: "
+PATIENT = Limits(seconds=200)
+"""No mistake here is a loop without an end, and a loaded machine is slow."""
 
 
 def source_of(path: Path) -> str:
@@ -54,7 +57,7 @@ def test_a_wrong_solution_gets_what_its_notes_say(path: Path) -> None:
     track = ALL[path.parent.name]
     puzzle = track.puzzle(path.parent.name)
     submission = Submission(path, source_of(path).encode())
-    (verdict,) = grade_file(str(path), [puzzle], submission=submission).verdicts
+    (verdict,) = grade_file(str(path), [puzzle], PATIENT, submission=submission).verdicts
     figures = track.words.figures_text(puzzle, verdict.figures) if verdict.figures else ""
     said = " ".join([verdict.message, verdict.advice, *verdict.notes, figures])
     assert expected_of(path) in (verdict.status, verdict.reason), said

@@ -20,8 +20,8 @@ COPIED = ("lib", "drawing", "puzzles", "solutions", "docs", "notebooks", "tests"
 
 
 def cloned(folder: Path) -> Path:
-    """A copy of this clone, with what Python has compiled of it, in a folder of its own: notebooks look for the game in
-    the folders above them."""
+    """A copy of this clone, with what Python has compiled of it. It has its own folder: notebooks look for the game
+    in the folders above them."""
     folder = folder / "clone"
     folder.mkdir()
     for name in COPIED:
