@@ -34,7 +34,7 @@ from .transformers import Transformer
 WARM_UP, STEPS = 3, 7
 """Steps before the measured ones, and how many are measured."""
 
-TINY = Transformer("tiny", layers=2, hidden=64, heads=4, ffn=128, vocab=256, sequence=64, kv_heads=2, gated=True)
+TINY = Transformer("tiny", layers=2, hidden=256, heads=4, ffn=768, vocab=1024, sequence=256, kv_heads=2, gated=True)
 
 SIZES = ((4, 8192), (4, 4096), (2, 4096), (1, 2048))
 """Layers of Llama 3 8B and tokens of a sequence; the first that fit the GPU are measured."""
@@ -62,7 +62,7 @@ class Measurement(NamedTuple):
 def steps_for(used: Gpu, small: bool) -> list[Step]:
     """The steps that fit a GPU: a long sequence, eager and compiled, a recomputed one and a small batch."""
     if small:
-        shapes = [(TINY, 64, 1, "none"), (TINY, 64, 2, "full")]
+        shapes = [(TINY, 256, 1, "none"), (TINY, 128, 2, "full")]
     else:
         layers, sequence = next(
             (size for size in SIZES if _planned(used, _llama(size[0]), size[1], 1, "none").high <= used.usable),
