@@ -38,16 +38,19 @@ class Calibration(NamedTuple):
     by_stage: bool = False
 
 
-def calibrate(job: Job, split: Split, tokens_per_second: float, peak_gib: float = 0.0) -> Calibration:
+def calibrate(
+    job: Job, split: Split, tokens_per_second: float, peak_gib: float = 0.0, eager: bool = False
+) -> Calibration:
     """The rates of `job.gpu` with which a split trains `tokens_per_second` on all GPUs.
 
-    One step is one equation, so one factor changes all rates; links stay as they are.
+    One step is one equation, so one factor changes all rates; links stay as they are. `eager`: its code was not
+    compiled.
     """
     require_fit(job, split)
     _require_more("tokens_per_second", tokens_per_second, 0)
 
     def step(scaled: Job) -> float:
-        return estimate(scaled, split).ticks / TICKS
+        return estimate(scaled, split, eager).ticks / TICKS
 
     return _of_one(job, split, f"a step with {split}", step, job.tokens / tokens_per_second, peak_gib)
 

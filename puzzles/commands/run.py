@@ -44,6 +44,10 @@ PATIENCE = 300.0
 )  # fmt: skip
 @click.option("-n", "ranks", type=click.IntRange(1, 64), help="Number of devices  [default: as in the puzzle]")
 @click.option("--small", is_flag=True, help="Use small tensors of whole numbers.")
+@click.option(
+    "--width", type=click.IntRange(16, 32_768), metavar="N",
+    help="Size of a layer's matrix, a multiple of 16  [default: 512; on PyTorch so large that a product takes 1 ms]",
+)  # fmt: skip
 @click.option("-o", "output", metavar="FILE.svg", default="", help="Draw predicted above measured time.")
 @colour_option
 @click.option(
@@ -55,8 +59,8 @@ PATIENCE = 300.0
 @click.pass_context
 def run(
     ctx: click.Context, /, path: str, name: str | None, on: str, device: str, through: str | None, communication: bool,
-    folder: Path | None, ranks: int | None, small: bool, output: str, colour: str | None, tensors: bool | None,
-    time_limit: float | None, **game: Any,
+    folder: Path | None, ranks: int | None, small: bool, width: int | None, output: str, colour: str | None,
+    tensors: bool | None, time_limit: float | None, **game: Any,
 ) -> None:  # fmt: skip
     """Run a solution on real tensors.
 
@@ -74,13 +78,16 @@ def run(
         raise click.UsageError("--communication is for --through pipelining")
     if through and (small or device != "cpu"):
         raise click.UsageError("--through pipelining takes no --device or --small")
+    if width is not None and (small or on == "mpi" or width % 16):
+        raise click.UsageError("--width is a multiple of 16, and not for --small or --on mpi")
     require_picture(colour, output)
-    on_tensors = on != "inprocess" or small or bool(output)
+    on_tensors = on != "inprocess" or small or width is not None or bool(output)
     if tensors is False and on_tensors:
         raise click.UsageError("--on, --small and -o are for a run on tensors; leave out --no-tensors")
     options = TensorOptions(
         on, ranks, small, output, tensors if tensors is not None else on_tensors or None, colour or "layer", device,
         bool(through), communication, str(folder.resolve()) if folder else "", time_limit or PATIENCE,
+        width or 0,
     )  # fmt: skip
     if path.endswith(".csv"):
         others = game["more"] or [field for field in FIELDS if field != "costs" and game[field] is not None]

@@ -92,11 +92,15 @@ def ladder_text(found: Study) -> str:
 
 def _stage_table(found: Study) -> Iterator[str]:
     ops = [op for op in "FBIW" if any(op in row.times for row in found.stages)]
-    heads = [f"{op} ms (10-90%)" for op in ops]
+    longest = max(time.median for row in found.stages for time in row.times.values())
+    unit, factor = ("ms", 1) if longest >= 1 else ("µs", 1000)
+    heads = [f"{op} {unit} (10-90%)" for op in ops]
     rows = [["stage", "rank", *heads, "held"]]
     for row in found.stages[:MOST_ROWS]:
         times = [row.times.get(op) for op in ops]
-        cells = [f"{time.median:.1f} ({time.low:.1f}-{time.high:.1f})" if time else "-" for time in times]
+        cells = [
+            "-" if time is None else "{:.1f} ({:.1f}-{:.1f})".format(*(factor * ms for ms in time)) for time in times
+        ]
         rows.append([str(row.stage), str(row.rank), *cells, str(row.held)])
     yield from _table(rows)
     if len(found.stages) > MOST_ROWS:

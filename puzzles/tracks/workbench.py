@@ -113,7 +113,7 @@ class DrawOptions:
 class TensorOptions:
     """Options of `puzzles run`; `devices` is None for as many as the puzzle has, `tensors` for a replay of puzzles
     only. For PyTorch: where it computes, whether it gets a pipeline as CSV, with its `communication`, the folder of a
-    `profile`, and its time limit in seconds."""
+    `profile`, and its time limit in seconds. `width`: the size of a layer's matrix, 0 for the usual one."""
 
     on: str = "inprocess"
     devices: int | None = None
@@ -126,3 +126,4 @@ class TensorOptions:
     communication: bool = False
     profile: str = ""
     time_limit: float | None = None
+    width: int = 0

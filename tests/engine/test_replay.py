@@ -15,13 +15,15 @@ from hypothesis import strategies as st
 from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured
 from drawing.runs.scene import scene_of
-from lib import Model, PuzzleError, Record, Trace, referee, run
+from lib import Model, PuzzleError, Record, Trace, TraceError, referee, run
+from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from tests.lib.judging.test_numbers import Choices
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
-from tests.support.solved import SOME_RECORDS, played, record_name, solved_by
+from tests.support.solved import SOME_RECORDS, played, record_name, reference_of, solved_by
 from tests.support.tensor_interpreter import outcome
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
@@ -262,3 +264,45 @@ def test_a_schedule_that_fails_is_not_run(tmp_path: Path) -> None:
     assert "basic was not run: line 2: rank 0, t=0, load_weights(" in result.output
     result = CliRunner().invoke(main, ["run", str(path), "ddp"])
     assert (result.exit_code, "has no function ddp; write 'def ddp(model):'" in result.output) == (1, True)
+
+
+# --- What is measured ---
+
+
+def test_one_run_warms_up_and_medians_of_the_others_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first run takes a minute an event, the measured ones 1, 5 and 2 seconds."""
+    trace = played(PUZZLES["ddp"], reference_of("ddp")).trace
+    taken = iter([60.0, 1.0, 5.0, 2.0])
+    forward = ReplayEngine.forward
+    now: dict[int, float] = {}
+
+    def forwards(self: ReplayEngine, x: Any) -> Any:
+        number = now[self.device_id] = now.get(self.device_id, -1) + 1
+        while len(lengths) <= number:
+            lengths.append(next(taken))
+        result = forward(self, x)
+        return {**result, "seconds": [lengths[number]] * len(result["seconds"])}
+
+    lengths: list[float] = []
+    monkeypatch.setattr(ReplayEngine, "forward", forwards)
+    result = replay(trace, small=True, runs=3)
+    assert result.passed
+    assert (result.runs, lengths) == (3, [60.0, 1.0, 5.0, 2.0])
+    assert all(event.end - event.start == pytest.approx(2.0) for rank in result.measured for event in rank)
+
+
+@pytest.mark.parametrize("width", [16, 48])
+def test_a_width_is_the_size_of_a_matrix(width: int) -> None:
+    trace = played(PUZZLES["fsdp"], reference_of("fsdp")).trace
+    result = replay(trace, width=width)
+    assert result.passed
+    assert result.width == width
+    usual = sum(len(rank) for rank in result.measured)
+    assert usual == sum(len(trace.events(rank)) for rank in range(len(trace.ranks)))
+
+
+@pytest.mark.parametrize("options", [{"width": 24}, {"width": 16, "small": True}, {"runs": 0}])
+def test_odd_widths_and_no_runs_are_refused(options: dict[str, Any]) -> None:
+    trace = played(PUZZLES["ddp"], reference_of("ddp")).trace
+    with pytest.raises(TraceError, match="a replay measures at least 1 run"):
+        replay(trace, **options)

@@ -35,6 +35,9 @@ from .base import LaunchOptions
 from .processes import ProcessExecutor, packer, pickled
 from .streams import every_input, rows_of
 
+TOP = __name__.partition(".")[0]
+"""The package of this module, which a new process imports from the same place."""
+
 CARRIER = "lib.engine.transports.distributed.carrier"
 """What the nursery loads for its devices."""
 
@@ -45,7 +48,8 @@ class Nursery:
     def __init__(self) -> None:
         self.parent, self.lock = os.getpid(), Lock()
         self.socket, theirs = socket.socketpair()
-        code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import nurse; nurse({theirs.fileno()})"
+        path = [os.path.abspath(place) for place in (import_module(TOP).__path__[0] + "/..", *sys.path)]
+        code = f"import sys; sys.path[:] = {path!r}; from {__name__} import nurse; nurse({theirs.fileno()})"
         self.process = subprocess.Popen(
             [sys.executable, "-c", code], pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL
         )
@@ -280,7 +284,8 @@ class SpawnedExecutor:
         self._folder.cleanup()
 
     def __del__(self) -> None:
-        self._end()
+        if hasattr(self, "_folder"):  # otherwise it was refused before anything started
+            self._end()
 
 
 def how_it_ended(code: int) -> str:

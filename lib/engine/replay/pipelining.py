@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -28,6 +28,9 @@ CLOSE = 1e-9
 WIDTH = 384
 """A layer is a matrix of this size and a tanh; a microbatch is a matrix of this size. Both are float64."""
 
+RUNS = 3
+"""Measured steps; the one of median length is shown."""
+
 FORMATS = {False: "compute_only", True: "compute_comms"}
 METHODS = {"forward_one_chunk": "F", "backward_one_chunk": "B", "backward_weight_one_chunk": "W"}
 SEED = 7
@@ -47,7 +50,7 @@ class MeasuredRun:
 
     @property
     def seconds(self) -> float:
-        return max(end for rank in self.cells for _, end in rank.values())
+        return _seconds(self.cells)
 
 
 def missing() -> str:
@@ -96,9 +99,18 @@ def run_pipelining(
         except Exception as why:
             told, where = " ".join(str(why).split())[:300], getattr(why, "__notes__", ["raised"])[0]
             raise RuleError(f"PyTorch failed: {type(why).__name__}, {where}: {told}") from None
-    first = min(start for reply in replies for _, start, _ in reply["times"])
-    cells = [{cell: (start - first, end - first) for cell, start, end in reply["times"]} for reply in replies]
-    return MeasuredRun(max(reply["error"] for reply in replies), cells)
+    runs = sorted(map(_on_one_clock, zip(*(reply["times"] for reply in replies))), key=_seconds)
+    return MeasuredRun(max(reply["error"] for reply in replies), runs[RUNS // 2])
+
+
+def _on_one_clock(ranks: Sequence[Sequence[tuple[str, float, float]]]) -> CellTimes:
+    """The cells of a run of all ranks, in seconds from the first start."""
+    first = min(start for rank in ranks for _, start, _ in rank)
+    return [{cell: (start - first, end - first) for cell, start, end in rank} for rank in ranks]
+
+
+def _seconds(cells: CellTimes) -> float:
+    return max(end for rank in cells for _, end in rank.values())
 
 
 class PipelineDevice(ShardedEngine):
@@ -108,7 +120,7 @@ class PipelineDevice(ShardedEngine):
         """Does nothing: weights are drawn."""
 
     def forward(self, x: Mapping[str, Any]) -> dict[str, Any]:
-        """Trains one step twice, first to warm up, and a third time for the profiler if the request names a folder.
+        """Trains one step to warm up, then RUNS measured ones, and one for the profiler if the request names a folder.
         Compares the gradients of this rank's stages with the full model's."""
         import torch
         import torch.distributed as dist
@@ -136,9 +148,11 @@ class PipelineDevice(ShardedEngine):
             dist.barrier()
             runtime.step(*given, **compared)
 
-        for _ in range(2):
+        step()
+        measured = []
+        for _ in range(RUNS):
             step()
-        measured = list(times)
+            measured.append(list(times))
         if x["folder"]:
             with recorded(x["folder"], self.device_id):
                 step()

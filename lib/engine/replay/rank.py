@@ -33,7 +33,7 @@ class ReplayEngine(TensorDevice):
     """
 
     def __init__(self, scripts: Sequence[RankScript], workload: Workload) -> None:
-        self.workload = workload
+        self.workload, self.scripts = workload, scripts
         self.rank = scripts[self.device_id]
         self.contents = self.rank.contents
         self.tensors: dict[int, Array] = {}
@@ -81,6 +81,13 @@ class ReplayEngine(TensorDevice):
         live.append(self.live_bytes())
         seconds.update(self.took)
         return {"live": live, "seconds": list(seconds.values())}
+
+    def again(self) -> list[float]:
+        """Plays the whole trace again with new tensors, and returns the seconds of each event."""
+        ReplayEngine.__init__(self, self.scripts, self.workload)
+        self.barrier()
+        seconds: list[float] = ReplayEngine.forward(self, None)["seconds"]
+        return seconds
 
     def turn(self, at: int, call_runs: bool, runs_later: bool) -> None:
         """Plays one entry of the script: the operation at an index. A call is made first and runs later."""

@@ -62,7 +62,7 @@ class RecordingEngine(ReplayEngine):
         self, scripts: Sequence[RankScript], workload: Workload, names: Sequence[Mapping[int, str]], folder: str
     ) -> None:
         super().__init__(scripts, workload)
-        self.scripts, self.names, self.folder = scripts, names[self.device_id], folder
+        self.names, self.folder = names[self.device_id], folder
         self.named, self.annotation = "", ExitStack()
         """The cell of the running operation, and the profiler's annotation for it."""
 

@@ -3,13 +3,17 @@
 import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from statistics import median
+from time import perf_counter
+from typing import Any, cast
 
+from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.errors import TraceError
 from lib.game.goal import Goal
 from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
+from lib.values.algebra import counted
 
 from .comparison import RankReplay, compared, error_of
 from .rank import PERFORM, ReplayEngine
@@ -21,6 +25,10 @@ from .workload import TOLERANCE, Workload, odd_kinds
 
 NO_TENSORS = ("given", "store", "delete", "await")
 """Operations that touch no tensor. A `given` value was made by hand, and is refused where it is used."""
+
+
+WIDTHS = 16
+"""Widths are multiples of this, so that ranks can split matrices."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +45,10 @@ class Replay:
     """What was compared: "weights", or the "outputs" of inference."""
     notes: tuple[str, ...] = ()
     """How the tensors differ from the game's values."""
+    width: int = 0
+    """The size of a layer's matrix."""
+    runs: int = 1
+    """How many runs were measured, after one to warm up; times are their medians."""
 
     @property
     def same_weights(self) -> bool:
@@ -81,11 +93,14 @@ def replay(
     device: str = "cpu",
     profile: str = "",
     time_limit: float | None = None,
+    width: int = 0,
+    runs: int = 1,
 ) -> Replay:
     """Executes a trace with real tensors, one device per rank, and compares the results with a single device's.
 
     `on`, `device` and `time_limit` are as in `launch`. On torch, torch.profiler records another run into the folder
-    `profile`. `small` uses tensors of 16 x 16 and whole numbers. With a `goal`, the rules of a puzzle apply.
+    `profile`. `small` uses tensors of 16 x 16 and whole numbers, `width` matrices of this size. With a `goal`, the
+    rules of a puzzle apply. The first run is compared and warms up; then `runs` are measured.
 
     Bytes are predicted from the sizes of tensors. Costs may price an activation gradient below an activation
     (`Costs.gradient`), since a block's activation is all that its forward leaves; both tensors have the same size.
@@ -99,11 +114,17 @@ def replay(
         raise TraceError(
             f"there is no tensor for {recomputation.made_up[0]}; get every value from the model's operations"
         )
-    workload, ranks = Workload(trace.size, trace.setting, small), recomputation.ranks
+    if runs < 1 or width < 0 or width % WIDTHS or (small and width):
+        raise TraceError(
+            f"a replay measures at least 1 run, of matrices whose width is a multiple of {WIDTHS} unless they are "
+            f"small; got {counted(runs, 'run')}, width {width}, small {small}"
+        )
+    workload, ranks = Workload(trace.size, trace.setting, small, width), recomputation.ranks
     arguments = len(trace.ranks), recomputation.scripts(workload.shapes), workload
     options: Any = {"on": on, "device": device, "time_limit": time_limit}
     with launch(ReplayEngine, *arguments, **options) as run:
         played, declared, meters = run.forward(0), run.call("declared"), run.meters
+        repeated = [run.call("again") for _ in range(runs)]
     if profile:
         with launch(RecordingEngine, *arguments, names, profile, **options, metered=False) as run:
             run.forward(0)
@@ -112,10 +133,46 @@ def replay(
         small,
         error_of(workload, declared, ranks),
         tuple(compared(state, workload, *rank) for state, *rank in zip(ranks, played, meters)),
-        measured(trace, [rank["seconds"] for rank in played]),
+        measured(trace, [[median(event) for event in zip(*times)] for times in zip(*repeated)]),
         "outputs" if trace.setting.task == "infer" else "weights",
         tuple(_notes(trace)),
+        workload.shapes.hidden,
+        runs,
     )
+
+
+LEAST_CELL = 1e-3
+"""Seconds that a product of a layer takes at least at the usual width."""
+
+LARGEST = 16_384
+
+
+class ProductTimer(ShardedEngine):
+    """Measures products of matrices on one device."""
+
+    def load_checkpoint(self, params: Any) -> None:
+        """Does nothing: matrices are made."""
+
+    def forward(self, x: dict[str, int]) -> float:
+        """Seconds of a product of matrices of length x width and width x width, the median of three after one."""
+        length, width = x["length"], x["width"]
+        left, right = self.xp.ones((length, width)), self.xp.ones((width, width))
+        library, seconds = cast(Any, self._port).library, []
+        for _ in range(4):
+            start = perf_counter()
+            left @ right
+            library.synchronize()
+            seconds.append(perf_counter() - start)
+        return median(seconds[1:])
+
+
+def usual_width(trace: Trace, device: str, time_limit: float | None = None) -> int:
+    """The width of the trace's costs, doubled until a layer's product takes a millisecond on torch on this `device`."""
+    width, length = trace.costs.hidden, trace.costs.length
+    with launch(ProductTimer, 1, on="torch", device=device, metered=False, time_limit=time_limit) as run:
+        while run.forward({"length": length, "width": width})[0] < LEAST_CELL and width < LARGEST:
+            width, length = 2 * width, 2 * length
+    return width
 
 
 def _notes(trace: Trace) -> Iterator[str]:

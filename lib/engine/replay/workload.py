@@ -30,10 +30,12 @@ class Shapes:
     """Widths, rows and tokens. An embedding and a head have V rows, a multiple of the width; other layers have as many
     rows as their width."""
 
-    def __init__(self, setting: Setting, small: bool) -> None:
+    def __init__(self, setting: Setting, small: bool, width: int = 0) -> None:
         costs, self.kinds, self.lengths = setting.costs, setting.kinds, setting.lengths
         self.hidden, self.length = SMALL if small else (costs.hidden, costs.length)
-        if small:
+        if width:
+            self.hidden, self.length = width, max(1, width * costs.length // costs.hidden)
+        if small or width:
             denominators = [length.denominator for length in self.lengths] or [1]
             self.length = lcm(self.length, *[setting.shares * denominator for denominator in denominators])
         kinds = {name: self._kind(name, kind, costs) for name, kind in costs.kinds.items() if name in self.kinds}
@@ -94,10 +96,10 @@ class Workload:
     device.
     """
 
-    def __init__(self, size: Size, setting: Setting, small: bool) -> None:
+    def __init__(self, size: Size, setting: Setting, small: bool, width: int = 0) -> None:
         self.size = size
         self.setting = setting
-        self.shapes = Shapes(setting, small)
+        self.shapes = Shapes(setting, small, width)
         kinds, rows = setting.kinds or ("",) * size.layers, self.shapes.rows
         hidden, length = self.shapes.hidden, self.shapes.length
         self.layers = [layer_of(setting.layer, kind, rows(i), hidden, length) for i, kind in enumerate(kinds)]

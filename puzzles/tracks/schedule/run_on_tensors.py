@@ -12,8 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from lib import PuzzleError, Report, Trace, trace_to_json
+from lib.engine.replay.pipelining import RUNS as RUNS_OF_STAGES
+from lib.engine.replay.pipelining import WIDTH as WIDTH_OF_STAGE
 from lib.engine.replay.pipelining import MeasuredRun, run_pipelining
-from lib.engine.replay.replay import Replay, replay, replay_from_json
+from lib.engine.replay.replay import Replay, replay, replay_from_json, usual_width
 from lib.recognition import recognize
 from lib.torch_csv import Pipeline, event_times
 from lib.values.algebra import counted
@@ -51,11 +53,20 @@ def replay_trace(slug: str, title: str, trace: Trace, options: TensorOptions, be
     try:
         if options.pipelining:
             pipeline = Pipeline.of(trace)
-            ran = run_pipelining(pipeline, options.communication, folder=options.profile, **more)
+            ran = run_pipelining(
+                pipeline, options.communication, options.width or WIDTH_OF_STAGE, folder=options.profile, **more
+            )
             lines, times, passed = lines_of(pipeline, ran), event_times(pipeline, ran.cells), ran.same
             bench.console.print(Text("\n".join([title, *lines])), soft_wrap=True)
         else:
-            result = on_transport(trace, options.on, options.small, options.device, profile=options.profile, **more)
+            if options.on == "torch" and not options.small:
+                more["width"] = options.width or usual_width(trace, options.device, options.time_limit)
+            elif options.on != "mpi":
+                more["width"] = options.width
+            result = on_transport(
+                trace, options.on, options.small, options.device, profile=options.profile, **more, runs=RUNS
+            )
+            title = f"{title}: {_runs(result)}"
             lines, times, passed = captions(result), times_of(result), result.passed
             show_replay(bench.console, slug, trace, result)
     except PuzzleError as why:
@@ -81,10 +92,14 @@ def lines_of(pipeline: Pipeline, ran: MeasuredRun) -> list[str]:
         f"PyTorch ran {counted(table.stages, 'stage')}, {counted(table.batches, 'microbatch')}, on "
         f"{counted(table.ranks, 'process')} (gloo, float64).",
         f"The gradients {how}: they differ by {ran.error:.1g} of the largest.",
-        f"It took {1e3 * ran.seconds:.3g} ms; busy: "
+        f"The median of {RUNS_OF_STAGES} measured steps took {_length(ran.seconds)}; busy: "
         + ", ".join(f"rank {rank} {share:.0%}" for rank, share in enumerate(busy))
         + ".",
     ]
+
+
+def _length(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds >= 1e-3 else f"{1e6 * seconds:.3g} µs"
 
 
 def _correct_trace(request: RunRequest, bench: Workbench) -> Trace | Failure:
@@ -104,6 +119,14 @@ def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more
 
     request = json.dumps({"trace": trace_to_json(trace), "small": small})
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))
+
+
+RUNS = 3
+"""Measured runs of a replay; the first one, which warms up, is not among them."""
+
+
+def _runs(result: Replay) -> str:
+    return "1 measured run" if result.runs == 1 else f"median of {result.runs} measured runs"
 
 
 def captions(result: Replay) -> list[str]:
@@ -148,7 +171,7 @@ def _figure(measured: int, predicted: int) -> str:
 
 
 def _tensors(result: Replay) -> str:
-    return "small tensors of whole numbers" if result.small else "tensors of 512 x 512, float32"
+    return "small tensors of whole numbers" if result.small else f"matrices of {result.width} x {result.width}, float32"
 
 
 def _weights(result: Replay) -> str:

@@ -15,6 +15,7 @@ import socket
 from collections.abc import Callable, Collection
 from datetime import timedelta
 from functools import reduce
+from inspect import signature
 from itertools import count
 from time import perf_counter
 from typing import Any
@@ -47,6 +48,9 @@ LOGICAL = {"sum": "max", "prod": "min"}
 all_gather_single = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter_single = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 """Before PyTorch 2.13 these have their older names."""
+
+UNSORTED = {"sort_ranks": False} if "sort_ranks" in signature(dist.new_group).parameters else {}
+"""Keeps the order of a group's members; older versions sort them."""
 
 _numbers = count()
 _world: list[SocketCommunicator] = []
@@ -113,8 +117,13 @@ class TorchCarrier:
         given = arr if self.backend == "nccl" else arr.cpu()
         if name in ("reduce_scatter", "all_to_all"):
             given = given.unflatten(call.axis, (n, given.shape[call.axis] // n)).movedim(call.axis, 0)
+        members = list(call.group) if UNSORTED else sorted(call.group)  # in the order of torch's group
+        moved = members != list(call.group)
+        if moved and name in ("reduce_scatter", "all_to_all"):
+            given = given[[call.group.index(member) for member in members]]
         pieces = given.clone(memory_format=torch.contiguous_format)  # gloo lets go of it later than it says
         scatters = name == "reduce_scatter" and self.backend == "gloo"
+        reduces = name == "all_reduce" or (name == "reduce_scatter" and not scatters)
         shapes = {"all_gather": (n, *pieces.shape), "reduce_scatter": pieces.shape[0 if scatters else 1 :]}
         shape = shapes.get(name, pieces.shape)
         output = pieces if name == "all_reduce" else torch.empty(shape, dtype=given.dtype, device=given.device)
@@ -135,7 +144,8 @@ class TorchCarrier:
                     work = dist.all_to_all_single(output.view(-1), pieces.view(-1), **options)
 
         def result() -> Any:
-            combined = reduce(COMBINE[op], output) if scatters else output
+            ordered = output[[members.index(member) for member in call.group]] if moved and not reduces else output
+            combined = reduce(COMBINE[op], ordered) if scatters else ordered
             combined = combined / n if call.op == "avg" else combined.clone() if name == "all_reduce" else combined
             if name in ("all_gather", "all_to_all"):
                 combined = torch.cat(list(combined) if given.ndim else [combined], call.axis)
@@ -155,7 +165,7 @@ class TorchCarrier:
             most = max(self._counts(members, len(_made)))
             while len(_made) <= most:
                 chosen = [self.data.rank] if len(_made) < most else list(members)
-                _made.append(dist.new_group(chosen, timeout=LONGEST, use_local_synchronization=True, sort_ranks=False))
+                _made.append(dist.new_group(chosen, timeout=LONGEST, use_local_synchronization=True, **UNSORTED))
             _groups[members] = _made[-1]
         return _groups[members]
 
