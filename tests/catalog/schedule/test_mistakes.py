@@ -11,6 +11,16 @@ ALL_GATHERED = '        weights["full"] = await model.allgather(weights[layer], 
 LOOP = "        for batch in my_batches:\n"
 OWN_SHARD = "model.load_weights(layer, model.rank, model.RANKS)"
 
+KEYS_ONCE = (
+    'activations["keys", layer] = model.keys(layer, activations[layer], weights[layer])',
+    'activations.setdefault(("keys", layer), model.keys(layer, activations[layer], weights[layer]))',
+)
+AND_THERE = """\
+        activations["out"] = model.attend(
+            layer, activations["queries", layer], [activations["there", layer]], activations["out"]
+        )
+"""
+
 MISTAKES = [
     Mistake(
         "one_f_one_b",
@@ -242,6 +252,86 @@ MISTAKES = [
         "a handle is stored in place of its value",
         (("activations[layer, batch] = await arrive(batch)", "activations[layer, batch] = there.pop(batch)"),),
         says=("dispatch(layer=0)", "still pending", "await it first"),
+    ),
+    Mistake(
+        "packing",
+        "dealt by tokens",
+        (('ticks["attend"] * lengths[batch] ** 2', "0"),),
+        figures=(73.5, 8_388_608),
+    ),
+    Mistake(
+        "packing",
+        "no rank knows the gradients of the others",
+        (
+            ("model.allreduce(grad_weights.pop(layer), layer)", "grad_weights[layer]"),
+            ("await pending.pop", "pending.pop"),
+        ),
+        says=("rank 0", "update(layer=0)", "first add batches"),
+    ),
+    Mistake(
+        "packing",
+        "the keys of the rank's first sequence",
+        (('[activations.pop(("keys", layer))]', '[activations["keys", layer]]'), KEYS_ONCE),
+        says=("attend(layer=0)", "these keys are of layer 0 and batch"),
+    ),
+    Mistake("frozen_encoder", "equal counts", (("(6, 3, 2, 2)", "(4, 3, 3, 3)"),), figures=(84, 3_276_800)),
+    Mistake(
+        "frozen_encoder",
+        "frozen layers are trained too",
+        (("if layer not in frozen]", "]"),),
+        says=("backward_weight(layer=6)", "layer 6 is frozen"),
+    ),
+    Mistake(
+        "frozen_encoder",
+        "the gradient goes on below the first trained layer",
+        (("            if layer > first:", "            if layer:"),),
+        says=("backward_input(layer=7)", "no layer below 7 is trained"),
+    ),
+    Mistake(
+        "whole_update", "owners in turn", (("loads.index(min(loads))", "layer % ranks"),), figures=(29.7, 7_208_960)
+    ),
+    Mistake(
+        "whole_update",
+        "each rank updates a shard",
+        (
+            (
+                "model.reduce(grad_weights[layer], layer, to=owner[layer])",
+                "model.scatterreduce(grad_weights[layer], layer)",
+            ),
+            ("weights.pop(layer), None", "weights.pop(layer).shard(model.rank, model.RANKS), None"),
+        ),
+        says=("update(layer=", "shard", "needs a full matrix"),
+    ),
+    Mistake(
+        "whole_update",
+        "the owner's own gradient",
+        (
+            ("            grad_weights[layer] = total\n", "            pass\n"),
+            ("        del grad_weights[layer]\n", ""),
+        ),
+        says=("update(layer=", "first add batches"),
+    ),
+    Mistake(
+        "two_dimensions",
+        "heads between the machines, blocks within",
+        (
+            ('group="gpu"', 'group="machine"'),
+            ('model.index("machine"), model.index("gpu")', 'model.index("gpu"), model.index("machine")'),
+            ('model.axis("machine")', 'model.axis("gpu")'),
+        ),
+        figures=(26, 4_718_592),
+    ),
+    Mistake(
+        "two_dimensions",
+        "the other machine's keys are left out",
+        ((AND_THERE, ""),),
+        says=("tokens(layer=1)", "only what is summed over all keys"),
+    ),
+    Mistake(
+        "two_dimensions",
+        "places in the order of ranks",
+        (("(machine, 3 - machine)[place]", "(3 - machine, machine)[place]"),),
+        says=("heads(layer=0)", "its part is share 0 of 2 of the tokens"),
     ),
 ]
 
