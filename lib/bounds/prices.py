@@ -47,7 +47,7 @@ class Prices:
         """The update of the first trained layer, on the fastest rank."""
         self.lengths = setting.lengths or (Fraction(1),) * self.size.batches
         if setting.layer == "attention" and self.can_infer:
-            linear = Fraction(self.costs.duration("keys"), self.costs.duration("keys") + self.costs.duration("attend"))
+            linear = Fraction(self.costs.duration("keys"), max(1, int(self._forward[0])))
             self.lengths = tuple(linear * length + (1 - linear) * length**2 for length in self.lengths)
         self.microbatches = sum(self.lengths, Fraction(0))
         """All microbatches, counted in full-length ones."""

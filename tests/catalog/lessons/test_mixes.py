@@ -18,6 +18,8 @@ SLUGS = [
     if PUZZLES[slug].goal.size.ranks > 1
     and PUZZLES[slug].goal.setting.layer != "attention"  # mixes go forward and back
     and PUZZLES[slug].goal.setting.task != "outer"  # its random rounds are below
+    and not PUZZLES[slug].goal.setting.frozen  # mixes train all layers
+    and not PUZZLES[slug].goal.setting.whole  # and update shards
 ]
 TRIES = 6
 ROUNDS = 20

@@ -8,7 +8,8 @@ from random import Random
 
 import pytest
 
-from lib import Report, Trace, referee, run
+from lib import Report, Size, Trace, referee, run
+from lib.bounds import memory_bound, time_bound
 from tests.support import programs
 from tests.support.programs import random_program
 from tests.support.programs.simulation import Simulation
@@ -45,7 +46,7 @@ def assert_as_simulated(program: Program, trace: Trace, report: Report) -> None:
 @pytest.mark.parametrize("first", range(0, 2000, 10))
 def test_random_programs_run_as_simulated_in_any_order(first: int) -> None:
     for seed in range(first, first + 10):
-        assert_runs_as_simulated(random_program(seed))
+        as_simulated(random_program(seed))
 
 
 @pytest.mark.sampled(1)
@@ -54,11 +55,13 @@ def test_random_programs_run_as_simulated_in_any_order(first: int) -> None:
 def test_programs_of_a_primitive_run_as_simulated_in_any_order(first: int, primitive: str) -> None:
     for seed in range(first, first + 10):
         program = random_program(seed, **{primitive: True})
-        assert program.whole or len(program.frozen) < program.size[0]
-        assert_runs_as_simulated(program)
+        report, game = as_simulated(program), (Size(*program.size), setting_of(program))
+        assert time_bound(*game).least <= report.timesteps
+        assert memory_bound(*game).least <= report.peak.memory
 
 
-def assert_runs_as_simulated(program: Program) -> None:
+def as_simulated(program: Program) -> Report:
+    """The report of a random program's runs, which are as a second simulator says."""
     trace = played(program)
     report = referee(trace)
     assert report.error is None, report.error
@@ -66,6 +69,7 @@ def assert_runs_as_simulated(program: Program) -> None:
     assert played(program, 1) == trace
     again = played(program, 2)
     assert (again, referee(again)) == (trace, report)
+    return report
 
 
 def test_the_simulator_has_no_code_of_lib() -> None:
