@@ -140,7 +140,7 @@ def page(measured: dict[str, Any]) -> str:
     said = (
         "Bytes that all devices send, in brackets the most by one, and the collectives. Flops of all devices, of the\n"
         "plan and of Shardy, as a multiple of one device's that computes everything. Seconds of import and plan, on a\n"
-        f"processor with two cores; with jax {measured['jax']}:"
+        f"loaded processor with two cores; with jax {measured['jax']}:"
     )
     columns = "program | plan | XLA, the same layouts | Shardy's choice | GSPMD's choice | flops | seconds"
     head = f"\n{said}\n\n| {columns} |"

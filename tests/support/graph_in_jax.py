@@ -24,6 +24,7 @@ BINARY = {
 UNARY = {
     "relu": lambda x: jnp.maximum(x, 0), "exp": jnp.exp, "tanh": jnp.tanh, "negative": jnp.negative,
     "silu": jax.nn.silu, "rsqrt": jax.lax.rsqrt, "logistic": jax.nn.sigmoid, "sqrt": jnp.sqrt, "log": jnp.log,
+    "reciprocal": lambda x: 1 / x, "sin": jnp.sin, "cos": jnp.cos,
 }  # fmt: skip
 
 

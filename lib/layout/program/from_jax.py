@@ -20,7 +20,7 @@ from .graph import Graph
 from .imported_graph import COLLECTIVES, ONE_DEVICE, REAL, ImportedGraph, Place, is_key, is_real, jax_here
 from .jax_opaque import from_jax_array, opaque, to_jax
 from .jax_primitives import CALLS, ELEMENTWISE, HANDLERS, SAME_ANYWHERE
-from .jax_values import Importer, Known, TensorView, Value
+from .jax_values import Importer, Known, NoOperatorError, TensorView, Value
 
 MAX_KNOWN = 1 << 16
 """Elements of a constant that is computed while a function is imported."""
@@ -133,9 +133,12 @@ def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[
     if name in SAME_ANYWHERE:
         return inputs
     importer.types = [var.aval.dtype for var in eqn.invars]
+    handler = HANDLERS.get(name)
+    if handler is None:
+        return opaque(importer, eqn, inputs)
     try:
-        output = HANDLERS[name](importer, {key: _plain(value) for key, value in eqn.params.items()}, inputs)
-    except (LayoutError, KeyError):  # no operator stands for it, or not for all that it does here
+        output = handler(importer, {key: _plain(value) for key, value in eqn.params.items()}, inputs)
+    except (LayoutError, NoOperatorError):
         return opaque(importer, eqn, inputs)
     return output if isinstance(output, list) else [output]
 

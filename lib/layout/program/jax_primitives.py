@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lib.layout.errors import LayoutError
-
 from .jax_rows import behind, gathered, is_same_row, largest, mean_of, scattered, sliced, softmax_of
-from .jax_values import Importer, Known, TensorView, Value
+from .jax_values import Importer, Known, NoOperatorError, TensorView, Value
 from .on_arrays import RELATIONS
 
 Settings = dict[str, Any]
@@ -82,7 +80,7 @@ def logical(kind: str) -> Handler:
 
     def handler(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
         if any(dtype != np.bool_ for dtype in importer.types):
-            raise LayoutError("it has an operator for masks only, not for the bits of whole numbers")
+            raise NoOperatorError
         if kind == "not":
             return combined(importer, "compare", inputs[0], scalar(0), relation="equal")
         return combined(importer, kind, *inputs)
@@ -98,7 +96,7 @@ def _power(importer: Importer, x: Value, exponent: float) -> Value:
         return importer.add("rsqrt", name)
     n = abs(int(exponent))
     if n != abs(exponent) or not 1 <= n <= 16:
-        raise LayoutError(f"the exponent {exponent} is not a whole number from -16 to 16 or a half; use exp and log")
+        raise NoOperatorError
     power: TensorView | None = None
     square = name
     while n:  # by repeated squaring
@@ -113,13 +111,13 @@ def _power(importer: Importer, x: Value, exponent: float) -> Value:
 def _pow(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     exponent = inputs[1].scalar if isinstance(inputs[1], Known) else None
     if exponent is None:
-        raise LayoutError("the exponent is not a constant; use exp and log")
+        raise NoOperatorError
     return _power(importer, inputs[0], exponent)
 
 
 def _divide(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     if importer.types[0].kind in "iu":
-        raise LayoutError("no operator cuts off fractions")
+        raise NoOperatorError
     return combined(importer, "divide", *inputs)
 
 
@@ -128,7 +126,7 @@ def _convert(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
     kind, op = np.dtype(settings["new_dtype"]).kind, importer.operator(inputs[0])
     is_mask = op is not None and op.kind == "compare"
     if kind in "iu" and op is not None and not is_mask and importer.types[0].kind not in "iub":
-        raise LayoutError("no operator cuts off fractions")
+        raise NoOperatorError
     if kind == "b" and not is_mask:
         return combined(importer, "compare", inputs[0], scalar(0), relation="not_equal")
     return inputs[0]
@@ -139,14 +137,14 @@ def _stop(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     name = inputs[0].name if isinstance(inputs[0], TensorView) else ""
     op = behind(importer, name, "reshape", "transpose")  # which vmap puts between
     if op is None or op.kind != "reduce_max":
-        raise LayoutError("a graph cannot stop gradients, except at the maximum in a softmax; leave stop_gradient out")
+        raise NoOperatorError
     return inputs[0]
 
 
 def _select(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     mask, *cases = inputs
     if len(cases) != 2:
-        raise LayoutError(f"it chooses among {len(cases)} tensors; a select takes two")
+        raise NoOperatorError
     if is_same_row(importer, mask, *cases):
         return cases[0]
     other, chosen = cases
@@ -207,13 +205,13 @@ def _broadcast(importer: Importer, settings: Settings, inputs: list[Value]) -> V
 
 def _reshape(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     if settings.get("dimensions") is not None:
-        raise LayoutError("it takes the elements in another order; transpose before it")
+        raise NoOperatorError
     return importer.add("reshape", importer.plain(inputs[0]), shape=tuple(settings["new_sizes"]))
 
 
 def _slice(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     if any(step != 1 for step in settings["strides"] or ()):
-        raise LayoutError(f"the strides {settings['strides']} skip elements; reshape and take one of a new dimension")
+        raise NoOperatorError
     part = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
     for axis, (start, stop) in enumerate(zip(settings["start_indices"], settings["limit_indices"])):
         if (start, stop) != (0, part.shape[axis]):
@@ -231,9 +229,9 @@ def _split(importer: Importer, settings: Settings, inputs: list[Value]) -> list[
 def _pad(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     rows = settings["padding_config"]
     if not isinstance(inputs[1], Known) or inputs[1].scalar != 0:
-        raise LayoutError("it pads with something other than 0; add that to the result instead")
+        raise NoOperatorError
     if any(between or before < 0 or after < 0 for before, after, between in rows):
-        raise LayoutError(f"the padding {rows} is negative or between elements; use slices and concatenate")
+        raise NoOperatorError
     padded = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
     for axis, (before, after, _) in enumerate(rows):
         if before or after:

@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.layout.errors import LayoutError
-
-from .jax_values import Importer, Known, Shape, TensorView, Value
+from .jax_values import Importer, Known, NoOperatorError, Shape, TensorView, Value
 from .operators import Operator
 
 
@@ -19,10 +17,7 @@ class RowsByNumber:
         self, importer: Importer, shape: Shape, numbers: Value, window: Any, along: Any, batch: tuple[Any, Any]
     ) -> None:
         if len(along) != 1:
-            raise LayoutError(
-                "only rows along one dimension can be taken or added up by number, as table[rows] or take_along_axis "
-                "does; reshape the table first"
-            )
+            raise NoOperatorError
         letters, (self.dim,), last = iter("abcdefghijklmnopqrstuvwxyz"), along, len(numbers.shape) - 1
         self.importer, self.shape, self.numbers = importer, shape, importer.tensor(numbers).without([last])
         self.table = [next(letters) for _ in shape]
@@ -93,7 +88,7 @@ def scattered(importer: Importer, settings: dict[str, Any], inputs: list[Value])
     before, numbers, given = inputs
     how = settings["dimension_numbers"]
     if not isinstance(before, Known) or before.scalar != 0:
-        raise LayoutError("it adds to something other than zeros; add that to the result instead")
+        raise NoOperatorError
     along = tuple(how.inserted_window_dims)
     pairs = tuple(how.operand_batching_dims), tuple(how.scatter_indices_batching_dims)
     dims = along if along == tuple(how.scatter_dims_to_operand_dims) else ()
@@ -105,7 +100,7 @@ def sliced(importer: Importer, settings: dict[str, Any], inputs: list[Value]) ->
     """A part whose place is known when the function is imported."""
     x, *starts = inputs
     if not all(isinstance(start, Known) and start.scalar is not None for start in starts):
-        raise LayoutError("the start of the part is computed; take the part outside, or start it at a constant")
+        raise NoOperatorError
     known = [int(start.scalar or 0) for start in starts if isinstance(start, Known)]
     return _part(importer, x, known, settings["slice_sizes"])
 

@@ -72,6 +72,10 @@ class TensorView:
 Value = Known | TensorView
 
 
+class NoOperatorError(Exception):
+    """No operator stands for what a primitive does here; an opaque one will."""
+
+
 class Importer:
     """The graph so far. Operators are named by the scope (as of jax.named_scope), the kind and a number."""
 

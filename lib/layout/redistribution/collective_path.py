@@ -15,7 +15,7 @@ through portable collective communication".
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import combinations, count, pairwise, permutations
@@ -95,30 +95,9 @@ def _cheapest(source: TensorLayout, target: TensorLayout, at_bound: bool) -> Col
 
 
 def _search(start: TensorLayout, goal: TensorLayout, ceiling: int | None) -> CheapestPath:
-    """The path of the fewest elements, through nothing that leads to more than `ceiling`."""
+    """The path of the fewest elements, then of the fewest steps, through nothing that leads to more than `ceiling`: A*
+    with the bound of the rest of the way."""
 
-    # A goal that is a partial sum is of the same summands, so nothing may be added up on the way.
-    def near(here: TensorLayout) -> list[Neighbour]:
-        return [
-            neighbour
-            for neighbour in neighbours(here, goal)
-            if neighbour[1].partial == goal.partial or not goal.partial
-        ]
-
-    return shortest_path(start, goal, near, lambda layouts: _left(layouts, goal), ceiling)
-
-
-def shortest_path(
-    start: TensorLayout,
-    goal: TensorLayout,
-    near: Callable[[TensorLayout], Iterable[Neighbour]],
-    left: Callable[[list[TensorLayout]], list[int]],
-    ceiling: int | None,
-) -> CheapestPath:
-    """A* by the cost of the steps to layouts that are `near`, then by their number, up to a cost of `ceiling`.
-
-    `left` is what the rest of the way costs at least.
-    """
     best: dict[TensorLayout, tuple[int, int]] = {start: (0, 0)}
     arrivals: dict[TensorLayout, tuple[str, TensorLayout]] = {}
     ticket = count()
@@ -136,10 +115,12 @@ def shortest_path(
         cost, steps = best[here]
         offers = [
             (name, there, cost + more)
-            for name, there, more in near(here)
+            for name, there, more in neighbours(here, goal)
+            # a goal that is a partial sum is of the same summands, so nothing may be added up on the way
+            if there.partial == goal.partial or not goal.partial
             if there not in done and (ceiling is None or cost + more <= ceiling)
         ]
-        for (name, there, price), rest in zip(offers, left([there for _, there, _ in offers])):
+        for (name, there, price), rest in zip(offers, _left([there for _, there, _ in offers], goal)):
             merged = name == RESPELLED or (name in MERGEABLE and here in arrivals and arrivals[here][0] == name)
             offer = price, steps + (0 if merged else 1)
             if (there not in best or offer < best[there]) and (ceiling is None or price + rest <= ceiling):
