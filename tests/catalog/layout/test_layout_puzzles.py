@@ -13,9 +13,11 @@ from lib.layout import bound, plan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
+from puzzles.failure import Failure
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
 from puzzles.tracks import TRACKS
+from puzzles.tracks.layout.judge import completed
 from tests.support.commands import puzzles
 from tests.support.layout_strategies import assert_same_program
 from tests.test_imports import ROOT
@@ -155,6 +157,16 @@ def test_verdicts_name_the_cost_or_the_mistake(tmp_path, slug, source, status, r
     assert (verdict.status, verdict.reason) == (status, reason)
     assert sentence in verdict.message
     assert "\n" not in verdict.message
+
+
+@every_puzzle
+def test_as_many_operators_as_are_allowed_are_configured(puzzle: LayoutPuzzle) -> None:
+    free = [name for name in puzzle.graph().operators if name not in puzzle.given]
+    for count in range(1, len(free) + 1):
+        of_no_operator = ((99,),)
+        refusal = completed(puzzle, dict.fromkeys(free[:count], (of_no_operator, None)))
+        assert isinstance(refusal, Failure)
+        assert (refusal.reason == "annotations") == (count > puzzle.annotations)
 
 
 def test_only_strategies_are_taken_from_the_players_graph(tmp_path):
