@@ -79,9 +79,9 @@ def test_rows_of_xla_propagation_and_plans_with_a_page(model: Path, tmp_path: Pa
     assert moved["best plan"] <= moved["best without recomputing"] <= moved["propagation"]
     assert "proven" in text
     assert re.search(r"\d  \S*model\.py:5", text), "what pays names the line of the first product"
-    (constrained,) = re.findall(r"XLA moves ([\d,]+) bytes", text)
-    assert int(constrained.replace(",", "")) < moved["XLA"]
-    assert re.search(r"model\.py:[56].*with_sharding_constraint\(\.\.\., P\(", text)
+    better = re.findall(r"XLA moves ([\d,]+) bytes:", text)
+    assert all(int(number.replace(",", "")) < moved["XLA"] for number in better)
+    assert better or "No single constraint" in text
     assert "<svg" in (tmp_path / "plan.html").read_text(encoding="utf-8")
 
 
