@@ -65,6 +65,7 @@ SAME_READER = {
     "export": "draw",
     "compare": "draw",
     "watch": "grade",
+    "class": "grade",
     "reset": "list",
     "gradescope": "check",
 }

@@ -16,6 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.commands.main import MODULES, main
+from tests.support.course import rules
 from tests.support.profiles import TRACES
 from tests.support.relay import finished_folder
 
@@ -30,15 +31,14 @@ WORKING: dict[str, str] = {
     "new": "another", "check": "week3 --only relay_layout", "gradescope": "--puzzle basic --wheel no.whl",
     "doctor": "", "solve": "--ranks 2 --microbatches 2 --effort 0 --proof-seconds 0",
     "plan": "--model llama-3-8b --gpus 8 --batch 8 --sequence 1024 --pp 1 --tp 8 --zero 0 --best 1",
+    "class": "course basic.py", "layout": "model.py:step --mesh data=2",
     "export": "gpipe.py gpipe", "import": "gpipe.csv", "profile": "traces",
 }  # fmt: skip
 """Arguments with which each command runs."""
 
 FORMS = {
-    "due=TIME,...": "due=2026-11-20,per-day={}%",
-    "WHEN,SLUG=WHEN,...": "basic={}",
-    "SLUG=N,...": "basic={}", "L,B,R": "{},4,1", "AXIS=N,...": "dp={}", "model.layers=40": "model.layers={}",
-    "time=10s": "time={}", "10,10,11,9": "{},10,11,9", "MODULE,...": "{}",
+    "L,B,R": "{},4,1", "AXIS=N,...": "dp={}", "model.layers=40": "model.layers={}",
+    "time=10s": "time={}", "data=2,model=4": "data={}", "10,10,11,9": "{},10,11,9", "MODULE,...": "{}",
 }  # fmt: skip
 """Numbers within a text, by the metavar of the option."""
 
@@ -59,6 +59,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     finished_folder(Path("week3"))
     Path("basic.json").write_text("{}")
     Path("no.whl").touch()
+    Path("course").mkdir()
+    rules(Path("course"), "[points]\nbasic = 1\n")
     Path("gpipe.csv").write_text(GPIPE)
     shutil.copytree(TRACES / "ddp", "traces")
 

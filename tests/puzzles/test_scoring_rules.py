@@ -136,13 +136,13 @@ def test_a_grace_period_has_a_unit(text: str, seconds: float, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("text", "share"), [("10%", 0.1), ("0.1", 0.1), ("100%", 1), ("0", 0), ("1", 1)])
 def test_a_share_is_a_percentage_or_a_number(text: str, share: float, tmp_path: Path) -> None:
-    assert late_from({"due": "2026-11-20", "per-day": text}, "here", tmp_path).per_day == share
+    assert late_from({"due": "2026-11-20", "per_day": text}, "here", tmp_path).per_day == share
 
 
 @pytest.mark.parametrize("text", ["-1%", "101%", "1.1", "nan", "inf", "ten", "%"])
 def test_a_share_is_from_none_to_all(text: str, tmp_path: Path) -> None:
     with pytest.raises(CourseError, match="here"):
-        late_from({"due": "2026-11-20", "per-day": text}, "here", tmp_path)
+        late_from({"due": "2026-11-20", "per_day": text}, "here", tmp_path)
 
 
 def test_a_date_is_over_when_its_day_is(tmp_path: Path) -> None:

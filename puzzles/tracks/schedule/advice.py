@@ -208,8 +208,8 @@ class _Rank:
                 clock = op.end
 
     def _late_call(self, awaited: int, place: int, ticks: int, issued: int) -> Iterator[Loss]:
-        """What makes a call late that is made at tick `issued` and waited for: its lane is busy, or it could come
-        earlier, or other work could be done meanwhile."""
+        """What makes a call late that is made at tick `issued` and waited for: it could come earlier, or its lane is
+        busy, or other work could be done meanwhile."""
         call, name = self.ops[place], self.ops[place].name
         if call.name not in COLLECTIVES:
             return
@@ -219,12 +219,12 @@ class _Rank:
         where, joined = line_of(call), line_of(self.ops[awaited]).lower()
         costs = self.trace.costs
         costs_a_call = any(prices.get(name) for prices in (costs.calls, costs.alpha, costs.alpha_between))
-        if costs_a_call and 2 * (call.start - issued) > ticks:
-            text = f"{where} calls `{name}` for {counted(len(made), 'value')}, but the calls before it have not ended"
-            yield Loss(f"{text}, and {joined} waits: make fewer calls, each with more values.", ticks)
-        elif last is not None:
+        if last is not None:
             text = f"{where} calls `{name}` after the {last.name} on {line_of(last).lower()}, which does not need it"
             yield Loss(f"{text}, and {joined} waits: call it first.", ticks)
+        elif costs_a_call and 2 * (call.start - issued) > ticks:
+            text = f"{where} calls `{name}` for {counted(len(made), 'value')}, but the calls before it have not ended"
+            yield Loss(f"{text}, and {joined} waits: make fewer calls, each with more values.", ticks)
         elif first is not None:
             text = f"{where} calls `{name}` when the last of its {len(made)} values is there, and {joined} waits"
             yield Loss(f"{text}: call it sooner, with fewer values.", ticks)
