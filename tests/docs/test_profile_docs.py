@@ -48,6 +48,7 @@ def test_the_names_of_the_page_are_rules() -> None:
     assert str((rule.slot("stage2 fwd mb5") or ())[0]) == "2F5"
 
 
-def test_the_page_shows_the_report_on_one_rank() -> None:
+def test_the_page_shows_the_report_on_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     found = puzzles("profile", str(ROOT / "tests" / "profiles" / "traces" / "llama_eager" / "rank0.json.gz"))
     assert found.output.strip() in PAGE

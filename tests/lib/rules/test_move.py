@@ -145,12 +145,12 @@ def test_zeroing_a_moved_tensor_changes_the_weights(nth: int, monkeypatch: pytes
 
     def wrong(engine: ReplayEngine, op: Any, make: Any) -> Any:
         calls[0] += op.name == "move"
-        zero = op.name == "move" and calls[0] == nth
+        zero = op.name == "move" and calls[0] % 3 == nth % 3
         return right(engine, op, (lambda op, there: [array * 0 for array in there]) if zero else make)
 
     monkeypatch.setattr(ReplayEngine, "without_device", wrong)
     assert not replay(trace, small=True).same_weights
-    assert calls[0] == 3
+    assert calls[0] == 2 * 3, "the warm-up, and the replay that is measured"
 
 
 # --- The picture ---
