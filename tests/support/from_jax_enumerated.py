@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import lru_cache
+from math import prod
 from typing import Any
 
 import jax
@@ -79,6 +80,8 @@ def public() -> Iterator[tuple[str, Callable[..., Any]]]:
 PUBLIC = [*public()]
 MAX_RUN = 2000
 """Operators of a graph that is run: the loop of a histogram has many more, and takes minutes."""
+MAX_ELEMENTS = 10**6
+"""Elements of a tensor of a graph that is run: a histogram over 8 dimensions has 430 million bins."""
 TOGETHER = 20
 """Functions that are compiled as one program."""
 
@@ -110,7 +113,7 @@ def imported(part: int) -> dict[str, list[tuple[str | list[Any], list[Any]]]]:
             except LayoutError as why:
                 found[name].append((str(why), []))
                 continue
-            if len(graph.operators) > MAX_RUN:
+            if len(graph.operators) > MAX_RUN or max(map(prod, graph.shapes.values()), default=0) > MAX_ELEMENTS:
                 continue
             done = graph.run(graph.values(*given))
             found[name].append(([done[result] for result in graph.results], wanted := []))
