@@ -48,6 +48,7 @@ WITHOUT_TIMETABLE = {
     "weight_versions": "it is about several training steps, and a timetable is of one",
     "seq_pipeline": "its microbatches are shares of sequences, which come back in an order of their own",
     "vocab_parallel": "its head is on all ranks, and a timetable by hand has each layer on one",
+    "frozen_encoder": "its stages have different numbers of layers, and a cell is one layer of each rank there",
     "uneven_stages": "its stages have different numbers of layers, and a cell is one layer of each rank there",
 }
 """Why a puzzle on pipelines has none."""
