@@ -91,6 +91,7 @@ def test_a_mutant_that_never_ends_or_fails_is_no_find(monkeypatch: pytest.Monkey
     assert judged(lambda model: model, goal) is None
 
 
+@pytest.mark.slow
 def test_pipelines_are_tried_in_textbook_orders_and_others_in_mixes() -> None:
     orders = {candidate.what for candidate in candidates(PUZZLES["two_ways"])}
     assert {"zb_v", "one_f_one_b in pairs", "interleaved in halves"} <= orders

@@ -60,6 +60,7 @@ def add(folder: Path, slug: str, track: str, *options: str) -> list[str]:
     return files
 
 
+@pytest.mark.slow
 def test_a_puzzle_is_added_and_shown_and_graded(tmp_path: Path) -> None:
     folder = cloned(tmp_path)
     files = add(folder, "relay", "plan")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 
 from lib.engine import launch
+from lib.engine.executors.base import LaunchOptions
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial
@@ -26,6 +28,7 @@ from puzzles.sandbox.worker.repeat.functions import (
     UnrepeatableError,
     require_written,
 )
+from puzzles.sandbox.worker.repeat.integrity import EngineSnapshot
 from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.trial_runs import DRAWS, asked, require_right, with_other_values
@@ -403,3 +406,13 @@ def test_a_recording_is_counted_as_what_it_does() -> None:
         (result,) = run.forward(np.eye(2, dtype=np.float32))
         (meter,) = run.meters
     assert (result.tolist(), meter.flops, meter.peak, meter.live) == ([[1, 1], [1, 1]], 16, 48, 16)
+
+
+def test_what_python_keeps_of_a_pickled_object_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(LaunchOptions, "__slotnames__", raising=False)
+    snapshot = EngineSnapshot()
+    pickle.dumps(object.__new__(LaunchOptions))
+    assert "__slotnames__" in vars(LaunchOptions)
+    assert snapshot.changed() == ""
+    monkeypatch.setattr(LaunchOptions, "more", len, raising=False)
+    assert snapshot.changed().endswith("LaunchOptions.more")

@@ -56,7 +56,8 @@ def _note(found: dict[str, Any], name: str, value: Any, module: str) -> None:
         found[f"{name}.__code__"] = value.__code__
     elif isinstance(value, type) and value.__module__ == module:
         for key, attribute in list(vars(value).items()):
-            if not key.startswith(("__abstract", "_abc_", "__weakref__", "__dict__")):
+            # Python keeps the names of slots in a class once an object of it has been pickled.
+            if not key.startswith(("__abstract", "_abc_", "__weakref__", "__dict__", "__slotnames__")):
                 found[f"{name}.{key}"] = attribute
                 if isinstance(attribute, FunctionType):
                     found[f"{name}.{key}.__code__"] = attribute.__code__
