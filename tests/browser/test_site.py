@@ -34,8 +34,8 @@ pytestmark = NEEDS_SITE
 CONTRAST = (ROOT / "tests" / "support" / "contrast.js").read_text(encoding="utf-8")
 MAX_SECONDS, MOST_BYTES = 8, 10_000_000
 """The budget of the first visit: from opening to the first verdict, and all that is transferred, compressed."""
-WARM = 0.6
-"""Seconds from pressing Run to a verdict, once Python is there. A quiet machine takes less than half of it."""
+WARM = 0.3
+"""Seconds from pressing Run to a verdict, once Python is there."""
 
 
 @pytest.fixture(scope="module")
