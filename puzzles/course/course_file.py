@@ -17,7 +17,7 @@ from puzzles.custom import COURSE_FILE, puzzle_files
 from .points import NOTHING_STATED, Late, Scoring, late_from, points_from
 from .roster import CourseError
 
-MAX_POINTS = 10.0**6
+MAX_POINTS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
         def is_right(value: Any) -> bool:
             return type(value) in (int, float) and 0 <= value <= most
 
-        taken: float | None = fields.take(name, f"a number from 0 to {most:,g}", is_right, None)
+        taken: float | None = fields.take(name, f"a number from 0 to {most:,}", is_right, None)
         return taken
 
     def path(name: str) -> Path | None:
@@ -116,7 +116,7 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
 def _points(given: Mapping[str, Any], where: str) -> dict[str, float]:
     for name, worth in given.items():
         if type(worth) not in (int, float) or not 0 <= worth <= MAX_POINTS:
-            raise CourseError(f"{where}: {name} is a number of points from 0 to {MAX_POINTS:,g}; got {worth!r}")
+            raise CourseError(f"{where}: {name} is a number of points from 0 to {MAX_POINTS:,}; got {worth!r}")
     return dict(given)
 
 
