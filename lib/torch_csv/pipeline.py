@@ -116,6 +116,11 @@ def slots_of(work: RankWork, cells: Cells) -> Iterator[Slot]:
 def _require_expressible(setting: Setting) -> None:
     if setting.task != "train":
         raise RuleError(f"PyTorch's cells are for training, and this run is for the task {setting.task!r}")
+    if setting.frozen:
+        raise RuleError(
+            "this run has frozen layers, and a stage of PyTorch has a backward of every microbatch; play one without "
+            "Setting(frozen=...)"
+        )
 
 
 def _require_one_by_one(work: RankWork) -> None:

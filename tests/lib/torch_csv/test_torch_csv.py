@@ -222,6 +222,7 @@ REFUSED = {
     ),
     "steps": (pipeline(zb_h1), (2, 2, 2), Setting("parts", steps=2), "2 steps steps=1"),
     "shards": (tensor_parallel, (2, 1, 2), Setting("quarters", layer="block"), "part of a weight full weights"),
+    "frozen": (unfinished, (2, 1, 1), Setting("parts", frozen=frozenset({0})), "frozen backward of every microbatch"),
     "wrong": (unfinished, (1, 1, 1), Setting(), "correct run"),
 }
 
