@@ -1,47 +1,57 @@
-"""V-Half: a V whose ranks keep little more than half of 1F1B's activations, in an order found by turns.
+"""V-Half: a V whose ranks keep little more than half of 1F1B's activations, in the repeating pattern of the paper.
 
-In each turn every rank does the first of six things that it can do. All ranks make this plan, and make it alike.
+The pattern gives each action of batch 0 a slot; the actions of batch j come 6 j slots later. A single step can be
+faster than the pattern: in each turn every rank does the first action that is possible. All ranks make the same plan.
 """
+
+from itertools import accumulate
 
 from lib import Model
 
-
-def plan(ranks, batches, cap, share):
-    """The actions of each rank, as (name, layer), and the number of turns. A rank keeps at most `cap` activations, and
-    the early ranks leave some room for the way up: one for every `share` ranks below. None if all ranks are stuck."""
-    layers = 2 * ranks
-    count = {(name, layer): 0 for name in "FIW" for layer in range(layers)}
-    orders, turns = [[] for _ in range(ranks)], 0
-    while sum(map(len, orders)) < 3 * layers * batches:
-        before, turns = dict(count), turns + 1  # a turn is a step: what it makes is there in the next one
-
-        def can(name, layer, room, before=before):
-            done, forwards = before[name, layer], before["F", layer]
-            if name == "W":
-                return done < before["I", layer]
-            if name == "I":
-                ahead = forwards if layer == layers - 1 else before["I", layer + 1]
-                return done < min(ahead, forwards)
-            return room > 0 and done < (before["F", layer - 1] if layer else batches)
-
-        for rank, order in enumerate(orders):
-            down, up = rank, layers - 1 - rank
-            room = cap - sum(before["F", layer] - before["W", layer] for layer in (down, up))
-            left = room - (ranks - 1 - rank) // share
-            wanted = [("I", down), ("F", up), ("I", up), ("F", down), ("W", up), ("W", down)]
-            for action in wanted:
-                if can(*action, left if action == ("F", down) else room):
-                    count[action] += 1
-                    order.append(action)
-                    break
-        if count == before:
-            return None
-    return turns, orders
+CHANGE = {"F": 1, "I": 0, "W": -1}
+"""What an action adds to the activations that a rank keeps."""
 
 
-def best_plan(ranks, batches, cap):
-    plans = [plan(ranks, batches, cap, share) for share in (1, 2, 4, ranks)]
-    return min(found for found in plans if found is not None)[1]
+def pattern(rank, ranks, batches):
+    """The actions of a rank, as (name, layer, batch), in the order of their slots."""
+    down, up = rank, 2 * ranks - 1 - rank
+    back = 3 * ranks + (3 if ranks % 2 == 0 else 0)
+    slots = {("F", down): 2 * rank, ("F", up): 3 * ranks - 2 - rank}
+    slots |= {("I", up): back + 2 * rank - 1, ("I", down): back + 3 * ranks - 2 - rank}
+    slots |= {("W", layer): slots["I", layer] + 2.5 for layer in (down, up)}
+    return sorted(((*key, batch) for batch in range(batches) for key in slots), key=lambda a: slots[a[:2]] + 6 * a[2])
+
+
+def plan(ranks, batches, cap):
+    """The order of each rank's actions, which keeps at most `cap` activations."""
+    orders, waiting, done = [[] for _ in range(ranks)], [pattern(rank, ranks, batches) for rank in range(ranks)], set()
+
+    def is_ready(name, layer, batch):
+        if name == "W":
+            return ("I", layer, batch) in done
+        if name == "I":
+            return (("I", layer + 1, batch) if layer < 2 * ranks - 1 else ("F", layer, batch)) in done
+        return layer == 0 or ("F", layer - 1, batch) in done
+
+    def first_possible(rank):
+        """The first action that is ready; a forward has to leave room for the actions before it in the pattern."""
+        kept, actions = sum(CHANGE[action[0]] for action in orders[rank]), waiting[rank]
+        if all(name != "F" for name, *_ in actions):
+            actions = sorted(actions, key=lambda action: action[0] == "W")  # now only input gradients are urgent
+        before = accumulate((CHANGE[name] for name, *_ in actions), initial=kept)
+        for action, most in zip(actions, accumulate(before, max)):
+            if is_ready(*action) and (action[0] != "F" or most < cap):
+                return action
+        return None
+
+    while any(waiting):
+        turn = [first_possible(rank) for rank in range(ranks)]  # what a turn makes is there in the next one
+        for rank, action in enumerate(turn):
+            if action is not None:
+                orders[rank].append(action)
+                waiting[rank].remove(action)
+                done.add(action)
+    return orders
 
 
 async def v_half(model: Model) -> Model:
@@ -91,10 +101,8 @@ async def v_half(model: Model) -> Model:
         grad_weights[layer] = grad_weights[layer] + grad if layer in grad_weights else grad
 
     perform = {"F": forward, "I": backward_input, "W": backward_weight}
-    done = dict.fromkeys(((name, layer) for name in "FIW" for layer in my_layers), 0)
-    for name, layer in best_plan(ranks, model.BATCHES, 2 * ((ranks + 2) // 2))[me]:
-        await perform[name](layer, done[name, layer])
-        done[name, layer] += 1
+    for name, layer, batch in plan(ranks, model.BATCHES, 2 * ((ranks + 2) // 2))[me]:
+        await perform[name](layer, batch)
 
     for layer in my_layers:
         weights[layer], opt_states[layer] = model.update(

@@ -111,6 +111,7 @@ SKIPS: Skips = {
         "zb-v": (grid(8, order=zb_v), {"memory"}),
         "v-min": (grid(8, order=v_min), {"time"}),
         "room for nine": (altered("v_half", ((ROOM, "9)[me]"),)), {"time"}),
+        "room for eleven": (altered("v_half", ((ROOM, "11)[me]"),)), {"memory"}),
         "room for thirteen": (altered("v_half", ((ROOM, "13)[me]"),)), {"memory"}),
         **all_messages(*["memory traffic"] * 4, *["steady traffic"] * 2),
     },
