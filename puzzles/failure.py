@@ -28,6 +28,8 @@ class Failure(NamedTuple):
     line: int = 0
     file: str = ""
     """The file or cell of the line, if it may differ from the submission."""
+    method: str = ""
+    """The method of a class that it belongs to, if no line is known."""
 
     @property
     def message(self) -> str:

@@ -48,6 +48,13 @@ class Definition:
         """A failure as the player reads it."""
         return self.placed(failure.message)
 
+    def located(self, failure: Failure) -> Failure:
+        """A failure with its line: of its method if it names one, else of a function. The first line of a class would
+        say nothing."""
+        methods = dict(self.sketch.methods)
+        line = failure.line or methods.get(failure.method, 0 if methods else self.line)
+        return failure._replace(line=line)
+
     def placed(self, text: str) -> str:
         """A text with line numbers as the player knows them."""
         return text
@@ -124,14 +131,12 @@ def _judged(
         return not_attempted
     requests = track.judge.requests(puzzle)
     shown = next(requests)
-    outcome, score = yield from _scored(shown, secret)
+    outcome, score = yield from _scored(shown, secret, definition)
     if outcome.is_absent:
         return not_attempted
     kept = track.judge.kept(outcome.row) if keep and outcome.row is not None else ""
     not_attempted = replace(not_attempted, printed=first_lines(outcome.printed), trace=kept, secret=secret)
     if isinstance(score, Failure):
-        if outcome.failure is None and not score.line and score.reason != "crash":
-            score = score._replace(line=definition.line)
         return _failed(not_attempted, definition, score, definition.exists or outcome.failure is None)
     other_sizes: OtherSizes | Failure = OtherSizes()
     if not only_shown:
@@ -141,13 +146,18 @@ def _judged(
     return _stated(not_attempted, definition, score, other_sizes, strict)
 
 
-def _scored(request: RunRequest, secret: str) -> Generator[RunRequest, RunOutcome, tuple[RunOutcome, Score | Failure]]:
-    """The outcome of a run, and its score; or that of the last of the runs that follow from it."""
+def _scored(
+    request: RunRequest, secret: str, definition: Definition
+) -> Generator[RunRequest, RunOutcome, tuple[RunOutcome, Score | Failure]]:
+    """The outcome of a run, and its score; or that of the last of the runs that follow from it. A failure that no run
+    has is located in the definition."""
     outcome = yield request
     score = request.score_of(outcome)
     while callable(score):
         further = score(secret)
         score = further.score_of((yield further))
+    if outcome.failure is None and isinstance(score, Failure) and score.reason != "crash":
+        score = definition.located(score)
     return outcome, score
 
 
@@ -164,7 +174,7 @@ def _judge_other_sizes(
     """A failure at a size that the puzzle mentions fails the solution; at a hidden size it is noted."""
     found = OtherSizes()
     for request in others:
-        outcome, score = yield from _scored(request, secret)
+        outcome, score = yield from _scored(request, secret, definition)
         if outcome.is_absent:
             score = Failure("incomplete", f"there is no {slug} at this size")
         tried = f"tried with {request.size}: " if request.size else ""  # it is empty where nothing but the case differs

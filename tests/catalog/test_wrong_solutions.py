@@ -6,6 +6,8 @@ A file has code, or as `.diff` the edits of the reference. The notes at its begi
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,52 @@ def test_a_wrong_solution_gets_what_its_notes_say(path: Path) -> None:
     assert verdict.status in ("failed", "over_target"), "this is no mistake"
     notes = (line.removeprefix(SAYS) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith(SAYS))
     assert [words for words in notes if words not in said] == [], said
+    if verdict.status == "failed" and (methods := _methods(source_of(path), verdict.puzzle)):
+        assert _around(verdict.line, methods), "the line is in no method of the class"
+
+
+METHOD_OF = {
+    "DataParallel/a_name_missing": "backward",
+    "FindTheRace/the_barrier_too_late": "forward",
+    "PipelineInference/nothing_for_the_end": "forward",
+    "Quantize/one_coin_for_all": "forward",
+    "ShardedAdam/float32_everywhere": "forward",
+    "ShardedAdam/gradients_not_scaled": "step",
+    "Stream/weights_where_no_meter_looks": "load_checkpoint",
+    "UnevenFSDP/padded_by_repetition": "backward",
+}
+"""The method that a wrong result belongs to."""
+
+UNREAD = {
+    "LayerSplit/sent_to_everybody": "send(",
+    "ParameterServer/an_answer_that_nobody_reads": "send",
+    "RingAttention/sends_once_too_often": "send(",
+}
+"""Of messages that nobody receives: the call on the line that is shown."""
+
+
+@pytest.mark.usefixtures("in_this_process")
+@pytest.mark.parametrize("name", [*METHOD_OF, *UNREAD])
+def test_a_failure_points_at_the_method_or_the_call_that_it_belongs_to(name: str) -> None:
+    path = WRONG / f"{name}.diff"
+    source, slug = source_of(path), path.parent.name
+    submission = Submission(path, source.encode())
+    (verdict,) = grade_file(str(path), [ALL[slug].puzzle(slug)], PATIENT, submission=submission).verdicts
+    if name in UNREAD:
+        assert UNREAD[name] in source.splitlines()[verdict.line - 1]
+    else:
+        assert _around(verdict.line, _methods(source, slug)) == METHOD_OF[name]
+
+
+def _methods(source: str, name: str) -> list[ast.FunctionDef]:
+    """The methods of a class; none for what is no class."""
+    classes = [node for node in ast.parse(source).body if isinstance(node, ast.ClassDef) and node.name == name]
+    return [node for cls in classes for node in cls.body if isinstance(node, ast.FunctionDef)]
+
+
+def _around(line: int, methods: Sequence[ast.FunctionDef]) -> str:
+    """The method that has a line; empty if none has."""
+    return next((node.name for node in methods if node.lineno <= line <= (node.end_lineno or 0)), "")
 
 
 def test_every_puzzle_has_wrong_solutions_or_solutions_that_skip_its_lesson() -> None:

@@ -267,7 +267,7 @@ return total""",
     "a_message_that_is_swapped": """
 for port in others(self):
     self.send(int(port.device), g[:1, 0])
-    port.inbox[int(self.device_id)][-1] = (np.asarray(g).copy(), 0)
+    port.inbox[int(self.device_id)][-1] = (np.asarray(g).copy(), 0, 0)
 self.barrier()
 return g + sum([self.receive(int(port.device)) for port in others(self)])""",
     "an_object_array": f"""
@@ -309,7 +309,7 @@ for port in others(self):
 return total""",
     "an_inbox_of_another": """
 for port in others(self):
-    port.inbox[int(self.device_id)].append((np.array(g), 0))
+    port.inbox[int(self.device_id)].append((np.array(g), 0, 0))
 self.barrier()
 return g + sum([self.receive(int(port.device)) for port in others(self)])""",
     "a_meeting_of_others": """

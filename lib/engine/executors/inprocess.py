@@ -97,7 +97,7 @@ class InProcessExecutor:
 
     def close(self, failed: bool) -> None:
         self.scheduler.close()
-        unread = [] if failed else self.scheduler.unread()
+        unread, line = [] if failed else self.scheduler.unread(), self.scheduler.unread_line()
         self.scheduler.forget_messages()
         if unread:
-            raise RuleError(unread_text(unread))
+            raise RuleError(unread_text(unread), line=line)

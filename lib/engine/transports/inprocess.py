@@ -17,7 +17,7 @@ from lib.engine.call import CollectiveCall, require_same_call, results_of
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import Meter, current
-from lib.engine.player_code import player_frame, player_line
+from lib.engine.player_code import player_frame, player_line, running_line
 from lib.errors import DeadlockError, MismatchError
 
 from .base import (
@@ -137,6 +137,11 @@ class Scheduler:
         pairs = [(source, port) for port in self.ports for source in port.inbox]
         return sorted((source, port.device, len(port.inbox[source])) for source, port in pairs if port.inbox[source])
 
+    def unread_line(self) -> int:
+        """The line that sent the first message that was not received; 0 if all were."""
+        boxes = (port.inbox[source] for source, to, _ in self.unread() for port in self.ports if port.device == to)
+        return next((line for box in boxes for *_, line in box), 0)
+
     def forget_messages(self) -> None:
         for port in self.ports:
             port.inbox.clear()
@@ -174,7 +179,8 @@ class InProcessPort:
         """The call in which this device waits, or None if it can run. The device that makes this one ready resets
         it."""
         self.result: Any = None
-        self.inbox: dict[int, deque[tuple[Array, int]]] = defaultdict(deque)
+        self.inbox: dict[int, deque[tuple[Array, int, int]]] = defaultdict(deque)
+        """By device: its messages that were not received, each with the clock and the line at which it was sent."""
         self.apply_put: Callable[[Put], None]
 
     def run(self) -> None:
@@ -272,7 +278,7 @@ class InProcessPort:
         if scheduler.thread != get_ident():
             self._require_running()
         port = scheduler.ports[to]
-        port.inbox[self.device].append((arr.copy(), self.meter.clock if self.meter else 0))
+        port.inbox[self.device].append((arr.copy(), self.meter.clock if self.meter else 0, running_line()))
         if type(port.waits_in) is PendingReceive and int(port.waits_in) == self.device:
             port.waits_in = None
             scheduler.ready.append(port)
@@ -283,7 +289,7 @@ class InProcessPort:
         box = self.inbox[source]
         if not box:
             self._wait(PendingReceive(source))
-        arr, clock = box.popleft()
+        arr, clock, _ = box.popleft()
         meter = self.meter
         if meter is not None and clock > meter.clock:
             meter.clock = clock

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -75,4 +76,19 @@ class Performed:
 
 
 class WrongResultError(Exception):
-    """A result differs from the expected one; the message is a sentence for the player."""
+    """A result differs from the expected one; the message is a sentence for the player. It belongs to the line of the
+    player's file, or to the method, if one is given."""
+
+    def __init__(self, problem: str, method: str = "", line: int = 0) -> None:
+        super().__init__(problem)
+        self.method, self.line = method, line
+
+
+@contextmanager
+def results_of(method: str) -> Iterator[None]:
+    """A context whose wrong results belong to a method, unless they name another."""
+    try:
+        yield
+    except WrongResultError as why:
+        why.method = why.method or method
+        raise

@@ -1,4 +1,4 @@
-"""Sketches a definition without running it, so that the grader recognizes an unchanged starter."""
+"""Sketches a definition without running it: the grader recognizes an unchanged starter, and finds methods."""
 
 import ast
 from copy import deepcopy
@@ -13,6 +13,8 @@ class Sketch(NamedTuple):
     """Digest of its body. Comments, layout, docstrings and annotations do not count; empty if it is too deep."""
     todo: tuple[str, ...] | None = None
     """Of a function that still has a placeholder, such as `assert False, "TODO"`: the names that it calls."""
+    methods: tuple[tuple[str, int], ...] = ()
+    """Of a class, its methods, each with the line of its `def`."""
 
 
 def sketch(definition: ast.AST) -> Sketch:
@@ -22,7 +24,10 @@ def sketch(definition: ast.AST) -> Sketch:
         digest = sha256("".join(map(ast.dump, body)).encode("utf-8", "surrogatepass")).hexdigest()
     except RecursionError:
         return Sketch()  # no starter is as deep as that
-    if isinstance(definition, ast.ClassDef) or not any(map(_is_placeholder, body)):
+    if isinstance(definition, ast.ClassDef):
+        methods = ((node.name, node.lineno) for node in definition.body if isinstance(node, ast.FunctionDef))
+        return Sketch(digest, None, tuple(methods))
+    if not any(map(_is_placeholder, body)):
         return Sketch(digest)
     calls = {called_name(node) for node in ast.walk(bare) if isinstance(node, ast.Call)}
     return Sketch(digest, tuple(sorted(calls)))

@@ -58,7 +58,8 @@ class RunRecord:
     def without_lines(self) -> RunRecord:
         """The same with no line anywhere."""
         runs = tuple(run._replace(failure=run.failure and run.failure._replace(line=0)) for run in self.runs)
-        return replace(self, problem=self.problem and self.problem._replace(line=0), line=0, runs=runs)
+        problem, found = self.problem and self.problem._replace(line=0), self.sketch._replace(methods=())
+        return replace(self, problem=problem, sketch=found, line=0, runs=runs)
 
     def data(self) -> dict[str, Any]:
         return {
@@ -73,11 +74,12 @@ class RunRecord:
         match data:
             case {
                 "problem": problem,
-                "sketch": [str(digest), todo],
+                "sketch": [str(digest), todo, list(methods)],
                 "line": int(line),
                 "runs": list(runs),
             } if len(runs) <= MAX_RUNS:
-                found = Sketch(digest, None if todo is None else tuple(map(_text, todo)))
+                calls = None if todo is None else tuple(map(_text, todo))
+                found = Sketch(digest, calls, tuple(map(_method, methods)))
                 return cls(_failure(problem), found, line, tuple(map(_run, runs)))
         raise ValueError("the run left no record that can be judged")
 
@@ -93,9 +95,16 @@ def _failure(data: Any) -> Failure | None:
     match data:
         case None:
             return None
-        case [str(reason), str(sentence), int(line), str(file)]:
-            return Failure(reason[:MAX_TEXT], sanitized(sentence[:MAX_TEXT]), line, file[:MAX_TEXT])
+        case [str(reason), str(sentence), int(line), str(file), str(method)]:
+            return Failure(reason[:MAX_TEXT], sanitized(sentence[:MAX_TEXT]), line, file[:MAX_TEXT], method[:MAX_TEXT])
     raise ValueError("the record of a failure is damaged")
+
+
+def _method(data: Any) -> tuple[str, int]:
+    match data:
+        case [str(name), int(line)]:
+            return name, line
+    raise ValueError("the record of the definition is damaged")
 
 
 def _text(data: Any) -> str:

@@ -18,7 +18,7 @@ import numpy as np
 
 from lib.engine.metering.meter import Reading, unused_memory
 from lib.values.algebra import counted
-from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError, results_of
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
 from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest, Score
@@ -121,18 +121,24 @@ def require_right(trial: Trial, performed: Performed) -> None:
             except WrongResultError as why:
                 known = [words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance)]
                 words = known or [_operation(result, right, trial) or _unsummed(results, right, trial)]
-                raise WrongResultError("; ".join(filter(None, [str(why), *words, trial.about]))) from None
+                text = "; ".join(filter(None, [str(why), *words, trial.about]))
+                raise WrongResultError(text, call.method) from None
     if trial.stream is not None:
-        inputs, outputs = trial.stream
-        got = performed.outputs
-        if len(got) != len(outputs):
-            raise WrongResultError(
-                f"got {counted(len(got), 'output')} for {counted(len(inputs), 'input')}; one device writes one for each"
-            )
-        for i, (result, right) in enumerate(zip(got, outputs)):
-            compare(result, right, f"output {i}", trial.tolerance)
+        with results_of("forward"):  # which the loop calls
+            _require_outputs(performed.outputs, *trial.stream, trial.tolerance)
     if trial.check is not None:
-        trial.check(performed)
+        methods = {call.method for call in trial.calls}
+        with results_of(methods.pop() if len(methods) == 1 else ""):
+            trial.check(performed)
+
+
+def _require_outputs(got: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], tolerance: float) -> None:
+    if len(got) != len(outputs):
+        raise WrongResultError(
+            f"got {counted(len(got), 'output')} for {counted(len(inputs), 'input')}; one device writes one for each"
+        )
+    for i, (result, right) in enumerate(zip(got, outputs)):
+        compare(result, right, f"output {i}", tolerance)
 
 
 def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None:

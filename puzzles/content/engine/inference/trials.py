@@ -135,7 +135,8 @@ def weights_are_metered(params: Mapping[str, Any]) -> Callable[[Performed], None
         if seen < whole:
             raise WrongResultError(
                 f"the weights have {whole:,} B, but only {seen:,} B of them were kept in arrays or read from hosts and "
-                "disks; the others are somewhere that no meter counts: put them on the host or the disk"
+                "disks; the others are somewhere that no meter counts: put them on the host or the disk",
+                "load_checkpoint",
             )
 
     return check

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib.engine.collectives import bytes_sent
-from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
+from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError, results_of
 from puzzles.catalog.engine.two_layer_mlp import (
     BATCH,
     DEVICES,
@@ -79,7 +79,8 @@ def adam_trial(batch: int, dim: int, hidden: int, n: int, steps: int, overflows:
             outs, nothing, results = performed.results[3 * step : 3 * step + 3]
             require_outputs(outs, nothing, np.split(outputs[step], n), where)
             made = {words: after[step] for words, after in other.items()}
-            require_step(results, masters[step], scale, made, where)
+            with results_of("step"):
+                require_step(results, masters[step], scale, made, where)
 
     calls: list[MethodCall] = []
     for x, g in batches:
@@ -131,12 +132,15 @@ def require_outputs(outs: Sequence[Any], nothing: Sequence[Any], right: Sequence
     """
     for device, (out, rows, none) in enumerate(zip(outs, right, nothing)):
         if not isinstance(out, np.ndarray) or out.shape != rows.shape or out.dtype != np.float16:
-            raise WrongResultError(f"{where}, device {device}: forward should return float16 of shape {rows.shape}")
+            raise WrongResultError(
+                f"{where}, device {device}: forward should return float16 of shape {rows.shape}", "forward"
+            )
         with np.errstate(all="ignore"):
             if not (np.abs(out - rows) <= HALF * np.abs(rows).max()).all():
-                raise WrongResultError(f"{where}, device {device}: the output of forward differs")
+                raise WrongResultError(f"{where}, device {device}: the output of forward differs", "forward")
         if none is not None:
-            raise WrongResultError(f"{where}, device {device}: backward should return None; the shards stay with you")
+            text = f"{where}, device {device}: backward should return None; the shards stay with you"
+            raise WrongResultError(text, "backward")
 
 
 def require_step(
@@ -393,7 +397,8 @@ def uneven_fsdp_trial(batch: int, model_dim: int, hidden_dim: int, n: int) -> Tr
                 for layer in LAYERS:
                     rows, columns = shapes[layer]
                     real = (rows + 1) * columns - device * state[layer][0].size
-                    require_shard(result, layer, state[layer][device], max(real, 0), f"device {device}, backward()")
+                    with results_of("backward"):
+                        require_shard(result, layer, state[layer][device], max(real, 0), f"device {device}, backward()")
 
     sizes = {"model_dim": model_dim, "hidden_dim": hidden_dim, "rate": RATE}
     targets = uneven_targets(batch, model_dim, hidden_dim, n)

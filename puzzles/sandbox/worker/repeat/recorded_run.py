@@ -60,9 +60,9 @@ class RecordingExecutor(InProcessExecutor):
         size: int,
         late_puts: Collection[int] | None = None,
         byte_time: Mapping[str, int] | None = None,
-        after_call: Callable[[Any, int], None] = lambda player, device: None,
+        after_call: Callable[[Any, int, str], None] = lambda player, device, method: None,
     ) -> None:
-        """`after_call` is given each device's object and its number."""
+        """`after_call` is given each device's object, its number, and the method that was called."""
         self.size, self.metered, self.after_call = size, True, after_call
         self.scheduler = Scheduler(size, True, late_puts, byte_time)
         self.recorders = [DeviceRecorder() for _ in range(size)]
@@ -81,7 +81,7 @@ class RecordingExecutor(InProcessExecutor):
         self._begin()
         results = super().call(method, arguments, lent)
         for device in self.devices:
-            self.after_call(device.player, device.port.device)
+            self.after_call(device.player, device.port.device, method)
         return results
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:

@@ -73,8 +73,12 @@ class FileRun:
         self.is_loaded = False
 
     def row(self, trial: Mapping[str, Any], loaded: Callable[[], None]) -> dict[str, Any] | None:
-        def look(player: Any, device: int) -> None:
-            require_few_numbers(player, device, sizes)
+        def look(player: Any, device: int, method: str) -> None:
+            try:
+                require_few_numbers(player, device, sizes)
+            except PuzzleError as why:
+                why.line = getattr(getattr(getattr(player, method), "__code__", None), "co_firstlineno", 0)
+                raise
 
         executor = RecordingExecutor(trial["devices"], **trial["options"], after_call=look)
         classes: list[type] = []
