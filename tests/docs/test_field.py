@@ -193,6 +193,7 @@ def test_every_figure_on_the_page_is_measured() -> None:
     assert unmeasured(TEXT, facts(), REFERENCES) == []
 
 
+@pytest.mark.slow
 def test_the_ten_steps_are_those_of_the_core_path_with_the_figures_of_one_model() -> None:
     page = field.page()
     assert field.FILE.read_text(encoding="utf-8") == page, "out of date: make docs"

@@ -95,6 +95,7 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
         assert all(source.title in background for source in puzzle.sources)
 
 
+@pytest.mark.slow
 def test_the_player_version_gives_no_solution_away() -> None:
     for empty, full in zip(books(), books(solved=True), strict=True):
         player, solved = cells_of(empty.text), cells_of(full.text)

@@ -77,6 +77,7 @@ def test_configured_strategies_hold_there_too():
     assert step.on_prime_axes().strategies == step.strategies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_found", [False, True])
 def test_without_a_proof_the_plan_on_the_given_axes_counts_too(monkeypatch: pytest.MonkeyPatch, is_found: bool) -> None:
     """A search over parts of axes that ends with nothing, or with a dearer plan, is no reason for a worse answer."""

@@ -174,6 +174,7 @@ def test_clocks_of_one_host_that_contradict_each_other_are_said() -> None:
     assert any("both ran on node7" in note for note in again.gathered.notes)  # type: ignore[union-attr]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
@@ -231,6 +232,7 @@ def test_steps_ranks_and_folders_that_are_not_there(tmp_path: Path) -> None:
         study([])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -50,6 +50,7 @@ def graded(*arguments: str) -> tuple[int, dict]:
 # --- list, show, hint ---
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.name)
 def test_list_has_a_row_for_each_puzzle_of_a_chapter(chapter: Chapter):
     result = puzzles("list", chapter.name)
@@ -70,7 +71,7 @@ def test_a_newcomer_sees_the_classics_first_and_then_the_other_chapters():
     assert [line.split()[0] for line in page.splitlines() if line.split()[0] in chapters] == chapters
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_show_prints_statement_targets_calls_and_starter(slug: str):
     puzzle, result = PUZZLES[slug], puzzles("show", slug)
@@ -463,6 +464,7 @@ def test_help_is_there_for_every_command():
 # --- From the shell ---
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
 def test_python_m_puzzles_is_the_same_program_also_next_to_another_lib(tmp_path: Path):
     (tmp_path / "lib.py").write_text("class Model: ...\n")

@@ -41,7 +41,7 @@ def test_products_count_however_they_are_written(name: str) -> None:
     assert (found.status, found.figures["flops"]) == ("passed", 20_480), found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @some_of_each(hiding.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.UNCOUNTED[name]))
@@ -67,6 +67,7 @@ def test_narrow_types_on_the_wire_give_another_result(name: str) -> None:
     require_refused(found, "differs from what a single device computes")
 
 
+@pytest.mark.sampled(1)
 @some_of_each(hiding.MEMORY)
 def test_memory_outside_of_arrays(name: str) -> None:
     found = verdict(hiding.with_hidden_memory(SOLUTION, hiding.MEMORY[name]))

@@ -99,7 +99,7 @@ def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
 BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @some_of_each(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
 def test_a_hostile_body(name: str):
     body, *allowed = BODIES[name]
@@ -192,7 +192,7 @@ def test_the_environment_is_scrubbed(monkeypatch: pytest.MonkeyPatch):
     expect(verdict(hostile.basic_with(body), SLOW), (None,))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_limits_can_be_set():
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", small)

@@ -73,7 +73,7 @@ def test_a_layout(name: str) -> None:
     expect(found, tuple(allowed))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_arrays_of_the_module_are_charged_to_every_device() -> None:
     source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
     spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)
@@ -82,7 +82,7 @@ def test_arrays_of_the_module_are_charged_to_every_device() -> None:
     assert found.status == "over_target"
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("slug", ENGINE_PUZZLES)
 def test_what_a_class_is_asked_holds_nothing_of_what_is_expected(slug: str) -> None:
     """Every number that the worker gets is one of the inputs."""

@@ -28,7 +28,7 @@ def free(*arguments: Any, **options: Any) -> FreeResult:
     return result
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("schedule", "size", "options"),
     [
@@ -170,6 +170,7 @@ def test_without_a_size_the_way_to_play_freely_is_shown() -> None:
         play(hers)
 
 
+@pytest.mark.slow
 def test_the_picture_has_the_colours_that_are_asked_for() -> None:
     from solutions.gpipe import gpipe
 

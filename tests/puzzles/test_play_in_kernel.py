@@ -109,6 +109,7 @@ await play("ddp", spin, seconds=600)
     assert kernel.run(TASKS) == "[]\n"
 
 
+@pytest.mark.slow
 def test_a_waiting_cell_is_interrupted(kernel: Kernel) -> None:
     wait = """
 import asyncio

@@ -79,6 +79,7 @@ def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
     assert (found.status, found.figures) == (status, figures), found
 
 
+@pytest.mark.slow
 def test_products_of_python_numbers_make_no_third_star() -> None:
     """One of five products, so the others are above the lower bound."""
     product = (
@@ -193,6 +194,7 @@ def test_routes_stay_the_same(slug: str) -> None:
                 assert one["logits"].tolist() != two["logits"].tolist()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("wrong_draws", "stars", "asked_for"), [(0, 3, 1), (1, 3, 2), (DRAWS - 1, 3, DRAWS), (DRAWS, 1, DRAWS)]
 )
@@ -232,6 +234,7 @@ def test_seeds_are_others() -> None:
     assert [np.array_equal(a["update"], b["update"]) for a, b in zip(usual, other)] == [False, True, True, False]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("puzzle", ENGINE_PUZZLES.values(), ids=lambda puzzle: puzzle.slug)
 def test_every_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
     """Except ZeROMemory, whose target is its lower bound."""
@@ -357,6 +360,7 @@ def numbers_in(result: Any) -> Any:
     return [number for part in parts if isinstance(part, np.ndarray) for number in part.ravel().tolist()]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["numpy", "ufunc", "method"])
 def test_no_operation_shows_what_another_device_has_left_in_memory(kind: str) -> None:

@@ -65,6 +65,7 @@ def without_a_gather(again: bool, scatter: bool) -> Any:
     return schedule
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", ["wsdp", "fsdp"])
 def test_loading_again_instead_of_gathering_costs_the_third_star_of_a_classic(slug: str) -> None:
     result = played(slug, without_a_gather(again=True, scatter=slug == "fsdp"))
@@ -165,7 +166,7 @@ def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
 # --- Other sizes ---
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_the_figures_of_the_references_at_other_sizes_are_theirs(slug: str) -> None:
     puzzle = PUZZLES[slug]
@@ -192,6 +193,7 @@ def rank_0_does_all(model: Model) -> None:
         reference("basic")(model)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", ["ddp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp"])
 def test_one_rank_that_does_all_at_another_size_is_noted(slug: str) -> None:
     result = played(slug, elsewhere(slug, rank_0_does_all))

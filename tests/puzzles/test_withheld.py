@@ -95,6 +95,7 @@ def test_the_same_file_runs_where_nothing_is_graded() -> None:
         assert run_in(session, TRACKS["schedule"], "gpipe", {"size": [8, 4, 4]}, 20).failure is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trusted")
 def test_free_play_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -253,6 +253,7 @@ def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
         assert one["picture"].startswith("<svg") or not has_sketch
 
 
+@pytest.mark.slow
 def test_the_first_puzzle_of_the_page_says_nothing_of_other_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("puzzles.site.listing.references", dict)  # all others would be run too
     with folder_added(WARM_UP):

@@ -69,7 +69,7 @@ def loading_again(slug: str) -> Callable[[Model], Awaitable[None]]:
     return schedule
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_loading_again_costs_the_second_star_only_where_the_puzzle_says_so(slug: str) -> None:
     puzzle = PUZZLES[slug]

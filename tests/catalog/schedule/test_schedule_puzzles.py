@@ -100,6 +100,7 @@ def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: Sc
     assert result in rest.partition(END_OF_GAP)[2]
 
 
+@pytest.mark.sampled(12)
 @every_puzzle
 def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: SchedulePuzzle):
     names: dict = {}
@@ -115,7 +116,7 @@ def test_the_starter_has_no_line_of_the_solution_in_its_gap(puzzle: SchedulePuzz
     assert all(not line.strip() or line.strip().startswith("#") for line in gap.splitlines())
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @every_puzzle
 def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: SchedulePuzzle):
     def found(source: str) -> Sketch:
@@ -150,11 +151,12 @@ def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
     assert all(len(line) <= 110 for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_a_file_name_cannot_spoil_the_starter_file():
     ast.parse(starter_file(list(PUZZLES.values()), 'a"""\\n.py'))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(5)
 @every_puzzle
 def test_the_reference_is_right_at_the_other_sizes_too(puzzle: SchedulePuzzle):
     assert 1 <= len(puzzle.other_sizes) <= 2

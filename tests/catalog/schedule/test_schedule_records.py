@@ -22,7 +22,7 @@ FILES = [f"solutions/records/{path.name}" for path in sorted((ROOT / "solutions"
 VARIED = [file for file in FILES if hasattr(module_of(file), "VARIANTS")]
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("record", RECORDS, ids=record_name)
 def test_a_record_has_exactly_its_figures_and_its_family(record: Record) -> None:
     found = list(solved_by(record))

@@ -66,7 +66,7 @@ def within(schedule: Schedule, size: Iterable[int], setting: Setting | None = No
     return require_within(outcome.trace)[0]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_references_are_within_the_bounds_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
@@ -75,7 +75,7 @@ def test_references_are_within_the_bounds_at_every_size(slug: str) -> None:
         within(solution, size, puzzle.goal.setting)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("record", SOME_RECORDS, ids=record_name)
 def test_records_are_within_the_bounds(record: Record) -> None:
     for puzzle, function in solved_by(record):

@@ -438,6 +438,7 @@ def test_is_refused_in_words_that_help(name: str) -> None:
     require_refusal(refusal(schedule, 2, 4, 4, setting), *says)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", refused)
 def test_is_refused_alike_in_every_order(name: str) -> None:
     schedule, setting, _ = refused[name]

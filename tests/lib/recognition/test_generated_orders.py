@@ -33,7 +33,7 @@ ALIKE = {("Hanayo", "ZB-V"), ("eager 1F1B", "1F1B"), ("V-Half", "V-Min")}
 """With two microbatches these are the same order."""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("p", range(2, 9))
 @pytest.mark.parametrize("name", ORDERS)
 def test_generated_orders_have_their_names_at_every_size(name: str, p: int) -> None:
@@ -159,6 +159,7 @@ def moved(table: Timetable, rank: int, at: int, to: int) -> Timetable:
     return replace(table, rows=tuple(map(tuple, rows)))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["Chimera", "DualPipe", "Hanayo", "eager 1F1B"])
 def test_an_order_with_two_cells_exchanged_has_another_name(name: str) -> None:
     """A neighbour's exchange on one rank, wherever it can still be played, leaves no order with its name."""

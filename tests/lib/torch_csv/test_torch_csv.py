@@ -44,6 +44,7 @@ def test_an_order_is_the_same_after_it_was_written_and_read(table: Timetable) ->
     assert read_csv(write_table(table)) == table
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", range(12))
 def test_so_is_a_random_pipeline(seed: int) -> None:
     table = random_pipeline(seed)
