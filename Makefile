@@ -144,10 +144,11 @@ $(VENV)/.play: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable .
 	@touch $@
 
-# One stamp per extra, so that a target installs what it needs even after EXTRAS changes.
-$(VENV)/.with-%: $(VENV)/.play
+# One stamp per extra, so that a target installs what it needs even after EXTRAS changes. Each installs the game as well,
+# because a second call of pip takes ten seconds.
+$(VENV)/.with-%: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable '.[$*]'
-	@touch $@
+	@touch $(VENV)/.play $@
 
 comma := ,
 extras = $(addprefix $(VENV)/.with-,$(subst $(comma), ,$(strip $(1))))
