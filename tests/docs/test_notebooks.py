@@ -224,6 +224,7 @@ def test_the_command_writes_fresh_copies_and_never_over_work(tmp_path: Path) -> 
     assert (folder / "01_puzzles.ipynb").read_text(encoding="utf-8") == books(solved=True)[1].text
 
 
+@pytest.mark.slow
 def test_the_message_names_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refused = run(str(tmp_path / "file" / "folder"))

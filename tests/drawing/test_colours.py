@@ -82,6 +82,7 @@ def test_without_the_option_a_picture_is_as_ever(eight: Trace) -> None:
     assert len({svg(draw(eight, colour=colour)) for colour in COLOURS}) == 3
 
 
+@pytest.mark.slow
 def test_by_microbatch_each_has_a_hue_pale_in_forward_and_full_in_backward(eight: Trace) -> None:
     picture = draw(eight, colour="microbatch")
     for batch in range(8):

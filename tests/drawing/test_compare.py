@@ -125,6 +125,7 @@ def test_a_record_is_named_after_its_file_and_variant() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_target_box_holds_what_meets_the_target() -> None:
     picture = draw_pareto(GOAL, [Attempt("mine.py", report("gpipe"))])
     (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]

@@ -167,6 +167,7 @@ def test_the_text_alternative_describes_each_rank() -> None:
     assert "And 8 more ranks." in many
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_the_picture_and_a_text() -> None:
     drawn = picture("ddp", title="Data parallel")
     bundle = drawn._repr_mimebundle_()

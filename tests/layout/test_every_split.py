@@ -67,6 +67,7 @@ def test_parts_of_axes_may_move_less():
     assert new, "otherwise the plan without every_split would have been as cheap"
 
 
+@pytest.mark.slow
 def test_configured_strategies_hold_there_too():
     graph = megatron_mlp()
     graph.shard("matmul1", ((2, 1), (1, 4)))

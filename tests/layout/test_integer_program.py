@@ -84,6 +84,7 @@ def test_only_what_has_the_same_surroundings_is_alike() -> None:
     assert not alike(feed_forward())
 
 
+@pytest.mark.slow
 def test_a_search_that_ends_early_states_the_bound_and_the_gap() -> None:
     graph = embedding_and_head()
     cap = plan(graph).memory // 2

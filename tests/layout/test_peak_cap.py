@@ -195,6 +195,7 @@ def test_a_step_of_transformer_layers_is_planned_exactly(layers, shape):
     assert found.bytes > free.bytes
 
 
+@pytest.mark.slow
 def test_a_layer_may_trade_memory_for_bytes():
     free = plan(megatron_mlp())
     found = plan(megatron_mlp(), peak=free.peak // 2)

@@ -53,7 +53,7 @@ def test_a_picture_shows_measured_above_replayed_and_the_causes() -> None:
         assert words in text
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["1f1b_slow", "1f1b_jitter", "zb_interleaved"])
 def test_every_finding_of_a_page_leads_to_its_cell(case: str) -> None:
     found = studied(case)

@@ -216,6 +216,7 @@ def test_gradescope_without_a_submission_is_refused(tmp_path: Path, monkeypatch:
 # --- HTML ---
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
 def test_the_page_holds_all_and_escapes_what_is_not_ours(two_students: Path):
     stored = solution("basic").replace("activations[0] =", "activations['<script>'] = activations[0] =")

@@ -151,6 +151,7 @@ def test_all_processes_of_a_run_share_one_limit_of_memory(grade: Grade) -> None:
 # --- Messages and limits ---
 
 
+@pytest.mark.slow
 @needs_seccomp
 def test_no_message_is_left_for_later_runs(grade: Grade) -> None:
     calls = [

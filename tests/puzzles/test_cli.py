@@ -441,6 +441,7 @@ USAGE = [
 ]
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
 def test_usage_errors_say_what_would_be_right_and_exit_with_2(arguments: list[str], message: str):
     assert message in refusal(*arguments)

@@ -119,6 +119,7 @@ def look(answers: dict[str, Path], roots: list[Path], whole_machine: bool = True
     return Seen(row["files"], row["modules"])
 
 
+@pytest.mark.slow
 def test_the_walk_sees_what_a_submission_needs(seen: Seen) -> None:
     """Else the other tests would prove nothing."""
     for package in READABLE_PACKAGES:

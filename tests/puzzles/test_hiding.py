@@ -41,7 +41,7 @@ def test_products_count_however_they_are_written(name: str) -> None:
     assert (found.status, found.figures["flops"]) == ("passed", 20_480), found
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @some_of_each(hiding.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.UNCOUNTED[name]))

@@ -97,7 +97,7 @@ REFUSED = {
 LARGE = ("arrays.ipynb", "empty.ipynb", "code.ipynb")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in REFUSED])
 def test_too_much_is_refused_in_one_sentence(name: str) -> None:
     text, words = REFUSED[name]

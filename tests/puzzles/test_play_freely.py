@@ -101,6 +101,7 @@ def forged(model: Model) -> None:
     model.set_final_weight(0, model.update(0, model.fake_grad(0, [0]), weight, state)[0])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("schedule", "reason", "facts"),
     [

@@ -161,7 +161,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", ENDLESS)
 async def test_what_never_ends_is_stopped_with_its_line(slug: str, mine: Path) -> None:
     before = asyncio.all_tasks()

@@ -217,6 +217,7 @@ def test_values_on_which_a_right_class_rounds_too_much_are_drawn_again(
     assert len(checked) == asked_for + trials - 1
 
 
+@pytest.mark.slow
 def test_a_verdict_keeps_the_secret_that_it_follows_from() -> None:
     with Session(Submission(Path("theirs.py"), DATA_PARALLEL.encode())) as session:
         first, other = (grade_puzzle(PUZZLE, session) for _ in range(2))
@@ -242,6 +243,7 @@ def test_every_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
     assert differs == (puzzle.slug != "ZeROMemory")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", ROUTED[1:])
 def test_no_token_is_the_same(slug: str) -> None:
     usual, other = trials_of(ENGINE_PUZZLES[slug])[0](), drawn(slug, "a")

@@ -67,7 +67,7 @@ def least_rows(name: str) -> int:
 # --- On a terminal ---
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("arguments", PAGES)
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_a_page_fits_the_screen(arguments: list[str], columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:

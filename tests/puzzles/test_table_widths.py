@@ -68,7 +68,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save({slug: PuzzleProgress(attempts=12, stars=2, hints=1) for slug in list(ALL)[:20]})
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(6)
 @pytest.mark.usefixtures("files", "stated_verdicts")
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("columns", WIDTHS)

@@ -94,7 +94,7 @@ def test_the_target_alone_is_two_stars(tmp_path):
     assert "49,152 for three stars" in LAYOUT_PUZZLES["megatron_mlp"].limits
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(4)
 @every_puzzle
 def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
     (verdict,) = grade_file(str(SOLUTIONS / f"{puzzle.slug}.py"), [puzzle]).verdicts

@@ -225,7 +225,7 @@ def random_run(seed: int) -> Trace:
     return run(shards.local_sgd(choice.choice((1, 2))), *size, setting=setting).trace
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1040, 20))
 def test_random_schedules_under_random_prices_are_within_the_bounds(first: int) -> None:
     for seed in range(first, first + 20):

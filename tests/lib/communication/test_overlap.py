@@ -106,6 +106,7 @@ def test_times_in_the_report_are_those_of_the_rows_whenever_calls_start() -> Non
 # --- Known figures, in every order of starting the ranks ---
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "setting", "timesteps", "peak"),
     [

@@ -402,6 +402,7 @@ def test_all_terms_predict_the_published_runs_as_specified() -> None:
     assert ninth(errors) <= 0.21
 
 
+@pytest.mark.slow
 def test_the_split_that_trained_deepseek_is_faster_than_what_was_advised_before() -> None:
     """1,024 H100 in 8 bits: an earlier planner advised a pipeline of 16 with ep 4 and tp 2, which does not even fit."""
     job = Job(DEEPSEEK, H100, 1024, 8192, 4096, fp8=True, dispatch="dedup", ep_overlap=True, balanced=True)

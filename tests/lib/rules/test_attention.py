@@ -407,7 +407,7 @@ def test_a_heads_part_takes_its_part_of_the_time_and_the_memory() -> None:
 # --- On tensors ---
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
 @pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_replay_gives_the_weights_of_one_device(slug: str, small: bool) -> None:
@@ -416,7 +416,7 @@ def test_a_replay_gives_the_weights_of_one_device(slug: str, small: bool) -> Non
     assert small or 0 < found.error < 1e-5
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
 @pytest.mark.parametrize("operation", ["keys", "attend", "attend_backward", "keys_backward", "receive", "tokens"])
 @pytest.mark.parametrize("nth", [1, 7])

@@ -209,6 +209,7 @@ def test_a_replay_gives_the_weights_of_one_device(small: bool) -> None:
     assert replay(played(DUALPIPEV, (4, 6, 2)).trace, small=small).passed
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("nth", [1, 2, 3])
 def test_zeroing_any_pair_changes_the_weights(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = played(DUALPIPEV, (4, 6, 2)).trace
