@@ -25,6 +25,7 @@ from puzzles.tracks import TRACKS
 from tests.support import hostile
 from tests.support.selection import some_of_each
 from tests.support.shared_sandbox_server import LENDER, children
+from tests.support.verdicts import session_of, verdict_on
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="hostile code is ended by POSIX means")
 
@@ -76,9 +77,7 @@ def still_running() -> list[str]:
 
 
 def verdict(source: str | bytes, limits: Limits = QUICK, slug: str = "basic") -> Verdict:
-    text = source if isinstance(source, bytes) else source.encode()
-    with Session(Submission(Path("theirs.py"), text), limits) as session:
-        return grade_puzzle(PUZZLES[slug], session)
+    return verdict_on(slug, source, limits)
 
 
 def short(found: Verdict) -> str | None:
@@ -161,7 +160,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever():
     for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         body = BODIES[name][0].replace("while True: pass", "os._exit(0)")
         source = hostile.basic_with(body) + hostile.DDP
-        with Session(Submission(Path("theirs.py"), source.encode()), SLOW) as session:
+        with session_of(source, SLOW) as session:
             grade_puzzle(PUZZLES["basic"], session)
             assert grade_puzzle(PUZZLES["ddp"], session).status == "passed", name
 
@@ -171,7 +170,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever():
 def test_a_server_that_is_killed_leaves_nothing_running():
     """The client kills a server that does not answer in time, here while a run has a child in a session of its own."""
     body = "if os.fork() == 0: os.setsid()\nwhile True: time.sleep(60)"
-    with Session(Submission(Path("theirs.py"), hostile.basic_with(body).encode()), SLOW) as session:
+    with session_of(hostile.basic_with(body), SLOW) as session:
         session.read()
         request = {
             "slug": "basic",

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.plain_data import pack
@@ -23,6 +19,7 @@ from puzzles.tracks import track_of
 from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
 from tests.support.selection import some_of_each
+from tests.support.verdicts import verdict_on
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
@@ -36,8 +33,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 def verdict(source: str, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
     limits = QUICK if "timeout" in allowed else SLOW
-    with Session(Submission(Path("theirs.py"), source.encode()), limits) as session:
-        return grade_puzzle(track_of(slug).puzzle(slug), session)
+    return verdict_on(slug, source, limits)
 
 
 @pytest.mark.sampled(1)

@@ -17,8 +17,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import Submission
+from puzzles.grading.session import run_in
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
 from puzzles.sandbox.worker.repeat.functions import (
@@ -33,6 +32,7 @@ from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.trial_runs import DRAWS, asked, require_right, with_other_values
 from tests.support import hostile_hiding as hiding
+from tests.support.verdicts import session_of, verdict_on
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions/engine"
 DATA_PARALLEL = (SOLUTIONS / "data_parallel.py").read_text(encoding="utf-8")
@@ -40,8 +40,7 @@ PUZZLE = ENGINE_PUZZLES["DataParallel"]
 
 
 def verdict(source: str, slug: str = "DataParallel") -> Verdict:
-    with Session(Submission(Path("theirs.py"), source.encode())) as session:
-        return grade_puzzle(ENGINE_PUZZLES[slug], session)
+    return verdict_on(slug, source)
 
 
 # --- Classes ---
@@ -152,7 +151,7 @@ def test_the_repeating_process_runs_no_line_of_the_file() -> None:
     source = f"print('loaded')\n{DATA_PARALLEL}"
     trial = trials_of(PUZZLE)[0]()
     given = {"trial": pack(asked(trial))}
-    with Session(Submission(Path("theirs.py"), source.encode())) as session:
+    with session_of(source) as session:
         first = run_in(session, track_of("DataParallel"), "DataParallel", given, 10)
         assert (first.printed, len(json.loads((first.row or {})["recordings"])["list"])) == ("loaded\n", 4)
         data = {"trial": given["trial"], "recordings": (first.row or {})["recordings"]}
@@ -219,7 +218,7 @@ def test_values_on_which_a_right_class_rounds_too_much_are_drawn_again(
 
 @pytest.mark.slow
 def test_a_verdict_keeps_the_secret_that_it_follows_from() -> None:
-    with Session(Submission(Path("theirs.py"), DATA_PARALLEL.encode())) as session:
+    with session_of(DATA_PARALLEL) as session:
         first, other = (grade_puzzle(PUZZLE, session) for _ in range(2))
         again = grade_puzzle(PUZZLE, session, secret=first.secret)
     assert first.secret == again.secret != other.secret

@@ -17,6 +17,7 @@ from puzzles.grading.starters import is_unchanged_starter, starter_file
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.tracks import UnknownPuzzleError, find
 from puzzles.tracks.schedule.words import reminder
+from tests.support.solved import reference_of
 
 TABLE = {
     "basic": (Size(2, 4, 1), 17, 2_600_000),
@@ -44,10 +45,6 @@ AWAITED = {
 } | {*("heads", "tokens")}
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PUZZLES.items()])
-
-
-def reference(puzzle: SchedulePuzzle):
-    return getattr(import_module(f"solutions.{puzzle.slug}"), puzzle.slug)
 
 
 def test_the_catalog_is_the_table_of_the_classic_puzzles():
@@ -163,7 +160,7 @@ def test_the_reference_is_right_at_the_other_sizes_too(puzzle: SchedulePuzzle):
     for size in puzzle.other_sizes:
         assert size != puzzle.goal.size
         goal = Goal(puzzle.slug, size, 10**6, 10**9, setting=puzzle.goal.setting)
-        outcome = run(reference(puzzle), *size, setting=goal.setting)
+        outcome = run(reference_of(puzzle.slug), *size, setting=goal.setting)
         assert (outcome.error, referee(outcome.trace, goal).error) == (None, None)
 
 
@@ -184,7 +181,7 @@ def test_the_bubbles_are_what_the_texts_say():
     """Three quarters for the naive pipeline; for GPipe (K - 1) / (M + K - 1), three sevenths."""
 
     def bubble(slug: str) -> float:
-        return referee(run(reference(PUZZLES[slug]), *PUZZLES[slug].goal.size).trace).bubble
+        return referee(run(reference_of(slug), *PUZZLES[slug].goal.size).trace).bubble
 
     assert "three quarters" in PUZZLES["pipeline"].concept
     assert "three sevenths" in PUZZLES["gpipe"].concept

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ from tests.support.schedules import shards
 from tests.support.schedules.grouped import grouped
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
 from tests.support.schedules.random_pipelines import random_pipeline
-from tests.support.solved import SOME_PUZZLES, SOME_RECORDS, played, record_name, solved_by
+from tests.support.solved import SOME_PUZZLES, SOME_RECORDS, played, record_name, reference_of, solved_by
 
 Schedule = Callable[[Model], Any]
 BLOCK, EXPERTS = "block", "experts"
@@ -70,7 +69,7 @@ def within(schedule: Schedule, size: Iterable[int], setting: Setting | None = No
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_references_are_within_the_bounds_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
-    solution = getattr(import_module(f"solutions.{slug}"), slug)
+    solution = reference_of(slug)
     for size in (puzzle.goal.size, *puzzle.other_sizes):
         within(solution, size, puzzle.goal.setting)
 
