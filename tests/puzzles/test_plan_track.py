@@ -57,8 +57,8 @@ BODIES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.sandboxed
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("body", "words"), BODIES)
 def test_what_is_no_split_is_refused_in_a_sentence(body: str, words: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.py"

@@ -15,6 +15,7 @@ from lib.schedules import one_f_one_b, pipeline
 from tests.support import CLASSICS, Classic
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 async def test_the_trace_is_the_same(classic: Classic) -> None:
     alone = await asyncio.to_thread(run, classic.solution, *classic.size)
