@@ -22,7 +22,6 @@ MAX_SIZE, MAX_TICKS = 256, 100_000
 
 class Show(base.Show[SchedulePuzzle]):
     has_pictures = True
-    runs_without_tensors = True
     colours = COLOURS
 
     def picture(self, puzzle: SchedulePuzzle, kept: str, judged: bool = True, colour: str = "layer") -> str:
