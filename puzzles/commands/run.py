@@ -13,7 +13,8 @@ from puzzles.tracks.workbench import TensorOptions
 
 from .export import imported
 from .shared.game_options import FIELDS, chosen, game_options
-from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, usage_errors
+from .shared.params import colour_option, require_picture, seconds_text, usage_errors
+from .shared.puzzle_params import SLUG_TEXT
 
 PATIENCE = 300.0
 """Seconds for PyTorch."""

@@ -22,7 +22,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from puzzles.catalog.fields import Fields, OwnPuzzleError
+from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
@@ -52,7 +52,7 @@ class Section(NamedTuple):
     lines: Sequence[tuple[str, str]]
 
 
-class OptionError(Exception):
+class OptionError(RefusedError):
     """A command's option that a track does not support. The text says what to do instead."""
 
 

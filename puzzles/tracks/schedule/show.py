@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.text_lines import COLOURS
 from puzzles.tracks import base
-from puzzles.tracks.workbench import COLOURS, DrawOptions, TensorOptions, Workbench, as_svg
+from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench, as_svg
 
 from .comparison import reference_run
 from .judge import MAX_OPERATIONS, parse_trace
