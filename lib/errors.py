@@ -1,6 +1,22 @@
-"""Refusals: one exception with its place and the fix, and a subclass for each reason."""
+"""Refusals: one exception with its place and the fix, and a subclass for each kind; sentences that keep their facts."""
 
 from typing import Self
+
+
+class Sentence(str):
+    """A sentence for a player, with the data that it was worded from: a reason, and facts by name."""
+
+    reason = ""
+    facts: dict[str, object]
+
+
+class Words(dict[str, str]):
+    """The sentences of a room by reason, each a template over its facts."""
+
+    def __call__(self, reason: str, /, **facts: object) -> Sentence:
+        sentence = Sentence(self[reason].format_map(facts))
+        sentence.reason, sentence.facts = reason, facts
+        return sentence
 
 
 class PuzzleError(AssertionError):

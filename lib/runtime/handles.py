@@ -10,6 +10,7 @@ from lib.errors import RuleError
 from lib.values.base import Value
 
 from .recorder import player_line
+from .words import SAYS
 
 
 class Handle:
@@ -44,7 +45,7 @@ class Handle:
         raise AttributeError(f"there is no {name!r} in {self.unawaited}")
 
     def __add__(self, other: object) -> NoReturn:
-        raise RuleError(f"'+' takes values; this is {self.unawaited}")
+        raise RuleError(SAYS("handle summed", handle=self.unawaited))
 
     __radd__ = __add__
 
@@ -54,7 +55,7 @@ class Handle:
 
     def __iter__(self) -> NoReturn:
         whose = "a bucket's" if self.listed else "a call's"
-        raise RuleError(f"{whose} values are there when it has been awaited; this is {self.unawaited}")
+        raise RuleError(SAYS("handle not awaited", whose=whose, handle=self.unawaited))
 
     @property
     def made(self) -> list[PendingValue]:

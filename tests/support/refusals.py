@@ -1,4 +1,4 @@
-"""Refusals: registers schedules with the words of their refusal, checks the words, and forges records of a trace."""
+"""Refusals: what is expected of one, schedules with their refusals, and forged records of a trace."""
 
 from __future__ import annotations
 
@@ -6,7 +6,51 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from lib import Op, PuzzleError, Setting, Trace
+from lib.errors import Sentence
+
+
+class Refused:
+    """A refusal that is expected: its reason, and facts that a reader needs. A `with` statement expects it of its body.
+
+    A fact is compared as a sentence shows it. `place`, the rank and call, need not be complete.
+    """
+
+    def __init__(
+        self, reason: str, /, place: str = "", kind: type[BaseException] = PuzzleError, **facts: object
+    ) -> None:
+        self.reason, self.place, self.kind, self.facts = reason, place, kind, facts
+
+    def __repr__(self) -> str:
+        return f"Refused({self.reason!r}, {self.place!r}, {self.facts})"
+
+    def require(self, error: object) -> None:
+        """Requires that an error is this refusal."""
+        assert isinstance(error, self.kind), f"not refused: {error!r}"
+        self.require_sentence(getattr(error, "problem", None) or error.args[0])
+        assert self.place in getattr(error, "place", ""), error
+
+    def require_sentence(self, sentence: object) -> None:
+        """Requires that a sentence says this."""
+        assert isinstance(sentence, Sentence), f"a sentence without a reason: {sentence}"
+        said = {name: fact for name, fact in sentence.facts.items() if name in self.facts}
+        assert (sentence.reason, _shown(said)) == (self.reason, _shown(self.facts)), sentence
+
+    def __enter__(self) -> None:
+        self._raises = pytest.raises(self.kind)
+        self._caught = self._raises.__enter__()
+
+    def __exit__(self, *ending: Any) -> bool:
+        raised = bool(self._raises.__exit__(*ending))
+        self.require(self._caught.value)
+        return raised
+
+
+def _shown(facts: dict[str, object]) -> dict[str, str]:
+    return {name: str(fact) for name, fact in facts.items()}
+
 
 Edit = Callable[[list[Op]], list[Op]]
 
