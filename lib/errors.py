@@ -1,6 +1,10 @@
 """Refusals: one exception with its place and the fix, and a subclass for each kind; sentences that keep their facts."""
 
+from types import NoneType
 from typing import Self
+
+PLAIN = str, int, float, tuple, list, dict, NoneType
+"""Facts that are kept as they are; of others, such as values of the game, a sentence keeps the text."""
 
 
 class Sentence(str):
@@ -15,7 +19,8 @@ class Words(dict[str, str]):
 
     def __call__(self, reason: str, /, **facts: object) -> Sentence:
         sentence = Sentence(self[reason].format_map(facts))
-        sentence.reason, sentence.facts = reason, facts
+        sentence.reason = reason
+        sentence.facts = {name: fact if isinstance(fact, PLAIN) else str(fact) for name, fact in facts.items()}
         return sentence
 
 

@@ -4,6 +4,8 @@ from lib.errors import Words
 
 SAYS = Words(
     {
+        "result not awaited": "this is {this}",
+        "nobody can move": "nobody can move: {clauses}",
         "no mesh lengths": "a mesh gives the length of each axis, such as {{'dp': 2, 'tp': 4}}; got {got!r}",
         "axes share a name": "a mesh needs a different name for each axis; got {names!r}",
         "other number of ranks": "the mesh has {lengths}{product}, but there {are} {ranks}; the lengths of its axes multiply to the number of ranks",

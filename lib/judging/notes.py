@@ -14,6 +14,7 @@ from .peak_text import layers_text, noun, unstored_text
 from .rank_state import RankState
 from .recompute import Recomputation
 from .repeatable import discarded_states, loaded_again, loaded_twice, lost_states, missing_at_end
+from .words import SAYS
 
 
 class Note(NamedTuple):
@@ -124,4 +125,4 @@ def _other_label(labelled: Sequence[Op]) -> Note:
     op = labelled[0]
     label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
     more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""
-    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: pass the layer of the value")
+    return Note(SAYS("other label", call=op.call(), line=op.line, label=label, more=more))

@@ -4,6 +4,7 @@ from lib.errors import Words
 
 SAYS = Words(
     {
+        "other label": "called {call} on line {line} with layer {label}{more}: pass the layer of the value",
         "other ticks": "it takes place from tick {start} to {end}, not {op_start} to {op_end}",
         "other batches": "it is of batches {batches}, not {its_batches}",
         "other values": "it makes {values} values from number {first} on, not {numbers}",

@@ -79,7 +79,7 @@ def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
     if isinstance(payload, Value):
         return take(payload)
     if isinstance(payload, Handle | PendingValue):
-        raise RuleError(f"cannot send {payload.unawaited}")
+        raise RuleError(SAYS("cannot send", value=payload.unawaited))
     if isinstance(payload, dict):
         return {map_values(take, key): map_values(take, part) for key, part in payload.items()}
     if isinstance(payload, tuple) and hasattr(payload, "_fields"):

@@ -221,7 +221,7 @@ class Model(TierOperations):
             to = operations.partner(self._game, self._rank, rank)
             tag = operations.tag(self._game, tag)
             if hasattr(v, "__await__"):
-                raise RuleError(f"cannot send {object_text(v)}")
+                raise RuleError(SAYS("cannot send", value=object_text(v)))
             payload = map_values(take, v)
         except PuzzleError as why:
             shown = message_text("pass_to", "..." if isinstance(rank, Value) else rank, tag)

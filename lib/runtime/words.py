@@ -4,6 +4,8 @@ from lib.errors import Words
 
 SAYS = Words(
     {
+        "no such name": "a model has no '{name}'; {advice}",
+        "cannot send": "cannot send {value}",
         "no keys": "pass a list of what keys(...) returned, such as [kv]; got {got}",
         "arguments of a pair": "forward_backward takes (layer, inp, weight) for a forward and (layer, inp, grad, weight) for a backward",
         "several values": "{name} takes one value at a time; got {got}",

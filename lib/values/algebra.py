@@ -74,7 +74,7 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
         for element in sorted(members):
             if element in first:
                 both = f"both {who(first[element])} and {who(i)}" if first[element] != i else who(i)
-                raise RuleError(f"{thing} {element} is in {both}; {then}")
+                raise RuleError(SAYS("in both", thing=thing, number=element, both=both, then=then))
             first[element] = i
     raise AssertionError("sets that overlap have an element in common")
 

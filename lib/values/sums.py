@@ -6,7 +6,7 @@ from math import lcm
 from operator import attrgetter
 from typing import Any
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentence
 
 from . import algebra
 from .algebra import Who, operand
@@ -46,7 +46,7 @@ def add_parts(values: Sequence[Value], who: Who = operand) -> Batched:
     for value in values:
         parts = value.parts  # type: ignore[attr-defined]  # all are of one kind by now
         if twice := union & parts:
-            raise RuleError(_both_text(first, twice))
+            raise RuleError(_in_both(first, twice))
         union |= parts
     if len(union) == first.of:
         return with_fields(first, parts=algebra.WHOLE, of=1)
@@ -83,14 +83,14 @@ def sum_squares(values: Sequence[Value], who: Who = operand) -> Scalar:
     return with_fields(first, shards=shards, total=total)
 
 
-def _both_text(first: Batched, twice: set[int]) -> str:
+def _in_both(first: Batched, twice: set[int]) -> Sentence:
     if isinstance(first, KeyValueGrad):
         start = min(first.shards)
-        return f"the queries of {algebra.set_text({start + part for part in twice})} are in both; add each once"
+        return SAYS("shares in both", shares=f"queries of {algebra.set_text({start + part for part in twice})}")
     if first.total > 1:
         which = "keys" if isinstance(first, Activation) else "gradients through the keys"
-        return f"the {which} of {algebra.set_text(twice)} are in both; add each once"
-    return f"{algebra.named('part', sorted(twice))} of the sum is in both values; add each once"
+        return SAYS("shares in both", shares=f"{which} of {algebra.set_text(twice)}")
+    return SAYS("parts in both", parts=algebra.named("part", sorted(twice)))
 
 
 ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy")

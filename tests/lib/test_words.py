@@ -45,7 +45,7 @@ def table(room: Path) -> dict[str, set[str]]:
 def test_every_reason_of_a_room_is_worded_with_its_facts(room: Path) -> None:
     worded = table(room)
     given = list(calls(room))
-    assert [(reason, facts) for reason, facts in given if facts != worded.get(reason)] == []
+    assert [(reason, facts) for reason, facts in given if not worded.get(reason, {reason}) <= facts] == []
     assert {reason for reason, _ in given} == set(worded)
     assert [reason for reason in worded if len(reason.split()) > 4] == [], "a reason is a name, no sentence"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from re import sub
 from typing import Any
 
 import pytest
@@ -19,27 +20,29 @@ class Refused:
     """
 
     def __init__(
-        self, reason: str, /, place: str = "", kind: type[BaseException] = PuzzleError, **facts: object
+        self, reason: str, /, place: str = "", error: type[BaseException] = PuzzleError, **facts: object
     ) -> None:
-        self.reason, self.place, self.kind, self.facts = reason, place, kind, facts
+        self.reason, self.place, self.error, self.facts = reason, place, error, facts
 
     def __repr__(self) -> str:
         return f"Refused({self.reason!r}, {self.place!r}, {self.facts})"
 
     def require(self, error: object) -> None:
         """Requires that an error is this refusal."""
-        assert isinstance(error, self.kind), f"not refused: {error!r}"
+        assert isinstance(error, self.error), f"not refused: {error!r}"
         self.require_sentence(getattr(error, "problem", None) or error.args[0])
         assert self.place in getattr(error, "place", ""), error
 
     def require_sentence(self, sentence: object) -> None:
         """Requires that a sentence says this."""
         assert isinstance(sentence, Sentence), f"a sentence without a reason: {sentence}"
+        while sentence.reason != self.reason and isinstance(sentence.facts.get("why"), Sentence):
+            sentence = sentence.facts["why"]  # what a reader of a file says is the refusal of what is in it
         said = {name: fact for name, fact in sentence.facts.items() if name in self.facts}
         assert (sentence.reason, _shown(said)) == (self.reason, _shown(self.facts)), sentence
 
     def __enter__(self) -> None:
-        self._raises = pytest.raises(self.kind)
+        self._raises = pytest.raises(self.error)
         self._caught = self._raises.__enter__()
 
     def __exit__(self, *ending: Any) -> bool:
@@ -49,7 +52,8 @@ class Refused:
 
 
 def _shown(facts: dict[str, object]) -> dict[str, str]:
-    return {name: str(fact) for name, fact in facts.items()}
+    """Facts as a sentence shows them, without lines of the file that a test is in."""
+    return {name: sub(r" on line \d+,?", "", str(fact)) for name, fact in facts.items()}
 
 
 Edit = Callable[[list[Op]], list[Op]]
