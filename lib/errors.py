@@ -3,9 +3,6 @@
 from types import NoneType
 from typing import Self
 
-PLAIN = str, int, float, tuple, list, dict, NoneType
-"""Facts that are kept as they are; of others, such as values of the game, a sentence keeps the text."""
-
 
 class Sentence(str):
     """A sentence for a player, with the data that it was worded from: a reason, and facts by name."""
@@ -20,8 +17,15 @@ class Words(dict[str, str]):
     def __call__(self, reason: str, /, **facts: object) -> Sentence:
         sentence = Sentence(self[reason].format_map(facts))
         sentence.reason = reason
-        sentence.facts = {name: fact if isinstance(fact, PLAIN) else str(fact) for name, fact in facts.items()}
+        sentence.facts = {name: _kept(fact) for name, fact in facts.items()}
         return sentence
+
+
+def _kept(fact: object) -> object:
+    """A fact as a sentence keeps it: what a refusal within it says, and of a value of the game the text."""
+    if isinstance(fact, PuzzleError):
+        return fact.problem
+    return fact if isinstance(fact, str | int | float | tuple | list | dict | NoneType) else str(fact)
 
 
 class PuzzleError(AssertionError):

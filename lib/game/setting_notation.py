@@ -58,7 +58,7 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
             given["frozen"] = _list(given["frozen"], "frozen")
         return Setting(costs_from_json(data.get("costs")), **given)
     except (RuleError, TypeError) as why:
-        raise TraceError(SAYS("impossible setting", why=getattr(why, "problem", why))) from None
+        raise TraceError(SAYS("impossible setting", why=why)) from None
 
 
 def _costs_to_json(costs: Costs) -> Any:
@@ -100,7 +100,7 @@ def costs_from_json(given: Any) -> Costs:
     try:
         return Costs(**{name: READ.get(name, _as_it_is)(content, name) for name, content in given.items()})
     except RuleError as why:
-        raise TraceError(SAYS("impossible costs", why=why.problem)) from None
+        raise TraceError(SAYS("impossible costs", why=why)) from None
 
 
 def _numbers(given: Any, name: str, minimum: int = 0) -> Mapping[str, int]:

@@ -97,7 +97,7 @@ class RankState(Cursor):
 def placed(why: Exception, rank: RankState) -> PuzzleError:
     """The refusal of a rank's next operation, with its place added if it has none."""
     if not isinstance(why, PuzzleError):
-        problem = f"this record makes no sense ({why}): {rank.op}"
+        problem = SAYS("senseless record", why=why, record=rank.op)
         return TraceError(problem, rank.place(f"operation {rank.at}"))
     return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
 

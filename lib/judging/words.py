@@ -4,6 +4,7 @@ from lib.errors import Words
 
 SAYS = Words(
     {
+        "senseless record": "this record makes no sense ({why}): {record}",
         "other label": "called {call} on line {line} with layer {label}{more}: pass the layer of the value",
         "other ticks": "it takes place from tick {start} to {end}, not {op_start} to {op_end}",
         "other batches": "it is of batches {batches}, not {its_batches}",

@@ -59,28 +59,22 @@ def _shown(facts: dict[str, object]) -> dict[str, str]:
 Edit = Callable[[list[Op]], list[Op]]
 
 
-class Refusals(dict[str, tuple[Any, Setting, tuple[str, ...]]]):
-    """By name: a schedule that must be refused, its setting, and what the message must say."""
+class Refusals(dict[str, tuple[Any, Setting, Refused]]):
+    """By name: a schedule that must be refused, its setting, and the refusal."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
         self.setting = setting
 
-    def __call__(self, *says: str, setting: Setting | None = None) -> Callable[[Any], Any]:
-        """Registers a schedule that must be refused with a message that says all of `says`."""
+    def __call__(self, expected: Refused, setting: Setting | None = None) -> Callable[[Any], Any]:
+        """Registers a schedule that must be refused so."""
 
         def register(schedule: Any) -> Any:
             assert schedule.__name__ not in self, "each schedule has its own name"
-            self[schedule.__name__] = (schedule, setting or self.setting, says)
+            self[schedule.__name__] = (schedule, setting or self.setting, expected)
             return schedule
 
         return register
-
-
-def require_refusal(error: Any, *says: str, kind: type[PuzzleError] = PuzzleError) -> None:
-    """Requires an error of a kind that says all of `says`."""
-    assert isinstance(error, kind), f"not refused: {error!r}"
-    assert [part for part in says if part not in str(error)] == [], str(error)
 
 
 def edited(trace: Trace, edit: Edit, rank: int | None = None) -> Trace:
