@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lib.errors import Sentence
@@ -42,12 +43,14 @@ def deadlock_text(
     absent: Mapping[int, str],
     has_groups: bool = False,
     unread: Collection[tuple[int, int]] = (),
+    unsent: Mapping[int, str] = MappingProxyType({}),
 ) -> Sentence:
     """'nobody can move: rank 0 waits in receive() on line 12 for rank 1; rank 1 has returned; each ...'
 
     `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. In a game with
     `has_groups` a collective may have forgotten its group. `unread` has the sender and the receiver of each message
-    that was not received: a receiver that waits for another rank may have named the wrong one.
+    that was not received: a receiver that waits for another rank may have named the wrong one. `unsent` has, by rank, a
+    result that it has neither used nor sent: in a circle another rank may wait for that.
     """
     groups: dict[tuple[str, int, str, tuple[int, ...], str], list[int]] = {}
     for wait in waits:
@@ -63,6 +66,8 @@ def deadlock_text(
     circle = _circle(waits)
     if circle:
         clauses.append(CIRCLE + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
+    unsent = {rank: unsent[rank] for rank, _ in circle if rank in unsent}
+    clauses += [f"rank {rank} has neither used nor sent the {value}" for rank, value in unsent.items()]
     missed = [(source, to) for source, to in unread if any(_passes_over(wait, source, to) for wait in waits)]
     if missed:
         clauses.append("unread: " + ", ".join(f"a message from rank {source} to rank {to}" for source, to in missed))
@@ -77,16 +82,21 @@ def deadlock_text(
         absent=dict(absent),
         circle=circle,
         unread=missed,
+        unsent=unsent,
     )
 
 
 def nearest_to_cause(
-    waits: Sequence[WaitingRank], absent: Collection[int], unread: Collection[tuple[int, int]]
+    waits: Sequence[WaitingRank],
+    absent: Collection[int],
+    unread: Collection[tuple[int, int]],
+    unsent: Collection[int] = (),
 ) -> frozenset[int]:
     """Ranks whose own call explains a deadlock: those that pass over a message which has come, else those that wait for
-    a rank that has ended. Empty if there are none, as in a circle."""
+    a rank that has ended, else those of a circle that have a result `unsent`. Empty if there are none."""
     passing = {wait.rank for wait in waits if any(_passes_over(wait, source, to) for source, to in unread)}
-    return frozenset(passing or {wait.rank for wait in waits if any(rank in absent for rank in wait.of)})
+    deserted = {wait.rank for wait in waits if any(rank in absent for rank in wait.of)}
+    return frozenset(passing or deserted or {rank for rank, _ in _circle(waits) if rank in unsent})
 
 
 CLAUSE = re.compile(r"ranks? (?P<ranks>[\d, -]+) waits? (?P<where>in .* on line \d+)")

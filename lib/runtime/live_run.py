@@ -254,8 +254,10 @@ class LiveRun:
             return mismatch
         described = [wait.described() for wait in waits]
         unread = [(source, rank) for rank in range(self.size.ranks) for source, _ in self.mailboxes.unread(rank)]
-        self.nearest_to_cause = nearest_to_cause(described, absent, unread)
-        return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes), unread))
+        receivers = [wait.rank for wait in waits if isinstance(wait, ReceiveWait)]
+        unsent = {rank: str(value) for rank in receivers if (value := self.recorders[rank].unsent()) is not None}
+        self.nearest_to_cause = nearest_to_cause(described, absent, unread, unsent)
+        return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes), unread, unsent))
 
     def _absences(self) -> dict[int, str]:
         """The ranks that do not wait, each with the reason as a message words it."""

@@ -13,7 +13,7 @@ from lib.rules.operations import require_cuttable
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import NO_BATCHES, Op, call_text, place_text
 from lib.values.base import V, Value, copy_of, object_text, set_number, set_recorder
-from lib.values.kinds import Parked
+from lib.values.kinds import Activation, ActivationGrad, Parked
 
 from .waits import Wait
 from .words import SAYS
@@ -201,6 +201,13 @@ class RankRecorder:
     def delete(self, where: str, key: object) -> None:
         clock = self.clock
         self.ops.append(new_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))
+
+    def unsent(self) -> Value | None:
+        """The first activation or gradient of an activation that this rank has computed, and neither used nor sent."""
+        used = {number for op in self.ops if op.name != "store" for number in op.inputs}
+        computed = (n for op in self.ops if op.name not in ("get_activation", "receive", "given") for n in op.outputs)
+        unused = (self.values[number] for number in computed if number not in used)
+        return next((value for value in unused if isinstance(value, Activation | ActivationGrad)), None)
 
     def memory_at(self) -> list[int]:
         """Elements stored at the start of each event and, last, now; a value under two keys counts once."""

@@ -122,6 +122,26 @@ async def both_send_twice_before_receiving(model: Model) -> None:
 
 
 @hangs(
+    3,
+    DeadlockError,
+    Refused(
+        "nobody can move",
+        of={0: (1,), 1: (2,), 2: (1,)},
+        circle=[(1, 2), (2, 1)],
+        unsent={1: "input activation of layer 1, batch 0 of 2"},
+    ),
+)
+async def goes_back_before_it_sends(model: Model) -> None:
+    if model.rank != 1:
+        return await model.receive(1)
+    weight, _ = model.load_weights(0)
+    out = model.forward(0, model.get_activation([0]), weight)
+    gradient = await model.receive(2)
+    await model.pass_to(2, out)
+    await model.pass_to(0, gradient)
+
+
+@hangs(
     2,
     DeadlockError,
     Refused(
@@ -204,6 +224,11 @@ def test_names_the_line_in_the_players_file() -> None:
     assert isinstance(error, DeadlockError)
     assert error.line == line
     assert f"on line {line}" in str(error)
+
+
+def test_of_a_circle_the_rank_is_told_that_has_not_sent_its_result() -> None:
+    outcome = run(goes_back_before_it_sends, 2, 2, 3)
+    assert outcome.error is outcome.errors[1], "the others wait longer, and have nothing to send"
 
 
 def test_the_cause_is_told_not_its_consequence() -> None:
