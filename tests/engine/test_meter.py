@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lib.engine import ShardedEngine, launch
 from lib.engine.metering.meter import MAX_NUMBERS_OUT, Meter
 
 
@@ -44,3 +50,38 @@ def test_only_products_of_a_fused_kernel_are_counted_by_their_shapes() -> None:
     assert kernel.flops == 0
     kernel.compute(7)
     assert kernel.flops == 7
+
+
+class Scales(ShardedEngine):
+    def __init__(self, factor: Any) -> None:
+        self.factor = factor
+
+    def load_checkpoint(self, params: Any) -> None:
+        """There are no parameters."""
+
+    def forward(self, x: Any) -> Any:
+        return x / self.factor
+
+    def backward(self, grads: Any) -> None:
+        """Not called."""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "factor", "is_widened"),
+    [
+        (np.float32, 4, False),
+        (np.float32, 16**0.5, False),
+        (np.float32, np.float32(4), False),
+        (np.float32, np.sqrt(16), True),
+        (np.float64, np.sqrt(16), False),
+    ],
+)
+def test_a_float64_number_doubles_the_bytes_of_float32_arrays_at_a_line(
+    dtype: Any, factor: Any, is_widened: bool
+) -> None:
+    x = np.ones(6, dtype)
+    with launch(Scales, 1, factor=factor) as run:
+        (result,) = run.forward(x)
+        (reading,) = run.meters
+    assert (result.nbytes == 2 * x.nbytes) == is_widened
+    assert reading.widened_line == (Scales.forward.__code__.co_firstlineno + 1 if is_widened else 0)

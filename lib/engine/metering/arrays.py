@@ -10,7 +10,7 @@ temporary memory, which differs between versions.
 from collections.abc import Iterator
 from typing import Any
 
-from numpy import inexact, ndarray, void
+from numpy import float32, float64, inexact, ndarray, void
 
 from lib.engine.collectives import Array
 from lib.errors import RuleError
@@ -61,6 +61,12 @@ _view: Any = ndarray.view
 """The attributes of numpy's own class; `MeteredArray` overrides them."""
 
 
+def _is_widened(inputs: list[Any]) -> bool:
+    """True for an array of float32 and a number of numpy in float64, whose result is twice as large as the array. A
+    number of Python leaves the array as it is."""
+    return any(isinstance(x, float64) for x in inputs) and any(getattr(x, "dtype", None) == float32 for x in inputs)
+
+
 class MeteredArray(ndarray[Any, Any]):
     """An array of a device, whose memory and products are counted."""
 
@@ -93,6 +99,8 @@ class MeteredArray(ndarray[Any, Any]):
         if out is not None:
             return out[0] if len(out) == 1 else out
         if type(result) is ndarray:
+            if meter is not None and result.dtype == float64 and _is_widened(bare):
+                meter.widen()
             return result if meter is None else as_metered_result(result, meter)
         return tuple([charge_results(part) for part in result]) if isinstance(result, tuple) else result
 

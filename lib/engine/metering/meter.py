@@ -54,6 +54,8 @@ class Reading:
     """Bytes of `held` that no later operation read."""
     products: Mapping[str, int] = field(default_factory=dict)
     """Flops by the line that computed them."""
+    widened_line: int = 0
+    """The first line that made float64 arrays of float32 by a number of numpy, such as np.sqrt(16); 0 if none did."""
 
     @property
     def collectives(self) -> int:
@@ -136,6 +138,7 @@ class Meter:
         "sent",
         "stored",
         "unpacked",
+        "widened_line",
     )
 
     def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
@@ -152,6 +155,7 @@ class Meter:
         self.lives = Lives()
         self.peak = 0
         self.peak_line = 0
+        self.widened_line = 0
         self.stored = 0
         self.clock = 0
         self.host = unused_memory()
@@ -209,6 +213,10 @@ class Meter:
         self.sent += traffic[0]
         self.unpacked += traffic[1]
 
+    def widen(self) -> None:
+        """Called when an operation has made float64 of float32 arrays."""
+        self.widened_line = self.widened_line or running_line()
+
     def record_stored(self) -> None:
         """Called when a message has arrived and is not charged yet, so that all live bytes were stored during the
         wait."""
@@ -224,6 +232,7 @@ class Meter:
             self.peak_line,
             *self.lives.at_peak(),
             {str(line): flops for line, flops in self.products.items()},
+            self.widened_line,
         )
 
 

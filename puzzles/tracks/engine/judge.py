@@ -24,6 +24,9 @@ TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "b
 """Figures that follow from what is called."""
 
 
+ARRAYS = ("peak", "weights", "kept", "stored")
+"""Figures in bytes of a device's arrays."""
+
 HIDDEN = "Keep numbers in numpy arrays, and let devices exchange them by the calls of the engine only"
 Scored = TypeVar("Scored")
 WRITTEN_OUT = "Make products of matrices with @, np.einsum, np.dot or np.tensordot"
@@ -119,6 +122,8 @@ def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, line
     if measured.get("flops", 0) > targets.get("flops", inf) and FIGURES["flops"].of(lines) == measured["flops"]:
         why, too_high = (*why, *_product_lines(lines)), True
     advice = _advice(measured, targets, performed) if missed else ""
+    if not advice and any(measured[name] > targets[name] for name in ARRAYS if name in targets):
+        advice = _of_widened(lines)
     return Score(figures, missed, stars, advice=advice, why=why, why_matters=too_high)
 
 
@@ -181,6 +186,17 @@ def _advice(figures: Mapping[str, float], targets: Mapping[str, int], performed:
         return f"{sends}; the target allows {limit:,} B in all."
     return (
         f"Device {device} makes these calls: {calls}. Which of them could be fewer, later or smaller?" if calls else ""
+    )
+
+
+def _of_widened(performed: Performed) -> str:
+    """The line that doubles the bytes of its arrays, if there is one."""
+    line = next((reading.widened_line for reading in performed.readings[-1] if reading.widened_line), 0)
+    return (
+        f"Line {line} makes float64 arrays of float32, which doubles their bytes: a number of numpy, such as "
+        "np.sqrt(16), is a float64. Use a number of Python, such as 4 or 16**0.5, or np.float32(4)."
+        if line
+        else ""
     )
 
 
