@@ -50,7 +50,7 @@ def deadlock_text(
     `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. In a game with
     `has_groups` a collective may have forgotten its group. `unread` has the sender and the receiver of each message
     that was not received: a receiver that waits for another rank may have named the wrong one. `unsent` has, by rank, a
-    result that it has neither used nor sent: in a circle another rank may wait for that.
+    result that it has neither used nor sent: another rank may wait for that.
     """
     groups: dict[tuple[str, int, str, tuple[int, ...], str], list[int]] = {}
     for wait in waits:
@@ -63,10 +63,9 @@ def deadlock_text(
     for rank, state in sorted(absent.items()):
         by_state.setdefault(state, []).append(rank)
     clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
-    circle = _circle(waits)
+    circle = circle_of(waits)
     if circle:
         clauses.append(CIRCLE + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
-    unsent = {rank: unsent[rank] for rank, _ in circle if rank in unsent}
     clauses += [f"rank {rank} has neither used nor sent the {value}" for rank, value in unsent.items()]
     missed = [(source, to) for source, to in unread if any(_passes_over(wait, source, to) for wait in waits)]
     if missed:
@@ -82,7 +81,7 @@ def deadlock_text(
         absent=dict(absent),
         circle=circle,
         unread=missed,
-        unsent=unsent,
+        unsent=dict(unsent),
     )
 
 
@@ -93,10 +92,10 @@ def nearest_to_cause(
     unsent: Collection[int] = (),
 ) -> frozenset[int]:
     """Ranks whose own call explains a deadlock: those that pass over a message which has come, else those that wait for
-    a rank that has ended, else those of a circle that have a result `unsent`. Empty if there are none."""
+    a rank that has ended, else those that have a result `unsent`. Empty if there are none."""
     passing = {wait.rank for wait in waits if any(_passes_over(wait, source, to) for source, to in unread)}
     deserted = {wait.rank for wait in waits if any(rank in absent for rank in wait.of)}
-    return frozenset(passing or deserted or {rank for rank, _ in _circle(waits) if rank in unsent})
+    return frozenset(passing or deserted or unsent)
 
 
 CLAUSE = re.compile(r"ranks? (?P<ranks>[\d, -]+) waits? (?P<where>in .* on line \d+)")
@@ -130,7 +129,7 @@ def _without_group(waits: Sequence[WaitingRank]) -> str:
     return f"; or name a group: {wait.call} on line {wait.line} has none, so it waits for every rank"
 
 
-def _circle(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:
+def circle_of(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:
     """Ranks of which each waits for the next and the last for the first, as pairs; empty if there is no such circle.
     Who waits for several ranks or for any, as in a collective, is in none."""
     waits_for = {wait.rank: wait.of[0] for wait in waits if len(wait.of) == 1}

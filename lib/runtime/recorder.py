@@ -202,12 +202,16 @@ class RankRecorder:
         clock = self.clock
         self.ops.append(new_op(Op, ("delete", clock, clock, None, NO_BATCHES, (), (), (where, key), 0)))
 
-    def unsent(self) -> Value | None:
-        """The first activation or gradient of an activation that this rank has computed, and neither used nor sent."""
+    def unsent(self, own: bool) -> Value | None:
+        """The first activation or gradient of an activation that this rank has computed, and neither used nor sent. It
+        is for a layer of which this rank has no weight, unless what is for its `own` layers counts too."""
+        loaded = () if own else {op.layer for op in self.ops if op.name == "load_weights"}
         used = {number for op in self.ops if op.name != "store" for number in op.inputs}
         computed = (n for op in self.ops if op.name not in ("get_activation", "receive", "given") for n in op.outputs)
         unused = (self.values[number] for number in computed if number not in used)
-        return next((value for value in unused if isinstance(value, Activation | ActivationGrad)), None)
+        activations = (value for value in unused if isinstance(value, Activation | ActivationGrad))
+        to_send = (value for value in activations if 0 <= value.layer < self.game.layers)  # others are for nobody
+        return next((value for value in to_send if value.layer not in loaded), None)
 
     def memory_at(self) -> list[int]:
         """Elements stored at the start of each event and, last, now; a value under two keys counts once."""
