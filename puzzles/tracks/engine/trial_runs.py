@@ -122,7 +122,7 @@ def require_right(trial: Trial, performed: Performed) -> None:
                 known = [words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance)]
                 words = known or [_operation(result, right, trial) or _unsummed(results, right, trial)]
                 text = "; ".join(filter(None, [str(why), *words, trial.about]))
-                raise WrongResultError(text, call.method) from None
+                raise WrongResultError(text, call.method if trial.spmd is None else "program") from None
     if trial.stream is not None:
         with results_of("forward"):  # which the loop calls
             _require_outputs(performed.outputs, *trial.stream, trial.tolerance)
