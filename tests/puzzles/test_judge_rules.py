@@ -188,6 +188,17 @@ def test_a_refusal_without_a_line_is_shown_at_the_definition(fakes: Fakes) -> No
     assert judged(fakes, FakeRun("n = 2", outcome=ended), definition=definition).line == 0, "the run said all it knows"
 
 
+@pytest.mark.parametrize(("method", "line"), [("forward", 7), ("backward", 9), ("inherited", 0), ("", 0)])
+def test_a_refusal_of_a_class_is_shown_at_its_method_at_any_size(fakes: Fakes, method: str, line: int) -> None:
+    definition = Definition(line=5, sketch=Sketch("other", None, (("forward", 7), ("backward", 9))))
+    refusal = Failure("rule", "no", method=method)
+    assert judged(fakes, FakeRun("n = 2", refusal), definition=definition).line == line
+    elsewhere = FakeRun("n = 3", refusal, hidden=False)
+    assert judged(fakes, FakeRun("n = 2"), elsewhere, definition=definition).line == line
+    known = FakeRun("n = 2", refusal._replace(line=11))
+    assert judged(fakes, known, definition=definition).line == 11, "the line says more"
+
+
 def test_a_coroutine_that_was_forgotten_is_named_with_the_failure(fakes: Fakes) -> None:
     forgot = RunOutcome(row={}, forgotten="'send' was never awaited")
     assert forgot.forgotten in judged(fakes, FakeRun("n = 2", WRONG, outcome=forgot)).message

@@ -76,12 +76,12 @@ class Performed:
 
 
 class WrongResultError(Exception):
-    """A result differs from the expected one; the message is a sentence for the player. It belongs to the line of the
-    player's file, or to the method, if one is given."""
+    """A result differs from the expected one; the message is a sentence for the player. It belongs to the method, if
+    one is given."""
 
-    def __init__(self, problem: str, method: str = "", line: int = 0) -> None:
+    def __init__(self, problem: str, method: str = "") -> None:
         super().__init__(problem)
-        self.method, self.line = method, line
+        self.method = method
 
 
 @contextmanager

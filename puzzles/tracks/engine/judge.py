@@ -90,7 +90,7 @@ def _or_failure(scored: Callable[[], Scored]) -> Scored | Failure:
     try:
         return scored()
     except WrongResultError as why:
-        return Failure("rule", sanitized(str(why)), why.line, method=why.method)
+        return Failure("rule", sanitized(str(why)), method=why.method)
     except (Exception, RecursionError) as why:  # a trial's check may choke on what it does not expect
         return Failure(
             "rule", sanitized(f"what the run sent back cannot be judged ({why or type(why).__name__})")[:300]
