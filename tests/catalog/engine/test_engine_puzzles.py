@@ -266,7 +266,9 @@ def test_what_is_right_at_the_shown_size_only_is_noted(tmp_path: Path) -> None:
     path.write_text(by_heart)
     verdict = verdict_on("RingAllReduce", path)
     assert (verdict.status, verdict.stars) == ("passed", 2), verdict
-    assert verdict.notes[0].startswith("works only at the shown size (4 devices); with 3 devices it fails: device 0, ")
+    assert verdict.shown_size_only
+    forward = by_heart.splitlines().index("    def forward(self, x):") + 1
+    assert f"line {forward}: device 0, forward()" in verdict.notes[0]
     strict = grade_file(str(path), [ENGINE_PUZZLES["RingAllReduce"]], strict=True).verdicts[0]
     assert (strict.status, strict.reason, strict.stars) == ("failed", "rule", 0)
 
