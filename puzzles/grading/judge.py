@@ -49,11 +49,8 @@ class Definition:
         return self.placed(failure.message)
 
     def located(self, failure: Failure) -> Failure:
-        """A failure with its line: of its method if it names one, else of a function. The first line of a class would
-        say nothing."""
-        methods = dict(self.sketch.methods)
-        line = failure.line or methods.get(failure.method, 0 if methods else self.line)
-        return failure._replace(line=line)
+        """A failure of a method with the line of the method, unless it has a line."""
+        return failure._replace(line=failure.line or dict(self.sketch.methods).get(failure.method, 0))
 
     def placed(self, text: str) -> str:
         """A text with line numbers as the player knows them."""
@@ -137,6 +134,9 @@ def _judged(
     kept = track.judge.kept(outcome.row) if keep and outcome.row is not None else ""
     not_attempted = replace(not_attempted, printed=first_lines(outcome.printed), trace=kept, secret=secret)
     if isinstance(score, Failure):
+        of_function = outcome.failure is None and score.reason != "crash" and not definition.sketch.methods
+        if of_function and not score.line:  # the first line of a class would say nothing
+            score = score._replace(line=definition.line)
         return _failed(not_attempted, definition, score, definition.exists or outcome.failure is None)
     other_sizes: OtherSizes | Failure = OtherSizes()
     if not only_shown:
@@ -149,14 +149,13 @@ def _judged(
 def _scored(
     request: RunRequest, secret: str, definition: Definition
 ) -> Generator[RunRequest, RunOutcome, tuple[RunOutcome, Score | Failure]]:
-    """The outcome of a run, and its score; or that of the last of the runs that follow from it. A failure that no run
-    has is located in the definition."""
+    """The outcome of a run, and its score; or that of the last of the runs that follow from it."""
     outcome = yield request
     score = request.score_of(outcome)
     while callable(score):
         further = score(secret)
         score = further.score_of((yield further))
-    if outcome.failure is None and isinstance(score, Failure) and score.reason != "crash":
+    if isinstance(score, Failure):
         score = definition.located(score)
     return outcome, score
 
