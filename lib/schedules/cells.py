@@ -140,7 +140,7 @@ def require_complete(rows: Rows, copies: int) -> None:
         raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")
     ranks_of: dict[int, list[int]] = {}
     rank_of: dict[tuple[int, int], int] = {}
-    done: dict[tuple[int, int], list[str]] = {}
+    done: dict[tuple[int, int], str] = {}
     for (stage, op, batch), rank in placed:
         if op not in OPERATIONS or min(stage, batch) < 0:
             raise RuleError(f"there is no cell {stage}{op}{batch}; a cell is a stage, F, B, I or W, and a microbatch")
@@ -153,11 +153,11 @@ def require_complete(rows: Rows, copies: int) -> None:
         if rank_of.setdefault((stage, batch), rank) != rank:
             first = rank_of[stage, batch]
             raise RuleError(f"microbatch {batch} in stage {stage} is on rank {first} and on rank {rank}; put it on one")
-        done.setdefault((stage, batch), []).append(op)
+        done[stage, batch] = done.get((stage, batch), "") + op
     for stage in range(1 + max(ranks_of)):
         for batch in range(1 + max(batch for _, batch in done)):
-            has = sorted(done.get((stage, batch), []))
-            if has not in (["B", "F"], ["F", "I", "W"]):
+            has = done.get((stage, batch), "")
+            if has not in ("FB", "FIW") and (has := "".join(sorted(has))) not in ("BF", "FIW"):
                 raise RuleError(
                     f"for microbatch {batch} stage {stage} has {' '.join(has) or 'nothing'}; it needs F and B once, or "
                     "F, I and W once"
