@@ -188,6 +188,14 @@ def loaded_by(code: str) -> set[str]:
         ("import puzzles", "asyncio lib puzzles.catalog click"),
         ("from puzzles import play", "IPython chalk jupytext nbformat click rich"),
         ("import puzzles.commands.main", "rich chalk asyncio numpy lib.layout"),
+        (
+            "from puzzles.commands.main import main; main(['plan', '--list'], standalone_mode=False)",
+            "puzzles.custom puzzles.tracks puzzles.content drawing chalk numpy",
+        ),
+        (
+            "import puzzles.commands.solve, puzzles.commands.profile, puzzles.commands.layout",
+            "puzzles.custom puzzles.tracks drawing chalk numpy",
+        ),
         ("import lib.layout", "lib.engine greenlet chalk"),
     ],
 )

@@ -234,7 +234,8 @@ class Moves(NamedTuple):
         return self.by_size(operation, elements_sent(operation, elements, ranks))
 
     def by_size(self, operation: str, sent: int) -> int:
-        return self.calls[operation] + ceil(self.beta[operation] * sent)
+        beta = self.beta[operation]
+        return self.calls[operation] - (-beta.numerator * sent // beta.denominator)  # rounded up
 
 
 @cache

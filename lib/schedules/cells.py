@@ -2,7 +2,7 @@
 played."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from lib.errors import RuleError
@@ -51,19 +51,21 @@ class Dependencies:
     def __init__(self, rows: Rows, stages: int = 0) -> None:
         self.rank_of = {cell: rank for rank, row in enumerate(rows) for slot in row for cell in slot}
         self._last = stages - 1 if stages else max(cell.stage for cell in self.rank_of)
-        self._backward: Mapping[tuple[int, int], Cell] = {
-            (cell.stage, cell.batch): cell for cell in self.rank_of if cell.op in "BI"
-        }
+        self._forward: dict[tuple[int, int], Cell] = {}
+        self._backward: dict[tuple[int, int], Cell] = {}
+        for cell in self.rank_of:
+            if cell.op != "W":
+                (self._forward if cell.op == "F" else self._backward)[cell.stage, cell.batch] = cell
 
     def of(self, cell: Cell) -> list[Cell]:
         """The cells whose results a cell uses."""
         stage, op, batch = cell
         if op == "F":
-            return [Cell(stage - 1, "F", batch)] if stage else []
+            return [self._forward[stage - 1, batch]] if stage else []
         if op == "W":
-            return [Cell(stage, "I", batch)]
+            return [self._backward[stage, batch]]
         later = [self._backward[stage + 1, batch]] if stage < self._last else []
-        return [Cell(stage, "F", batch), *later]
+        return [self._forward[stage, batch], *later]
 
     def received(self, slot: Slot) -> Iterator[Message]:
         """The messages that a slot receives from other ranks."""
@@ -82,8 +84,7 @@ class Dependencies:
     def _next(self, cell: Cell) -> Cell | None:
         """The cell of the next stage, or in backward of the previous stage, that uses this one's result."""
         if cell.op == "F":
-            used = Cell(cell.stage + 1, "F", cell.batch)
-            return used if used in self.rank_of else None
+            return self._forward.get((cell.stage + 1, cell.batch))
         return self._backward.get((cell.stage - 1, cell.batch)) if cell.op != "W" else None
 
 
@@ -139,7 +140,7 @@ def require_complete(rows: Rows, copies: int) -> None:
         raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")
     ranks_of: dict[int, list[int]] = {}
     rank_of: dict[tuple[int, int], int] = {}
-    done: dict[tuple[int, int], list[str]] = {}
+    done: dict[tuple[int, int], str] = {}
     for (stage, op, batch), rank in placed:
         if op not in OPERATIONS or min(stage, batch) < 0:
             raise RuleError(f"there is no cell {stage}{op}{batch}; a cell is a stage, F, B, I or W, and a microbatch")
@@ -152,11 +153,11 @@ def require_complete(rows: Rows, copies: int) -> None:
         if rank_of.setdefault((stage, batch), rank) != rank:
             first = rank_of[stage, batch]
             raise RuleError(f"microbatch {batch} in stage {stage} is on rank {first} and on rank {rank}; put it on one")
-        done.setdefault((stage, batch), []).append(op)
+        done[stage, batch] = done.get((stage, batch), "") + op
     for stage in range(1 + max(ranks_of)):
         for batch in range(1 + max(batch for _, batch in done)):
-            has = sorted(done.get((stage, batch), []))
-            if has not in (["B", "F"], ["F", "I", "W"]):
+            has = done.get((stage, batch), "")
+            if has not in ("FB", "FIW") and (has := "".join(sorted(has))) not in ("BF", "FIW"):
                 raise RuleError(
                     f"for microbatch {batch} stage {stage} has {' '.join(has) or 'nothing'}; it needs F and B once, or "
                     "F, I and W once"

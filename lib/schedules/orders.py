@@ -273,7 +273,9 @@ def _row(script: str, stages: Sequence[int], m: int, firsts: Sequence[int] = ())
             seen[half] += 1
         return Cell(stages[int(chunk)], op, batch)
 
-    slots = [[cell(*named) for named in CELL.findall(group)] for group in SLOT.findall(script)]
+    groups = SLOT.findall(script)
+    named = {group: CELL.findall(group) for group in {*groups}}
+    slots = [[cell(*name) for name in named[group]] for group in groups]
     kept = tuple(tuple(slot) for slot in slots if all(placed.batch < m for placed in slot))
     if not any(firsts):
         return kept

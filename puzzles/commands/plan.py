@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
+from lib.trace.gc_pause import no_collection
 from puzzles.catalog.text_lines import print_table
 
 from .shared.files import preset, text_of, write_text
@@ -183,7 +184,7 @@ def plan(
         raise click.UsageError(
             "name a model and a number of GPUs, as in --model llama-3-70b --gpus 512; --list shows the known models"
         )
-    with usage_errors():
+    with usage_errors(), no_collection():
         for path, of_a_run in ((pareto, False), (None if target else output, True)):
             if path:
                 from drawing import require_ending  # here, since it loads what draws

@@ -84,9 +84,12 @@ HIDDEN = {
     "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine", "puzzles.content.engine"],
     "puzzles/reports/plans.py": ["schedule", "schedule"],
     "puzzles/tracks/base.py": ["layout"],
+    "puzzles/commands/main.py": ["plan", "layout"] * 4,
+    "puzzles/sandbox/worker/withheld.py": ["plan", "plan"],
 }
 """The server loads no track, and hides the right results of trials from runs by the name of their package. A table of
-plans has a column for the pipeline's schedule. Runs of any track may use `lib.layout`, and fail for its reason."""
+plans has a column for the pipeline's schedule. Runs of any track may use `lib.layout`, and fail for its reason. Two
+commands are called plan and layout, and a function that graded layouts may not import is `lib.layout.plan`."""
 
 
 @pytest.mark.slow

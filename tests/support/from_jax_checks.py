@@ -116,7 +116,7 @@ SMALL = {
     "shapes": (
         lambda x: (x.reshape(2, 2, 8), x.reshape(8, 4), x.T, x[:, None, :], x[1:3, 2:8], jnp.squeeze(x[:, :1], 1),
                    jnp.pad(x, ((1, 0), (0, 2))), jnp.concatenate([x, 2 * x], 1), jnp.stack([x, x], 1),
-                   jnp.split(x, 4, 1)),
+                   jnp.split(x, 4, 1), jnp.concatenate([x, jnp.zeros((len(x), 0))], 1)),
         (X,),
     ),
     "products": (

@@ -63,7 +63,8 @@ def opaque(importer: Importer, eqn: Any, inputs: list[Value]) -> list[Value]:
     """The outputs of a primitive; what they share is computed for each."""
     primitive, settings = eqn.primitive, dict(eqn.params)
     types = [var.aval for var in eqn.invars]
-    fixed = {i: value.array for i, value in enumerate(inputs) if isinstance(value, Known) and not value.shape}
+    known = {i: value.array for i, value in enumerate(inputs) if isinstance(value, Known)}
+    fixed = {i: array for i, array in known.items() if not (array.shape and array.size)}  # numbers, and what is empty
     taken = [i for i in range(len(inputs)) if i not in fixed]
     shapes = tuple(tuple(var.aval.shape) for var in eqn.outvars)
     special = SPECIAL.get(primitive.name)

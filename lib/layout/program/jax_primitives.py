@@ -239,6 +239,12 @@ def _pad(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     return padded
 
 
+def _concatenate(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
+    axis = int(settings["dimension"])
+    full = [value for value in inputs if value.shape[axis]]
+    return importer.add("concat", *map(importer.plain, full), axis=axis) if len(full) > 1 else full[0]
+
+
 def _stack(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     axis, shape = int(settings["axis"]), inputs[0].shape
     thin = (*shape[:axis], 1, *shape[axis:])
@@ -302,9 +308,7 @@ HANDLERS: Mapping[str, Handler] = {
     "slice": _slice,
     "split": _split,
     "pad": _pad,
-    "concatenate": lambda importer, settings, inputs: importer.add(
-        "concat", *map(importer.plain, inputs), axis=int(settings["dimension"])
-    ),
+    "concatenate": _concatenate,
     "stack": _stack,
     "gather": gathered,
     "scatter-add": scattered,

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.layout.errors import LayoutError
 from lib.layout.layouts.pieces import Array
 
 from .imported_graph import ImportedGraph, Place, is_key, is_real
@@ -181,6 +182,10 @@ class Importer:
         if isinstance(value, TensorView):
             return value
         shape = value.array.shape
+        if not value.array.size:
+            raise LayoutError(
+                f"{self.where}: an array of shape {shape} is empty, and a graph has no such tensor; leave it out"
+            )
         small, is_same = value.array, value.scalar is not None
         for dim, stride in enumerate(value.array.strides):
             if (stride == 0 or is_same) and small.shape[dim] > 1:
