@@ -62,7 +62,7 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
 
 def show_background(console: Console, puzzle: Puzzle) -> None:
     track = track_of(puzzle.slug)
-    print_wrapped(console, f"Behind {track.words.called(puzzle)}: {puzzle.title}", "bold")
+    print_wrapped(console, f"Behind {track.words.heading(puzzle)}", "bold")
     print_paragraphs(console, puzzle.concept)
     for title, text in (("In practice", puzzle.in_practice), *track.words.background(puzzle)):
         _heading(console, title)

@@ -143,7 +143,7 @@ def test_an_untouched_class_is_not_attempted_though_it_is_in_no_module(mine: Pat
 
 def test_a_layout_has_the_picture_of_its_plan(mine: Path) -> None:
     result = play("layout:ffn", definition(mine, "ffn", source("layout/ffn")))
-    assert result.text().startswith("★★★ Layout puzzle 1, ffn: Solved! 12,288 of 12,288 bytes moved, ")
+    assert result.text().startswith("★★★ ffn: Solved! 12,288 of 12,288 bytes moved, ")
     assert result.trace.bytes == 12_288
     picture = result.picture
     assert "matmul2" in picture

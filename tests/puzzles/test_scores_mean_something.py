@@ -281,7 +281,7 @@ def test_a_player_reads_the_best_of_the_own_kind_and_the_best_of_any() -> None:
 def test_a_record_with_a_later_idea_is_shown_and_takes_no_star() -> None:
     result = played("basic", reference("basic"))
     assert (result.stars, PUZZLES["basic"].goal.beyond[0].peak_memory) == (3, 1_835_008)
-    assert "`grad_accum`, 16.5" in result.next_step
+    assert "(`grad_accum`): 16.5" in result.next_step
 
 
 @pytest.mark.parametrize("slug", ["basic", "pipeline"])

@@ -181,7 +181,7 @@ SCENES = (
     Scene("wrong_words", (
         "wach my_solutions.py", "show fdsp", "grade no_file.py", "hint basic -n 9", "solve --ranks 4",
     )),
-    Scene("list", ("list", "list classics", "list layout")),
+    Scene("list", ("list", "list classics", "list data")),
     Scene("path", ("path",)),
     Scene("next", ("next", f"grade {MINE}")),
     Scene("show_schedule", ("show basic",)),
