@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from puzzles.catalog.content import content, puzzle_files
 from puzzles.catalog.path import CORE, PATH, PathStep, known
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
@@ -14,6 +15,7 @@ from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, so
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, track_of
+from puzzles.tracks.references import reference_file
 
 from .shared.params import SLUGS, group_or_puzzle, terminal
 
@@ -138,6 +140,27 @@ def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzlePr
 TITLE = 2 + max(len(step.title) for step in PATH)
 
 
+READ, WRITTEN = 100, 2
+"""Words read in a minute, and minutes for a line that is written and made to work. Nobody was timed."""
+
+
+def effort() -> tuple[int, int]:
+    """What the core path asks for: words of statements and backgrounds, and lines of code that the references have more
+    than the starters."""
+    words = lines = 0
+    for (_, _, slug), name in puzzle_files().items():
+        reference = reference_file(slug) if slug in CORE else None
+        if reference is not None:
+            said = content()[name]
+            words += sum(len(said[text].split()) for text in ("statement", "concept", "in_practice"))
+            lines += _code_lines(reference.read_text(encoding="utf-8")) - _code_lines(said["starter"])
+    return words, lines
+
+
+def _code_lines(source: str) -> int:
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in source.splitlines())
+
+
 def _places(step: PathStep) -> str:
     """The places of a step's puzzles on the path: '3-5', '9'."""
     first, last = (CORE.index(slug) + 1 for slug in (step.slugs[0], step.slugs[-1]))
@@ -171,6 +194,14 @@ def path() -> None:
         print_wrapped(
             console,
             "You can start anywhere: when you solve a puzzle, everything before it counts as known.",
+            "dim",
+        )
+        words, lines = effort()
+        hours = round(words / READ / 60 + lines * WRITTEN / 60)
+        print_wrapped(
+            console,
+            f"The whole path takes about {hours} hours. This is an estimate: {round(words, -2):,} words to read, at "
+            f"{READ} a minute, and {round(lines, -1)} lines to write, at {WRITTEN} minutes each.",
             "dim",
         )
     opens = f" '{next_command('next')}' opens it." if next_slug(entries) else ""

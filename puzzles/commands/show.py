@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from puzzles.address import page
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import MAX_WIDTH, aligned_lines, text_lines
 from puzzles.grading.progress import remember_hint
@@ -58,6 +59,8 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
     for command, meaning in ((("start", slug), "writes the starter to a file"), (("hint", slug), "gives a hint"),
                              (("show", slug, "--about"), "explains the idea behind it")):  # fmt: skip
         print_wrapped(console, f"'{next_command(*command)}' {meaning}")
+    if mistakes := page("mistakes"):
+        print_wrapped(console, f"{mistakes} shows twenty mistakes with their messages")
 
 
 def show_background(console: Console, puzzle: Puzzle) -> None:

@@ -96,7 +96,7 @@ def test_the_pictures_are_what_is_drawn_today() -> None:
 
 def test_every_picture_is_shown() -> None:
     page = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("pictures", "field"))
-    assert sorted(set(re.findall(r"\(pictures/(.*?)\)", page))) == sorted(
+    assert sorted(set(re.findall(r"\((?:docs/)?pictures/(.*?)\)", page + README))) == sorted(
         path.name for path in gallery.FOLDER.iterdir()
     )
     for path in re.findall(r"\]\((docs/[^)]*)\)", README):
