@@ -32,8 +32,9 @@ play: $(VENV)/.play  ## set everything up, show a solved puzzle, and say what to
 serve: site/.training-puzzles-site  ## open the game in your browser, from this machine; needs node and npm
 	$(BIN)/python -m puzzles.site --serve
 
+# The tests in a browser have targets of their own.
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
-	$(PYTEST) -m "not slow" --ran=$(VENV)/.ran
+	$(PYTEST) --ignore=tests/browser -m "not slow" --ran=$(VENV)/.ran
 
 # Another commit has another tenth of the slow tests.
 GATE := --ran=$(VENV)/.ran --gate=$(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
@@ -148,10 +149,11 @@ $(VENV)/.play: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable .
 	@touch $@
 
-# One stamp per extra, so that a target installs what it needs even after EXTRAS changes.
-$(VENV)/.with-%: $(VENV)/.play
+# One stamp per extra, so that a target installs what it needs even after EXTRAS changes. Each installs the game as well,
+# because a second call of pip takes ten seconds.
+$(VENV)/.with-%: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable '.[$*]'
-	@touch $@
+	@touch $(VENV)/.play $@
 
 comma := ,
 extras = $(addprefix $(VENV)/.with-,$(subst $(comma), ,$(strip $(1))))

@@ -137,7 +137,7 @@ def test_all_files_of_a_run_share_one_limit(grade: Grade) -> None:
     assert "No space left" in found.message or "8,388,608 bytes" in found.message
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_all_processes_of_a_run_share_one_limit_of_memory(grade: Grade) -> None:
     """Each has less than the limit."""
     many = (
@@ -151,6 +151,7 @@ def test_all_processes_of_a_run_share_one_limit_of_memory(grade: Grade) -> None:
 # --- Messages and limits ---
 
 
+@pytest.mark.slow
 @needs_seccomp
 def test_no_message_is_left_for_later_runs(grade: Grade) -> None:
     calls = [

@@ -50,6 +50,7 @@ def graded(*arguments: str) -> tuple[int, dict]:
 # --- list, show, hint ---
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.name)
 def test_list_has_a_row_for_each_puzzle_of_a_chapter(chapter: Chapter):
     result = puzzles("list", chapter.name)
@@ -70,7 +71,7 @@ def test_a_newcomer_sees_the_classics_first_and_then_the_other_chapters():
     assert [line.split()[0] for line in page.splitlines() if line.split()[0] in chapters] == chapters
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_show_prints_statement_targets_calls_and_starter(slug: str):
     puzzle, result = PUZZLES[slug], puzzles("show", slug)
@@ -440,6 +441,7 @@ USAGE = [
 ]
 
 
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize(("arguments", "message"), USAGE, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
 def test_usage_errors_say_what_would_be_right_and_exit_with_2(arguments: list[str], message: str):
     assert message in refusal(*arguments)
@@ -463,6 +465,7 @@ def test_help_is_there_for_every_command():
 # --- From the shell ---
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
 def test_python_m_puzzles_is_the_same_program_also_next_to_another_lib(tmp_path: Path):
     (tmp_path / "lib.py").write_text("class Model: ...\n")

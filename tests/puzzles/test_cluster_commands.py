@@ -67,6 +67,7 @@ def test_stages_that_differ_are_solved_and_written() -> None:
     assert Path("same.csv").read_bytes() == Path("one.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_solution_goes_to_a_file_and_comes_back() -> None:
     assert puzzles("export", SOLUTIONS / "zb_v.py", "zb_v", "-o", "zb.csv").output == "Wrote zb.csv.\n"
     printed = puzzles("export", SOLUTIONS / "zb_v.py", "zb_v", "--format", "torch-csv")

@@ -47,8 +47,8 @@ def change(file: Path, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("track", "targets"),
     [
@@ -331,7 +331,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", MISTAKES)
 def test_a_folder_with_a_mistake_adds_nothing(name: str, week: Path) -> None:
     make, words = MISTAKES[name]

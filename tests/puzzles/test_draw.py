@@ -70,6 +70,7 @@ def test_against_a_folder_compares_with_the_file_named_after_the_puzzle() -> Non
     assert f"compared with {other}" in written("two.svg")
 
 
+@pytest.mark.slow
 def test_against_solutions_compares_with_the_reference_where_there_is_no_such_folder() -> None:
     draw(GPIPE, "gpipe", "--against", "solutions")
     assert f"compared with {GPIPE}" in written("gpipe_against.svg")
@@ -134,6 +135,7 @@ REFUSALS = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("arguments", "code", "message"), REFUSALS, ids=lambda x: x if isinstance(x, str) else "")
 def test_refusals_say_what_would_be_right(arguments: tuple[str, ...], code: int, message: str) -> None:
     Path("broken.py").write_text("async def gpipe(model): await model.receive()\n")

@@ -300,6 +300,7 @@ def test_clipping_is_a_field_that_is_set() -> None:
 AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize(
     ("arguments", "facts"),
     [

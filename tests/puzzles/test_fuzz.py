@@ -16,7 +16,7 @@ from tests.fuzz.targets import TARGETS
 TRIED = {"trace": 40, "submission": 40, "ipynb": 40, "annotations": 60, "reply": 25, "message": 100, "profile": 60}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what a changed source makes Python warn of
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_is_found_among_the_first_inputs(name: str) -> None:

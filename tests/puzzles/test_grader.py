@@ -54,8 +54,8 @@ def failure(slug: str, source: str | bytes, seconds: float = 10.0) -> tuple[str 
 # --- What passes ---
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.sandboxed
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_the_reference_solutions_score_the_table(classic: Classic):
     verdict = verdict_on(classic.slug, solution(classic.slug))
@@ -228,8 +228,8 @@ CRASHES = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.sandboxed
-@pytest.mark.sampled(5)
 @pytest.mark.parametrize(("body", "message"), CRASHES)
 def test_a_crash_is_reported_with_its_line(body: str, message: str):
     assert failure("basic", f"def basic(model):\n    {body}\n") == ("crash", message)
@@ -367,6 +367,7 @@ CRASHES_AT_IMPORT = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.sandboxed
 @pytest.mark.parametrize(("line", "message"), CRASHES_AT_IMPORT)
 def test_a_crash_while_loading_fails_what_the_file_defines(line: str, message: str):
@@ -416,8 +417,8 @@ ENDLESS = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.sandboxed
-@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("source", "lines"), ENDLESS)
 def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, ...]):
     reason, message = failure("basic", source, seconds=0.03)
@@ -430,6 +431,7 @@ def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, 
     assert "time limit" in rest
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(deadline, "REPEAT_SECONDS", 0.005)

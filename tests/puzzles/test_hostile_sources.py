@@ -67,7 +67,7 @@ READ = {
 """By name: files with a solution in them. They were slow or large to read, and are no more."""
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", READ)
 def test_a_solution_passes_however_it_is_wrapped(name: str) -> None:
     found = graded(name, READ[name])
@@ -97,7 +97,7 @@ REFUSED = {
 LARGE = ("arrays.ipynb", "empty.ipynb", "code.ipynb")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in REFUSED])
 def test_too_much_is_refused_in_one_sentence(name: str) -> None:
     text, words = REFUSED[name]

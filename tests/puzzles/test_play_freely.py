@@ -28,7 +28,7 @@ def free(*arguments: Any, **options: Any) -> FreeResult:
     return result
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("schedule", "size", "options"),
     [
@@ -101,6 +101,7 @@ def forged(model: Model) -> None:
     model.set_final_weight(0, model.update(0, model.fake_grad(0, [0]), weight, state)[0])
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("schedule", "reason", "facts"),
     [
@@ -170,6 +171,7 @@ def test_without_a_size_the_way_to_play_freely_is_shown() -> None:
         play(hers)
 
 
+@pytest.mark.slow
 def test_the_picture_has_the_colours_that_are_asked_for() -> None:
     from solutions.gpipe import gpipe
 

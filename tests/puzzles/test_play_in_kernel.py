@@ -27,6 +27,7 @@ def kernel() -> Iterator[Kernel]:
         yield kernel
 
 
+@pytest.mark.slow
 def test_a_starter_is_not_attempted_then_wrong_then_right(kernel: Kernel) -> None:
     assert "DDP: NOT ATTEMPTED" in run_and_play(kernel, PUZZLES["ddp"].starter).upper()
     wrong = PUZZLES["ddp"].starter.replace("# ----- end", "model.loss(activations[0])\n    # ----- end")
@@ -106,6 +107,7 @@ await play("ddp", spin, seconds=600)
     assert kernel.run(TASKS) == "[]\n"
 
 
+@pytest.mark.slow
 def test_a_waiting_cell_is_interrupted(kernel: Kernel) -> None:
     wait = """
 import asyncio

@@ -75,8 +75,8 @@ SAME = [
 ]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.sandboxed
-@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("slug", "text"), SAME)
 def test_play_and_grade_say_the_same(slug: str, text: str, mine: Path) -> None:
     """Except for line numbers, which `play` shows next to the message."""
@@ -107,6 +107,7 @@ def test_over_target_a_class_is_shown_what_it_calls(mine: Path) -> None:
     assert "`puzzles show DataParallel --about`" in result.next_step
 
 
+@pytest.mark.slow
 def test_a_class_has_its_figures_its_stars_and_as_many_puppies_as_devices(mine: Path) -> None:
     beaten = play(definition(mine, "FSDP", FSDP))
     assert "8,576 peak bytes" in beaten.next_step
@@ -159,7 +160,7 @@ ENDLESS = {
 }
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", ENDLESS)
 async def test_what_never_ends_is_stopped_with_its_line(slug: str, mine: Path) -> None:
     before = asyncio.all_tasks()

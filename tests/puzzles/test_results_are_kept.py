@@ -103,6 +103,7 @@ def test_traces_that_cannot_be_written_are_reported_once(a_class: Path) -> None:
 # --- The output ---
 
 
+@pytest.mark.slow
 @needs_full
 @pytest.mark.parametrize("more", [("--json",), pytest.param((), marks=pytest.mark.slow)])
 def test_an_output_that_is_full_costs_no_report(a_class: Path, more: tuple[str, ...]) -> None:

@@ -89,7 +89,7 @@ def test_the_list_of_a_track_shows_its_chapters(name: str) -> None:
     assert all(slug in page for slug in TRACKS[name].slugs)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", [group.name for group in groups()])
 def test_a_chapter_is_listed_with_its_targets_and_starts_as_a_file(name: str) -> None:
     page = puzzles("list", name).stdout

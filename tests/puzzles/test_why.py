@@ -176,6 +176,7 @@ def test_a_class_over_its_target_is_told_why_without_being_asked() -> None:
 # --- After a pass ---
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("why", [False, True])
 def test_the_peak_of_a_second_step_has_its_reason_also_without_why(why: bool) -> None:
     result = play("interleaved", import_module("solutions.interleaved").interleaved, why=why)
@@ -186,7 +187,7 @@ def test_the_peak_of_a_second_step_has_its_reason_also_without_why(why: bool) ->
     )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", ["pipeline_fsdp", "fsdp_prefetch", "host_update"])
 def test_what_is_built_has_six_lines(slug: str) -> None:
     result = play(slug, getattr(import_module(f"solutions.{slug}"), slug))

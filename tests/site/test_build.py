@@ -97,6 +97,7 @@ def test_a_failed_program_is_quoted() -> None:
         npm.run("sh", "-c", "echo no such thing >&2; exit 3")
 
 
+@pytest.mark.slow
 def test_the_archive_has_the_game_and_what_draws_and_no_solutions() -> None:
     names = {name for name, _ in files() if not name.startswith(WITH_NUMPY)}
     wanted = ("lib/runtime/runner.py", "drawing/export/web/viewer.html", "puzzles/site/in_browser/api.py",

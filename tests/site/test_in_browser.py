@@ -236,6 +236,7 @@ async def test_code_is_saved_as_files_and_split() -> None:
     assert "line 1" in await refusal("split", "def (")
 
 
+@pytest.mark.slow
 def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
     shown = listing()
     assert {slug for chapter in shown["chapters"] for slug in chapter["slugs"]} == set(shown["puzzles"])
@@ -253,6 +254,7 @@ def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
         assert one["picture"].startswith("<svg") or not has_sketch
 
 
+@pytest.mark.slow
 def test_the_first_puzzle_of_the_page_says_nothing_of_other_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("puzzles.site.listing.references", dict)  # all others would be run too
     with folder_added(WARM_UP):
@@ -283,6 +285,7 @@ def test_no_message_of_the_page_names_an_option_of_the_command_line(error: Excep
     assert in_words(None) is None
 
 
+@pytest.mark.slow
 async def test_traces_of_an_own_run_are_read_and_drawn() -> None:
     found = await ask("profile", files_of("1f1b_slow"))
     assert "Schedule: 1F1B" in found["text"]
