@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterator
+from math import ceil
 from pathlib import Path
 
 from rich.console import Console
@@ -38,6 +39,9 @@ STYLES = (
 FONT_FACE = re.compile(r"    @font-face \{.*?\n    \}\n", re.DOTALL)
 """Fonts from another site, which nothing here loads; there is a font of the machine behind them."""
 
+VIEW = re.compile(r'viewBox="0 0 ([\d.]+) ([\d.]+)"')
+"""The size of a picture, which programs that draw it want as width and height too."""
+
 
 def picture(name: str) -> str:
     """The screen of a scene as SVG."""
@@ -50,7 +54,13 @@ def picture(name: str) -> str:
     console = Console(width=width, record=True, file=io.StringIO(), legacy_windows=False)
     console.print(text, soft_wrap=True)
     drawn = console.export_svg(title="puzzles", theme=SVG_EXPORT_THEME, unique_id=name.replace("_", "-"))
-    return FONT_FACE.sub("", drawn)
+    return VIEW.sub(_sized, FONT_FACE.sub("", drawn), count=1)
+
+
+def _sized(view: re.Match[str]) -> str:
+    """In whole pixels."""
+    width, height = (ceil(float(length)) for length in view.groups())
+    return f'width="{width}" height="{height}" viewBox="0 0 {width} {height}"'
 
 
 def screen(scene: Scene) -> str:
