@@ -76,7 +76,7 @@ async def test_an_unawaited_play_still_runs(capsys: pytest.CaptureFixture[str]) 
 def test_the_puzzle_may_be_named_in_several_ways() -> None:
     fsdp = solution("fsdp")
     assert {
-        repr(play(*call)) for call in [("fsdp", fsdp), (4, fsdp), ("4", fsdp), (PUZZLES["fsdp"], fsdp), (fsdp,)]
+        repr(play(*call)) for call in [("fsdp", fsdp), (7, fsdp), ("7", fsdp), (PUZZLES["fsdp"], fsdp), (fsdp,)]
     } == {"<fsdp: passed, ★★☆>"}
 
 

@@ -81,7 +81,7 @@ CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "E
 
 
 HIDDEN = {
-    "puzzles/commands/main.py": ["plan", "layout"] * 3,
+    "puzzles/commands/main.py": ["plan", "layout"] * 4,
     "puzzles/sandbox/worker/withheld.py": ["plan", "plan"],
     "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine", "puzzles.content.engine"],
     "puzzles/reports/plans.py": ["schedule", "schedule"],
