@@ -87,10 +87,11 @@ class Words(base.Words[SchedulePuzzle]):
         goal = puzzle.goal
         words = [f"{goal.time_text} {goal.costs.time_words}", f"{goal.memory_text} elements"]
         words += [f"{goal.host_text} on the host"] if goal.host_text else []
-        if goal.traffic_text:
-            words.append(f"{goal.traffic_text} sent" + (" for the third star" if goal.decides == "star" else ""))
+        sent, for_star = f"{goal.traffic_text} sent", goal.decides == "star"
+        words += [sent] if goal.traffic_text and not for_star else []
         words += [] if goal.drift is None else [f"at most {counted(goal.drift, 'update')} between two averages"]
-        return f"{size_text(goal.size)}; targets: {', '.join(words)}"
+        third = f"; for the third star also {sent}" if goal.traffic_text and for_star else ""
+        return f"{size_text(goal.size)}; targets: {', '.join(words)}{third}"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
