@@ -244,7 +244,8 @@ def test_a_crash_says_which_rank_and_when():
                 [][7]
         """
     reason, message = failure("ddp", source)
-    assert (reason, message.startswith("line 5: rank 2, t=1:")) == ("crash", True)
+    assert reason == "crash"
+    assert message.startswith("line 5: rank 2, t=1: ")
 
 
 def test_a_long_message_is_cut():
@@ -261,7 +262,8 @@ def test_an_exception_that_cannot_be_shown_is_named():
             raise Mute
         """
     reason, message = failure("basic", source)
-    assert (reason, message.startswith("line 4: rank 0, t=0:")) == ("crash", True)
+    assert reason == "crash"
+    assert message.startswith("line 4: rank 0, t=0: ")
 
 
 @pytest.mark.sandboxed
