@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lib.communication.calls import Call
-from lib.communication.deadlock_text import circle_of, deadlock_text, nearest_to_cause
+from lib.communication.deadlock_text import cycle_of, deadlock_text, nearest_to_cause
 from lib.communication.lanes import Lanes
 from lib.communication.meetings import Mailboxes, require_same_call
 from lib.communication.mesh import Mesh
@@ -254,9 +254,9 @@ class LiveRun:
             return mismatch
         described = [wait.described() for wait in waits]
         unread = [(source, rank) for rank in range(self.size.ranks) for source, _ in self.mailboxes.unread(rank)]
-        circle = {rank for rank, _ in circle_of(described)}
+        cycle = {rank for rank, _ in cycle_of(described)}
         receivers = [wait.rank for wait in waits if isinstance(wait, ReceiveWait)]
-        results = {rank: self.recorders[rank].unsent(own=rank in circle) for rank in receivers}
+        results = {rank: self.recorders[rank].unsent(own=rank in cycle) for rank in receivers}
         unsent = {rank: str(value) for rank, value in results.items() if value is not None}
         self.nearest_to_cause = nearest_to_cause(described, absent, unread, unsent)
         return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes), unread, unsent))

@@ -20,7 +20,7 @@ def test_the_report_of_the_page_is_the_commands(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    (shown,) = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    shown, *_ = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
     done = puzzles("profile", "traces/")
     assert done.exit_code == 0
     assert done.output == shown

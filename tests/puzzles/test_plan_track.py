@@ -73,7 +73,7 @@ def test_a_file_is_graded_with_where_time_and_memory_go(mine: Path) -> None:
     shown = told(puzzles("grade", mine))
     assert f"3.475 of {PLAN_PUZZLES['llama_8b_16'].seconds}" in shown
     assert "llama_8b_16" in shown
-    assert "64.4 to 72.9," in shown
+    assert "64.4 to 72.9 GiB" in shown
     assert "Liang et al." in shown
 
 

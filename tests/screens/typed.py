@@ -24,8 +24,8 @@ FULL = Protection(landlock=6, seccomp=True, other_user=False)
 
 FOLDER = Path(__file__).parent
 
-TOTALS = re.compile(r"(?<=of )\d+(?= stars)|(?<=  0 of )\d+$|(?<=^The other )\d+(?= puzzles)")
-"""What grows with each puzzle of the game, which needs no other change."""
+TOTALS = re.compile(r"(?<=\d of )\d+(?= stars)|(?<=  0 of )\d+$|(?<=^The other )\d+(?= puzzles)", re.MULTILINE)
+"""What changes when a puzzle is added, so it is left out."""
 
 
 def approved(scene: Scene) -> Path:
@@ -77,7 +77,7 @@ def _a_player_in(work: Path, home: Path) -> Iterator[pytest.MonkeyPatch]:
 
 def _typed(words: str, keys: str) -> str:
     result = puzzles(*split(words), input=keys or None)
-    lines = [f"$ puzzles {words}", *(TOTALS.sub("N", line.rstrip()) for line in result.output.splitlines())]
+    lines = [f"$ puzzles {words}", *(line.rstrip() for line in result.output.splitlines())]
     if result.exit_code:
         lines.append(f"exit code {result.exit_code}")
-    return "\n".join([*lines, ""])
+    return TOTALS.sub("...", "\n".join([*lines, ""]))

@@ -43,7 +43,7 @@ PREDICT = (
         "return Split(...), Prediction(gib=60, dominates='bubble')",
         "Before you grade, predict two things and return them after the split. How many GiB does the fullest GPU "
         "hold? What takes the most time, apart from computing everything once: recomputation, tp, cp, ep (all that "
-        "experts cost besides their products), replicas, host or bubble? The verdict compares.",
+        "experts cost besides their matrix products), replicas, host or bubble? The verdict compares.",
     ),
 )
 
