@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test gate test-all nightly mutate hunt fuzz bench check docs docs-site site site-archive notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly mutate hunt fuzz bench check screens docs docs-site site site-archive notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -75,6 +75,9 @@ check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+screens: $(VENV)/.test  ## write what commands print to tests/screens, to be read in the diff
+	$(BIN)/python -m tests.screens
 
 docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, map puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py

@@ -1,6 +1,31 @@
-"""Refusals: one exception with its place and the fix, and a subclass for each reason."""
+"""Refusals: one exception with its place and the fix, and a subclass for each kind; sentences that keep their facts."""
 
+from types import NoneType
 from typing import Self
+
+
+class Sentence(str):
+    """A sentence for a player, with the data that it was worded from: a reason, and facts by name."""
+
+    reason = ""
+    facts: dict[str, object]
+
+
+class Words(dict[str, str]):
+    """The sentences of a room by reason, each a template over its facts."""
+
+    def __call__(self, reason: str, /, **facts: object) -> Sentence:
+        sentence = Sentence(self[reason].format_map(facts))
+        sentence.reason = reason
+        sentence.facts = {name: _kept(fact) for name, fact in facts.items()}
+        return sentence
+
+
+def _kept(fact: object) -> object:
+    """A fact as a sentence keeps it: what a refusal within it says, and of a value of the game the text."""
+    if isinstance(fact, PuzzleError):
+        return fact.problem
+    return fact if isinstance(fact, str | int | float | tuple | list | dict | NoneType) else str(fact)
 
 
 class PuzzleError(AssertionError):

@@ -11,6 +11,8 @@ from lib.rules.collectives import Group, group_text
 from lib.trace.ops import Op
 from lib.values.base import Value
 
+from .words import SAYS
+
 OpIndex = tuple[int, int]
 """An operation: its rank, and its index there."""
 
@@ -31,7 +33,7 @@ class PendingValue(NamedTuple):
         return f"result {self.n} of {self.call}, which is still pending; await its handle first"
 
     def __await__(self) -> NoReturn:
-        raise RuleError(f"this is {self.unawaited}")
+        raise RuleError(SAYS("result not awaited", result=self, this=self.unawaited))
 
     def __repr__(self) -> str:
         return f"result {self.n} of {self.call}"

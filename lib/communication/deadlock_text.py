@@ -4,7 +4,10 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
+from lib.errors import Sentence
 from lib.values.algebra import named, numbers_in
+
+from .words import SAYS
 
 
 class WaitingRank(NamedTuple):
@@ -39,7 +42,7 @@ def deadlock_text(
     absent: Mapping[int, str],
     has_groups: bool = False,
     unread: Collection[tuple[int, int]] = (),
-) -> str:
+) -> Sentence:
     """'nobody can move: rank 0 waits in receive() on line 12 for rank 1; rank 1 has returned; each ...'
 
     `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. In a game with
@@ -57,7 +60,8 @@ def deadlock_text(
     for rank, state in sorted(absent.items()):
         by_state.setdefault(state, []).append(rank)
     clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
-    if circle := _circle(waits):
+    circle = _circle(waits)
+    if circle:
         clauses.append(CIRCLE + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
     missed = [(source, to) for source, to in unread if any(_passes_over(wait, source, to) for wait in waits)]
     if missed:
@@ -65,7 +69,15 @@ def deadlock_text(
     fixes = [FIXES[kind] for kind in dict.fromkeys(wait.kind for wait in waits)]
     if has_groups and FIXES["collective"] in fixes:
         fixes[fixes.index(FIXES["collective"])] += _without_group(waits)
-    return "nobody can move: " + "; ".join(clauses + fixes)
+    return SAYS(
+        "nobody can move",
+        clauses="; ".join(clauses + fixes),
+        waits={wait.rank: wait.call for wait in waits},
+        of={wait.rank: wait.of for wait in waits},
+        absent=dict(absent),
+        circle=circle,
+        unread=missed,
+    )
 
 
 def nearest_to_cause(

@@ -12,6 +12,8 @@ from lib.rules.collectives import Group, group_text
 from lib.values import algebra
 from lib.values.algebra import counted
 
+from .words import SAYS
+
 Axes = tuple[tuple[str, int], ...]
 """The name and the length of each axis."""
 
@@ -22,16 +24,21 @@ def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> 
     try:
         axes = tuple((name, algebra.whole_number(length, f"axis {name!r}", "mesh", least=1)) for name, length in given)
     except (TypeError, ValueError):
-        raise RuleError(f"a mesh gives the length of each axis, such as {{'dp': 2, 'tp': 4}}; got {mesh!r}") from None
+        raise RuleError(SAYS("no mesh lengths", got=mesh)) from None
     names = [name for name, _ in axes]
     if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
-        raise RuleError(f"a mesh needs a different name for each axis; got {names!r}")
+        raise RuleError(SAYS("axes share a name", names=names))
     if axes and prod(length for _, length in axes) != ranks:
         product = prod(length for _, length in axes)
         lengths = " x ".join(str(length) for _, length in axes)
         raise RuleError(
-            f"the mesh has {f'{lengths} = ' if len(axes) > 1 else ''}{counted(product, 'rank')}, but there "
-            f"{'is' if ranks == 1 else 'are'} {ranks}; the lengths of its axes multiply to the number of ranks"
+            SAYS(
+                "other number of ranks",
+                lengths=f"{lengths} = " if len(axes) > 1 else "",
+                product=counted(product, "rank"),
+                are="is" if ranks == 1 else "are",
+                ranks=ranks,
+            )
         )
     return axes
 
@@ -66,7 +73,7 @@ class Mesh:
         if isinstance(given, str):
             given = (given,)
         if not isinstance(given, Collection) or not given:
-            raise RuleError(f"a group is an axis, a tuple of axes, or ranks such as [0, 2]; got {given!r}")
+            raise RuleError(SAYS("no group", got=given))
         group = self._members(rank, tuple(given))
         self.require_member(rank, group)
         return None if len(group) == self.ranks else group
@@ -74,11 +81,11 @@ class Mesh:
     def _members(self, rank: int, given: tuple[Any, ...]) -> Group:
         if all(isinstance(part, str) for part in given):
             if len(set(given)) < len(given):
-                raise RuleError(f"this group names an axis twice: {list(given)}; name it once")
+                raise RuleError(SAYS("axis twice", axes=list(given)))
             return self.along(rank, given)
         ranks = [algebra.number(part, self.ranks, "rank") for part in given]
         if len(set(ranks)) < len(ranks):
-            raise RuleError(f"this group names a rank twice: {sorted(ranks)}; name it once")
+            raise RuleError(SAYS("rank twice", ranks=sorted(ranks)))
         return tuple(sorted(ranks))
 
     def recorded(self, group: object) -> bool:
@@ -88,21 +95,17 @@ class Mesh:
     def require(self) -> None:
         """Refuses groups where there is no mesh."""
         if not self.axes:
-            raise RuleError(
-                "a group needs a mesh, and this game has none; make one with Dist(8, mesh={'dp': 4, 'tp': 2})"
-            )
+            raise RuleError(SAYS("no mesh"))
 
     @staticmethod
     def require_member(rank: int, group: Group) -> None:
         """Refuses a group without the rank that calls in it."""
         if rank not in group:
-            raise RuleError(
-                f"this rank is not in the group {group_text(group)}; it can call collectives of its own groups only"
-            )
+            raise RuleError(SAYS("not in this group", group=group_text(group)))
 
     def _known(self, name: object) -> str:
         if name not in self._stride:
             self.require()
-            raise RuleError(f"there is no axis {name!r}; this Dist has {', '.join(name for name, _ in self.axes)}")
+            raise RuleError(SAYS("no such axis", axis=name, axes=", ".join((name for name, _ in self.axes))))
         assert isinstance(name, str)
         return name

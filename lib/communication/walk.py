@@ -19,6 +19,7 @@ from lib.trace.ops import Op
 from .calls import Call, OpIndex, PendingValue
 from .lanes import Lanes
 from .meetings import Mailboxes
+from .words import SAYS
 
 
 @dataclass(slots=True, eq=False)
@@ -98,7 +99,7 @@ class Walk(Lanes, Generic[C]):
         """The call that an `await` names."""
         call = cursor.calls.get(op.args[0])
         if call is None:
-            raise TraceError(f"rank {cursor.rank} awaits operation {op.args[0]}, which is not a pending call")
+            raise TraceError(SAYS("not pending", rank=cursor.rank, operation=op.args[0]))
         return call
 
     # --- The walk ---
@@ -156,7 +157,7 @@ class Walk(Lanes, Generic[C]):
         """Visits a `pass_to` if its mailbox has room."""
         to, *tag = op.args
         if to not in range(len(self.cursors)):
-            raise TraceError(f"rank {cursor.rank} sends to rank {to}, which does not exist")
+            raise TraceError(SAYS("sent to nobody", rank=cursor.rank, to=to))
         if self.mailboxes.full(cursor.rank, to, *tag):
             return False
         self.mailboxes.put(cursor.rank, to, cursor.at, *tag)

@@ -6,6 +6,8 @@ from typing import Any
 
 from lib.errors import RuleError
 
+from .words import SAYS
+
 MAX_NUMBER = 10**9
 """The largest number in a cost record, and the most ticks of one communication."""
 
@@ -22,7 +24,7 @@ MAX_NAME = 100
 def checked_int(given: object, name: str, minimum: int = 0, maximum: int = MAX_NUMBER) -> int:
     """`given`, if it is a whole number in bounds."""
     if type(given) is not int or not minimum <= given <= maximum:
-        raise RuleError(f"{name} must be a whole number from {minimum} to {maximum:,}; got {given!r:.60}")
+        raise RuleError(SAYS("no number in bounds", name=name, minimum=minimum, maximum=maximum, got=given))
     return given
 
 
@@ -32,21 +34,18 @@ def fraction(given: object, name: str) -> Fraction:
         exact = Fraction(given)
         if exact >= 0 and max(exact.as_integer_ratio()) < 10**MAX_DIGITS:
             return exact
-    raise RuleError(
-        f"{name} must be a fraction from 0 on, with at most {MAX_DIGITS} digits above and below the line, such as "
-        f"Fraction(1, 4096); got {given!r:.60}"
-    )
+    raise RuleError(SAYS("no fraction", name=name, digits=MAX_DIGITS, got=given))
 
 
 def checked_text(given: object, name: str) -> str:
     """`given`, if it is a short text."""
     if not isinstance(given, str) or len(given) > MAX_NAME:
-        raise RuleError(f"{name} must be a text of at most {MAX_NAME} characters; got {given!r:.60}")
+        raise RuleError(SAYS("no short text", name=name, most=MAX_NAME, got=given))
     return given
 
 
 def checked_mapping(given: object, name: str) -> Mapping[str, Any]:
     """`given`, if it maps names to something."""
     if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
-        raise RuleError(f"{name} maps names to prices; got {given!r:.60}")
+        raise RuleError(SAYS("no mapping", name=name, got=given))
     return given

@@ -14,6 +14,7 @@ from . import cost_checks
 from .kinds import Kind, Unequal, checked_slow
 from .ring import elements_sent, hops
 from .tiers import ON_TIER, Tier
+from .words import SAYS
 
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
@@ -139,7 +140,7 @@ class Costs:
     def __post_init__(self) -> None:
         self._check()
         if self.unit < 1 or MAX_TICKS_PER_STEP % self.unit:
-            raise RuleError(f"Costs: unit, the ticks in a step, must divide {MAX_TICKS_PER_STEP}; got {self.unit!r}")
+            raise RuleError(SAYS("unit does not divide", most=MAX_TICKS_PER_STEP, got=self.unit))
         priced = {*self.ticks, *self.calls, *self.alpha, *self.beta}
         priced |= {"forward", "backward"} if self.flops_per_tick else set()
         priced |= {name for name in ATTENDING if name.removesuffix("_backward") in self.ticks}
@@ -166,17 +167,15 @@ class Costs:
         for name, allowed in (("lanes", ("one", "group", "each")), ("time_unit", TIME_UNITS)):
             if getattr(self, name) not in allowed:
                 choices = " or ".join(f'"{choice}"' for choice in allowed)
-                raise RuleError(f"Costs: {name} must be {choices}; got {getattr(self, name)!r}")
+                raise RuleError(SAYS("no such choice", name=name, choices=choices, got=getattr(self, name)))
         for name in ("ticks", "calls", "alpha", "ticks_between", "alpha_between"):
             for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items():
                 cost_checks.checked_int(price, f"Costs: {name} of {operation}")
         if type(self.overlap) is not bool:
-            raise RuleError(f"Costs: overlap must be True or False; got {self.overlap!r:.60}")
+            raise RuleError(SAYS("overlap not boolean", got=self.overlap))
         for place, tier in cost_checks.checked_mapping(self.tiers, "Costs: tiers").items():
             if not isinstance(tier, Tier):
-                raise RuleError(
-                    f"Costs: the tier {place} must be a Tier(offload, fetch, capacity, update); got {tier!r:.60}"
-                )
+                raise RuleError(SAYS("no tier", tier=place, got=tier))
             for name, price in tier._asdict().items():
                 if price is not None:
                     cost_checks.checked_int(price, f"Costs: {name} of the tier {place}")
@@ -191,8 +190,7 @@ class Costs:
             forward, backward = (self.ticks.get(name, 0) for name in ("forward", "backward"))
             if not max(forward, backward) <= self.ticks[PAIR] <= forward + backward:
                 raise RuleError(
-                    f"Costs: a pair takes from {max(forward, backward)} to {forward + backward} ticks here, as long as "
-                    f"the longer of its two or as both; got {self.ticks[PAIR]}"
+                    SAYS("impossible pair", least=max(forward, backward), most=forward + backward, got=self.ticks[PAIR])
                 )
         for name, kind in cost_checks.checked_mapping(self.kinds, "Costs: kinds").items():
             cost_checks.checked_text(name, "Costs: name of a kind")
@@ -278,8 +276,14 @@ class Costs:
         ticks = self.calls.get(operation, 0) + alpha * hops + ceil(beta * sent)
         if ticks > cost_checks.MAX_NUMBER:
             raise RuleError(
-                f"{operation} of {sent:,} elements takes {ticks:,} ticks in the costs {self.name!r}, and at most "
-                f"{cost_checks.MAX_NUMBER:,} are possible; lower its alpha or beta"
+                SAYS(
+                    "too many ticks",
+                    operation=operation,
+                    sent=sent,
+                    ticks=ticks,
+                    costs=self.name,
+                    most=cost_checks.MAX_NUMBER,
+                )
             )
         return ticks
 
@@ -307,7 +311,7 @@ class Costs:
             places := [place for place, tier in self.tiers.items() if tier.update is not None]
         ):
             more = f' on the device; make it on the {places[0]}: `on="{places[0]}"`'
-        return RuleError(f"{operation} has no price in the costs {self.name!r}{more}")
+        return RuleError(SAYS("no price", operation=operation, costs=self.name, more=more))
 
     @property
     def time_words(self) -> str:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from lib.errors import RuleError
 
 from . import cost_checks
+from .words import SAYS
 
 BLOCK, EMBEDDING, HEAD = "block", "embedding", "head"
 """The kinds that are more than a name: a layer as the costs have it, which needs no record; the first layer, which
@@ -34,7 +35,7 @@ class Kind(NamedTuple):
         """`given`, if it can be a kind of costs that have a price for the operations `priced`."""
         owner = f"Costs: the kind {name}"
         if not isinstance(given, Kind):
-            raise RuleError(f"{owner} must be a Kind(weight, inp, out, ticks); got {given!r:.60}")
+            raise RuleError(SAYS("no kind", owner=owner, got=given))
         for field, most in (("weight", cost_checks.MAX_PARAMETERS), ("inp", 10**9), ("out", 10**9)):
             size = getattr(given, field)
             if size is not None:
@@ -42,7 +43,7 @@ class Kind(NamedTuple):
         for operation, price in cost_checks.checked_mapping(given.ticks, f"{owner}: ticks").items():
             if operation not in OWN_PRICES or operation not in priced:
                 timed = ", ".join(choice for choice in OWN_PRICES if choice in priced)
-                raise RuleError(f"{owner} may have ticks of {timed}; got {operation}")
+                raise RuleError(SAYS("kind without price", owner=owner, timed=timed, got=operation))
             cost_checks.checked_int(price, f"{owner}: ticks of {operation}")
         return given
 
@@ -50,11 +51,11 @@ class Kind(NamedTuple):
 def checked_slow(given: object) -> Mapping[int, Fraction]:
     """How many times slower than the others a rank computes, by rank."""
     if not isinstance(given, Mapping) or not all(type(rank) is int and rank >= 0 for rank in given):
-        raise RuleError(f"Costs: slow maps ranks to how many times slower they are, as {{3: 2}}; got {given!r:.60}")
+        raise RuleError(SAYS("slow not by rank", got=given))
     slow = {rank: cost_checks.fraction(factor, f"Costs: slow of rank {rank}") for rank, factor in given.items()}
     for rank, factor in slow.items():
         if not 1 <= factor <= cost_checks.MAX_NUMBER:
-            raise RuleError(f"Costs: slow of rank {rank} must be from 1 to {cost_checks.MAX_NUMBER:,}; got {factor}")
+            raise RuleError(SAYS("impossible slowness", rank=rank, most=cost_checks.MAX_NUMBER, factor=factor))
     return MappingProxyType(slow)
 
 
@@ -71,12 +72,10 @@ class Unequal:
         self._names = tuple(kinds)
         for batch_length in self.lengths:
             if (batch_length * costs.length).denominator > 1:
-                raise RuleError(
-                    f"Setting: a microbatch of {batch_length} of {costs.length} tokens is not a whole number of tokens"
-                )
+                raise RuleError(SAYS("part of a token", length=batch_length, tokens=costs.length))
             for size in self._sizes():
                 if (batch_length * size).denominator > 1:
-                    raise RuleError(f"Setting: {batch_length} of {size:,} elements is not a whole number of elements")
+                    raise RuleError(SAYS("part of an element", length=batch_length, elements=size))
 
     def _sizes(self) -> set[int]:
         """The elements of activations and their gradients."""
@@ -134,20 +133,24 @@ def _kinds(costs: Usual, names: Sequence[str]) -> tuple[Kind, ...]:
     for layer, name in enumerate(names):
         if name != BLOCK and name not in costs.kinds:
             known = ", ".join((BLOCK, *costs.kinds))
-            raise RuleError(
-                f"Setting: layer {layer} is of the kind {name!r}, which the costs {costs.name!r} do not have; they "
-                f"have {known}"
-            )
+            raise RuleError(SAYS("unknown kind", layer=layer, kind=name, costs=costs.name, known=known))
         kind = costs.kinds.get(name, Kind())
         takes = costs.activation if kind.inp is None else kind.inp
         if layer and takes != makes:
             raise RuleError(
-                f"Setting: layer {layer} ({name}) takes {takes:,} elements, layer {layer - 1} ({before}) makes "
-                f"{makes:,}"
+                SAYS(
+                    "kinds do not fit",
+                    layer=layer,
+                    kind=name,
+                    takes=takes,
+                    previous=layer - 1,
+                    previous_kind=before,
+                    makes=makes,
+                )
             )
         makes, before = costs.activation if kind.out is None else kind.out, name
         kinds.append(kind)
     for special, only, where in ((EMBEDDING, 0, "first"), (HEAD, len(names) - 1, "last")):
         for layer in (layer for layer, name in enumerate(names) if name == special and layer != only):
-            raise RuleError(f"Setting: layer {layer} is of the kind {special!r}, which only the {where} layer can be")
+            raise RuleError(SAYS("misplaced kind", layer=layer, kind=special, where=where))
     return tuple(kinds)

@@ -10,6 +10,7 @@ from lib.errors import RuleError
 from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs
 from .kinds import EMBEDDING, HEAD, Kind
 from .tiers import Tier
+from .words import SAYS
 
 FLOPS = 400_000_000
 """Operations in a microsecond: 400 of an H100's 989 dense TFLOP/s in bf16, which large matrix products reach."""
@@ -249,7 +250,7 @@ def costs_named(name: str) -> Costs:
 
     near = get_close_matches(name.lower(), COSTS, n=1)
     advice = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(COSTS)}"
-    raise RuleError(f"there are no costs {name[:60]!r}; {advice}")
+    raise RuleError(SAYS("unknown costs", costs=name[:60], advice=advice))
 
 
 def pricing(operation: str) -> list[str]:

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from lib.errors import RuleError
 
-from .cost_checks import fraction
+from .cost_checks import checked_int, fraction
 from .costs import ATTENDING, CLASSIC, PAIR, PRODUCTS, Costs
 from .kinds import OWN_PRICES
 from .named_costs import costs_named
 from .tiers import ON_TIER
+from .words import SAYS
 
 LAYERS = ("dense", "block", "experts", "attention")
 """What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard; causal attention on
@@ -92,7 +93,7 @@ class Setting:
             axes = tuple(mesh.items() if isinstance(mesh, Mapping) else mesh)
         except TypeError:
             example = {"dp": 2, "tp": 4}
-            raise RuleError(f"Setting: mesh has each axis with its length, as {example}; got {mesh!r}") from None
+            raise RuleError(SAYS("no mesh", example=example, got=mesh)) from None
         named, sizes, kept = _kinds(kinds), _lengths(lengths), fraction(mix, "Setting: mix")
         fixed = _frozen(frozen)
         given = known, axes, steps, layer, task, named, sizes, lag, shares, outer, late, kept, clip, whole, fixed
@@ -103,62 +104,55 @@ class Setting:
 
     def _check(self) -> None:
         if not isinstance(self.costs, Costs):
-            raise RuleError(f"Setting: costs must be a record of costs; got {self.costs!r}")
-        if type(self.steps) is not int or not 1 <= self.steps <= MAX_STEPS:
-            raise RuleError(f"Setting: steps must be a whole number from 1 to {MAX_STEPS:,}; got {self.steps!r}")
-        if type(self.lag) is not int or not 0 <= self.lag <= MAX_STEPS:
-            raise RuleError(f"Setting: lag must be a whole number from 0 to {MAX_STEPS:,}; got {self.lag!r}")
+            raise RuleError(SAYS("no costs", got=self.costs))
+        checked_int(self.steps, "Setting: steps", 1, MAX_STEPS)
+        checked_int(self.lag, "Setting: lag", 0, MAX_STEPS)
         if self.lag and self.task != "train":
-            raise RuleError(f"Setting: lag is for the task 'train'; this one is {self.task!r}")
+            raise RuleError(SAYS("lag without training", task=self.task))
         self._check_outer()
         for name in ("clip", "whole"):
             if type(getattr(self, name)) is not bool:
-                raise RuleError(f"Setting: {name} must be True or False; got {getattr(self, name)!r:.60}")
+                raise RuleError(SAYS("not boolean", name=name, got=getattr(self, name)))
         if self.clip and self.task != "train":
-            raise RuleError("Setting: clip is for the task 'train'")
-        if type(self.shares) is not int or not 1 <= self.shares <= MAX_SHARES:
-            raise RuleError(f"Setting: shares must be a whole number from 1 to {MAX_SHARES:,}; got {self.shares!r}")
+            raise RuleError(SAYS("clip without training"))
+        checked_int(self.shares, "Setting: shares", 1, MAX_SHARES)
         if self.shares > 1 or self.layer == "attention":
             self._check_attention()
         for name, known in (("layer", LAYERS), ("task", TASKS)):
             if getattr(self, name) not in known:
-                raise RuleError(f"Setting: {name} must be one of {', '.join(known)}; got {getattr(self, name)!r}")
+                raise RuleError(SAYS("none of these", name=name, known=", ".join(known), got=getattr(self, name)))
         if self.task == "infer" and self.steps > 1:
-            raise RuleError(f"Setting: inference takes one step; got {self.steps}")
+            raise RuleError(SAYS("several steps inferred", steps=self.steps))
         unequal = [name for name in ("kinds", "lengths") if getattr(self, name)]
         allowed = {"dense": ["kinds", "lengths"], "attention": ["lengths"]}.get(self.layer, [])
         if wrong := [name for name in unequal if name not in allowed]:
-            raise RuleError(f"Setting: {' and '.join(wrong)} are for dense layers; these are {self.layer!r}")
+            raise RuleError(SAYS("only for dense layers", fields=" and ".join(wrong), layers=self.layer))
         if PAIR in self.costs.ticks and (unequal or self.layer != "dense"):
-            raise RuleError("Setting: pairs need dense layers and equal microbatches")
+            raise RuleError(SAYS("pairs of unequal work"))
 
         if self.frozen and (self.task != "train" or self.layer == "attention" or self.lag or self.clip):
-            raise RuleError("Setting: frozen layers need the task 'train', no layers of attention, no lag and no clip")
+            raise RuleError(SAYS("frozen in other game"))
         if self.frozen and not all(map(self.costs.priced, ("backward_input", "backward_weight"))):
-            raise RuleError(f"Setting: frozen layers need costs with both halves of backward; got {self.costs.name!r}")
+            raise RuleError(SAYS("frozen without halves", costs=self.costs.name))
 
     def _check_outer(self) -> None:
         for name, least in (("outer", self.task == "outer"), ("late", 0)):
-            steps = getattr(self, name)
-            if type(steps) is not int or not least <= steps <= MAX_STEPS:
-                raise RuleError(
-                    f"Setting: {name} must be a whole number from {least:d} to {MAX_STEPS:,}; got {steps!r}"
-                )
+            checked_int(getattr(self, name), f"Setting: {name}", int(least), MAX_STEPS)
         if not 0 <= self.mix < 1:
-            raise RuleError(f"Setting: mix must be at least 0 and less than 1; got {self.mix}")
+            raise RuleError(SAYS("mix out of bounds", mix=self.mix))
         if self.task != "outer" and (self.outer or self.late or self.mix != Fraction(1, 2)):
-            raise RuleError(f"Setting: outer, late and mix are for the task 'outer'; this one is {self.task!r}")
+            raise RuleError(SAYS("outer fields without outer", task=self.task))
 
     def _check_attention(self) -> None:
         if self.layer != "attention":
-            raise RuleError(f"Setting: shares are for layers of attention; these are {self.layer!r}")
+            raise RuleError(SAYS("shares without attention", layers=self.layer))
         if self.task in ("local", "outer") or self.lag:
-            raise RuleError("Setting: layers of attention have neither local replicas nor lag")
+            raise RuleError(SAYS("attention in other game"))
         for what, size in (("tokens", self.costs.length), ("keys and values", self.costs.keys_and_values)):
             for length in (Fraction(1), *self.lengths):
                 if length * size % self.shares:
                     some = f"{size:,} {what}" if length == 1 else f"{length} of {size:,} {what}"
-                    raise RuleError(f"Setting: shares are equal, and {some} cannot be divided into {self.shares}")
+                    raise RuleError(SAYS("shares not equal", size=some, shares=self.shares))
 
     def differences(self, other: Setting) -> list[str]:
         """The names of the fields in which another setting differs."""
@@ -168,24 +162,24 @@ class Setting:
 def _kinds(given: Iterable[str]) -> tuple[str, ...]:
     names = tuple(given) if isinstance(given, Iterable) and not isinstance(given, str) else None
     if names is None or not all(isinstance(name, str) for name in names):
-        raise RuleError(f"Setting: kinds has the kind of each layer, as ('block', 'head'); got {given!r:.60}")
+        raise RuleError(SAYS("no kinds", got=given))
     return names
 
 
 def _frozen(given: Iterable[int]) -> tuple[int, ...]:
     layers = tuple(given) if isinstance(given, Iterable) and not isinstance(given, (str, Mapping)) else None
     if layers is None or not all(type(layer) is int and layer >= 0 for layer in layers):
-        raise RuleError(f"Setting: frozen has the numbers of the frozen layers, as (0, 1); got {given!r:.60}")
+        raise RuleError(SAYS("no frozen layers", got=given))
     return tuple(sorted({*layers}))
 
 
 def _lengths(given: Iterable[object]) -> tuple[Fraction, ...]:
     if not isinstance(given, Iterable) or isinstance(given, (str, Mapping)):
-        raise RuleError(f"Setting: lengths has the length of each microbatch; got {given!r:.60}")
+        raise RuleError(SAYS("no lengths", got=given))
     shares = tuple(fraction(length, "Setting: the length of a microbatch") for length in given)
     for length in shares:
         if not 0 < length <= 1:
-            raise RuleError(f"Setting: the length of a microbatch is more than 0 and at most 1; got {length}")
+            raise RuleError(SAYS("length out of bounds", length=length))
     return shares
 
 
@@ -231,10 +225,7 @@ class Game:
         for name, what in (("kinds", "layers"), ("lengths", "batches")):
             given, count = len(getattr(setting, name)), getattr(size, what)
             if given not in (0, count):
-                raise RuleError(f"Setting: {name} is of {given} {what}, and this game has {count}")
+                raise RuleError(SAYS("setting of other size", name=name, given=given, what=what, count=count))
         if setting.frozen and (setting.frozen[-1] >= size.layers or len(setting.frozen) == size.layers):
-            raise RuleError(
-                f"Setting: this game has {size.layers} layers, of which some are trained; {setting.frozen} "
-                "cannot be frozen"
-            )
+            raise RuleError(SAYS("every layer frozen", layers=size.layers, frozen=setting.frozen))
         return cls(*size, setting, setting.steps, setting.layer, setting.task, setting.lag, setting.shares)

@@ -15,6 +15,7 @@ from .kinds import Kind
 from .named_costs import COSTS
 from .setting import CLASSIC_SETTING, FIELDS, Setting
 from .tiers import Tier
+from .words import SAYS
 
 FRACTION = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}(/[0-9]{{1,{MAX_DIGITS}}})?")
 
@@ -57,7 +58,7 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
             given["frozen"] = _list(given["frozen"], "frozen")
         return Setting(costs_from_json(data.get("costs")), **given)
     except (RuleError, TypeError) as why:
-        raise TraceError(f"this trace has an impossible setting: {why}") from None
+        raise TraceError(SAYS("impossible setting", why=why)) from None
 
 
 def _costs_to_json(costs: Costs) -> Any:
@@ -91,15 +92,15 @@ def costs_from_json(given: Any) -> Costs:
     if isinstance(given, str) and given in COSTS:
         return COSTS[given]
     if not isinstance(given, dict):
-        raise TraceError(f"unknown costs {given!r:.60}; known: {', '.join(COSTS)}, or a full record")
+        raise TraceError(SAYS("unknown costs read", got=given, known=", ".join(COSTS)))
     if unknown := set(given) - set(COST_FIELDS):
-        raise TraceError(f"a cost record has no {', '.join(sorted(unknown))}; it has {', '.join(COST_FIELDS)}")
+        raise TraceError(SAYS("unknown fields", fields=", ".join(sorted(unknown)), known=", ".join(COST_FIELDS)))
     if not isinstance(given.get("name"), str):
-        raise TraceError("a cost record has a name, which is a text")
+        raise TraceError(SAYS("costs without name"))
     try:
         return Costs(**{name: READ.get(name, _as_it_is)(content, name) for name, content in given.items()})
     except RuleError as why:
-        raise TraceError(f"impossible cost record: {why}") from None
+        raise TraceError(SAYS("impossible costs", why=why)) from None
 
 
 def _numbers(given: Any, name: str, minimum: int = 0) -> Mapping[str, int]:
@@ -113,13 +114,13 @@ def _fractions(given: Any, name: str) -> Mapping[str, Fraction]:
 def _fraction(given: Any, name: str) -> Fraction:
     if isinstance(given, str) and FRACTION.fullmatch(given) and not re.search("/0+$", given):
         return Fraction(given)
-    raise TraceError(f'{name} must be a fraction such as "1/4096"; got {given!r:.60}')
+    raise TraceError(SAYS("unreadable fraction", name=name, got=given))
 
 
 def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
     def read(tier: Any) -> Tier:
         if not isinstance(tier, list) or len(tier) != len(Tier._fields):
-            raise TraceError(f"a tier is a list of {', '.join(Tier._fields)}; got {tier!r:.60}")
+            raise TraceError(SAYS("unreadable tier", fields=", ".join(Tier._fields), got=tier))
         return Tier(*tier)
 
     return _read_each(given, name, read)
@@ -128,7 +129,7 @@ def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
 def _kinds(given: Any, name: str) -> Mapping[str, Kind]:
     def read(kind: Any) -> Kind:
         if not isinstance(kind, list) or len(kind) != len(Kind._fields):
-            raise TraceError(f"a kind is a list of {', '.join(Kind._fields)}; got {kind!r:.60}")
+            raise TraceError(SAYS("unreadable kind", fields=", ".join(Kind._fields), got=kind))
         weight, inp, out, ticks = kind
         return Kind(weight, inp, out, _numbers(ticks, name))
 
@@ -139,19 +140,19 @@ def _slow(given: Any, name: str) -> Mapping[int, Fraction]:
     factors = _fractions(given, name)
     for rank in factors:
         if not re.fullmatch("0|[1-9][0-9]{0,8}", rank):
-            raise TraceError(f"{name} must be by rank; got {rank!r:.60}")
+            raise TraceError(SAYS("not by rank", name=name, got=rank))
     return {int(rank): factor for rank, factor in factors.items()}
 
 
 def _list(given: Any, name: str) -> list[Any]:
     if not isinstance(given, list):
-        raise TraceError(f"{name} must be a list; got {given!r:.60}")
+        raise TraceError(SAYS("unreadable list", name=name, got=given))
     return given
 
 
 def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str, Any]:
     if not isinstance(given, dict):
-        raise TraceError(f"{name} must be an object; got {given!r:.60}")
+        raise TraceError(SAYS("unreadable object", name=name, got=given))
     return MappingProxyType({key: read(price) for key, price in given.items()})
 
 

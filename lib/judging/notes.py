@@ -14,12 +14,13 @@ from .peak_text import layers_text, noun, unstored_text
 from .rank_state import RankState
 from .recompute import Recomputation
 from .repeatable import discarded_states, loaded_again, loaded_twice, lost_states, missing_at_end
+from .words import SAYS
 
 
 class Note(NamedTuple):
-    """A remark for the player. One that `costs_a_star` keeps a solution at two stars. A goal with a steady peak reads
-    what the note is `about`: "reload" (weights are loaded twice), "missing" (a rank ends with fewer weights than it
-    began with) or "steady" (continued training needs more memory)."""
+    """A remark for the player, and what it is `about`. One that `costs_a_star` keeps a solution at two stars. A goal
+    with a steady peak reads "reload" (weights are loaded twice), "missing" (a rank ends with fewer weights than it
+    began with) and "steady" (continued training needs more memory)."""
 
     text: str
     costs_a_star: bool = False
@@ -39,13 +40,14 @@ def notes_on(
     if lost := lost_states(ranks, profiles, recomputation.game.steps):
         layers = named("layer", lost)
         text = f"the updated optimizer state of {layers} is not complete at the end, but the next step needs it"
-        notes.append(Note(text, costs_a_star=True))
+        notes.append(Note(text, costs_a_star=True, about="lost"))
     if recomputation.made_up:
         more = f", and {len(recomputation.made_up) - 1} more like it" if len(recomputation.made_up) > 1 else ""
         notes.append(
             Note(
                 f"this run uses {recomputation.made_up[0]}{more}: you may explore with it, but a puzzle refuses it",
                 True,
+                "made up",
             )
         )
     if (most := max(lasting)) > peak.memory:
@@ -56,7 +58,12 @@ def notes_on(
         notes.append(Note(f"{text}, because {why}", costs_a_star=True, about="steady"))
     if outside := unstored_text(peak):
         place = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
-        notes.append(Note(f"the peak, on {place}, includes values that you hold in variables or in calls: {outside}"))
+        notes.append(
+            Note(
+                f"the peak, on {place}, includes values that you hold in variables or in calls: {outside}",
+                about="unstored",
+            )
+        )
     return tuple(notes)
 
 
@@ -86,7 +93,7 @@ def _on_rank(state: RankState, prof: Profile, game: Game) -> Iterator[Note]:
         yield Note(text, costs_a_star=True, about="reload")
     if thrown := discarded_states(state, prof):
         text = f"discarded the updated optimizer state of {named('layer', thrown)}, which the next step needs"
-        yield Note(text, costs_a_star=True)
+        yield Note(text, costs_a_star=True, about="discarded")
     missing = missing_at_end(state, prof, 0 if game.task == "infer" else game.steps)
     if fewer := [layer for layer in missing if layer not in game.setting.frozen]:  # a frozen one can be loaded again
         layers, what = named("layer", fewer), "request" if game.task == "infer" else "step"
@@ -110,7 +117,9 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
     kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"
-    return Note(f"kept outside the dictionaries, where it takes memory until its last use: {kept}")
+    return Note(
+        f"kept outside the dictionaries, where it takes memory until its last use: {kept}", about="kept outside"
+    )
 
 
 def _labelled(state: RankState) -> list[Op]:
@@ -124,4 +133,4 @@ def _other_label(labelled: Sequence[Op]) -> Note:
     op = labelled[0]
     label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
     more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""
-    return Note(f"called {op.call()} on line {op.line} with layer {label}{more}: pass the layer of the value")
+    return Note(SAYS("other label", call=op.call(), line=op.line, label=label, more=more), about="label")

@@ -15,6 +15,8 @@ from lib.trace.ops import NO_BATCHES, TIMED, Op, halves, place_text
 from lib.values.base import Value
 from lib.values.kinds import Activation, Parked, Weight
 
+from .words import SAYS
+
 USING_WEIGHTS = {*USES_A_WEIGHT, "tier_update", PAIR}
 
 MALFORMED = (TypeError, ValueError, AttributeError)
@@ -95,7 +97,7 @@ class RankState(Cursor):
 def placed(why: Exception, rank: RankState) -> PuzzleError:
     """The refusal of a rank's next operation, with its place added if it has none."""
     if not isinstance(why, PuzzleError):
-        problem = f"this record makes no sense ({why}): {rank.op}"
+        problem = SAYS("senseless record", why=why, record=rank.op)
         return TraceError(problem, rank.place(f"operation {rank.at}"))
     return why if why.place else why.at(rank.place(rank.op.call()), rank.op.line)
 
@@ -111,14 +113,14 @@ def confirm(
     """Checks the derived columns of a record, and adopts the values and the clock that they confirm."""
     name, its_batches, numbers, end = op.name, op.batches, op.outputs, start + ticks
     if op.start != start or op.end != end:
-        raise TraceError(f"it takes place from tick {start} to {end}, not {op.start} to {op.end}")
+        raise TraceError(SAYS("other ticks", start=start, end=end, op_start=op.start, op_end=op.end))
     if its_batches is not batches and its_batches != batches:
-        raise TraceError(f"it is of batches {sorted(batches)}, not {sorted(its_batches)}")
+        raise TraceError(SAYS("other batches", batches=sorted(batches), its_batches=sorted(its_batches)))
     if values or numbers != ():
         first = len(rank.values)
         expected = (first,) if len(values) == 1 else tuple(range(first, first + len(values)))
         if numbers != expected:
-            raise TraceError(f"it makes {len(values)} values from number {first} on, not {list(numbers)}")
+            raise TraceError(SAYS("other values", values=len(values), first=first, numbers=list(numbers)))
         for number, value in zip(expected, values):
             rank.values[number] = value
     at = rank.at

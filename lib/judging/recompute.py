@@ -24,6 +24,7 @@ from lib.values.kinds import Parked
 from .rank_state import MALFORMED, RankState, confirm, placed, uses_of_weights
 from .recompute_lanes import OverlappedCalls, refuse_deadlock
 from .record_checks import follow_stored, refuse_handmade, refuse_pending, require_group, require_tag
+from .words import SAYS
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
 """The form of a record without optional columns: whether it has no layer, and its numbers of values and arguments."""
@@ -72,7 +73,7 @@ class Recomputation(OverlappedCalls):
         finally:
             followed = self._follow_storage()
         if not followed:
-            raise TraceError("the values that this trace uses are not numbered by whole numbers")
+            raise TraceError(SAYS("values not numbered"))
 
     def _follow_storage(self) -> bool:
         """Follows the storage of every rank so far; False if it differs from what a run writes."""
@@ -85,7 +86,7 @@ class Recomputation(OverlappedCalls):
 
     def _execute(self) -> None:
         if len(self.ranks) != self.game.ranks:
-            raise TraceError(f"the trace is of {counted(self.game.ranks, 'rank')} and holds {len(self.ranks)}")
+            raise TraceError(SAYS("ranks missing", ranks=counted(self.game.ranks, "rank"), held=len(self.ranks)))
         self.mesh = Mesh(self.trace.setting.mesh, self.game.ranks)
         if stuck := self.walk():
             refuse_deadlock(stuck, self, bool(self.mesh.axes))
@@ -169,7 +170,7 @@ class Recomputation(OverlappedCalls):
         try:
             used = [*map(rank.values.__getitem__, numbers)]
         except KeyError as missing:
-            raise TraceError(f"it uses value {missing}, which this rank has not made") from None
+            raise TraceError(SAYS("value not made", number=missing)) from None
         if rank.pending and not rank.pending.keys().isdisjoint(numbers) and name not in LANES:
             refuse_pending(rank, numbers)
         if rank.handmade and self.strict:
@@ -180,10 +181,10 @@ class Recomputation(OverlappedCalls):
         """Refuses a record that does not have the form that FORMS requires."""
         form = FORMS.get(op.name)
         if form is None:
-            raise TraceError(f"there is no operation {op.name!r}")
+            raise TraceError(SAYS("no operation", name=op.name))
         fits = type(op.inputs) is type(op.args) is tuple and form.takes(len(op.inputs), self.costs.overlap)
         if not fits or (op.layer is None) is form.layer or not form.fits(op.args):
-            raise TraceError(f"a record of {op.name} holds {form.describe()}; this one is {op}")
+            raise TraceError(SAYS("other record", name=op.name, form=form.describe(), op=op))
 
     # --- What a rank does on its own ---
 
@@ -212,10 +213,7 @@ class Recomputation(OverlappedCalls):
 
     def _note_made_up_gradient(self, batches: str) -> None:
         if self.strict:
-            raise RuleError(
-                f"the gradient of {batches} was never computed; run forward and backward on these batches "
-                "(a puzzle allows fake_grad only without batches, as a zero)"
-            )
+            raise RuleError(SAYS("batches never computed", batches=batches))
         self.made_up.append(f"a gradient from fake_grad, of {batches} that were never computed")
 
     def _take_over(self, rank: RankState, op: Op) -> None:
@@ -265,7 +263,7 @@ class Recomputation(OverlappedCalls):
             for source, sent_at in self.mailboxes.unread(rank.rank):
                 op = self.ranks[source].ops[sent_at]
                 raise RuleError(
-                    f"this message was never received; receive it on rank {rank.rank}, or do not send it",
+                    SAYS("never received", to=rank.rank),
                     place_text(source, self.costs.text(op.start), op.call()),
                     op.line,
                 )

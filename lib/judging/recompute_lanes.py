@@ -17,6 +17,7 @@ from lib.values.kinds import WeightGrad
 
 from .rank_state import RankState
 from .record_checks import refuse_pending
+from .words import SAYS
 
 
 class OverlappedCalls(Walk[RankState]):
@@ -31,7 +32,7 @@ class OverlappedCalls(Walk[RankState]):
         count = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
         numbers = (first,) if count == 1 else tuple(range(first, first + count))
         if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
-            raise TraceError(f"it makes {count} values from number {first} on, of no batches; this record is {op}")
+            raise TraceError(SAYS("other message", count=count, first=first, op=op))
         call = self.call(rank, op, group, used)
         for number, value in zip(numbers, alike or [self._unknown(op)]):
             rank.values[number] = value  # until it ends, what it uses stands in for what it makes
@@ -43,21 +44,18 @@ class OverlappedCalls(Walk[RankState]):
 
     def awaited(self, cursor: RankState, op: Op) -> Call:
         if not self.on_lanes:
-            raise TraceError(f"nothing is pending in the costs {self.costs.name!r}, which have no overlap: {op}")
+            raise TraceError(SAYS("nothing pending", costs=self.costs.name, op=op))
         (at,) = op.args
         call = cursor.calls.get(at)
         if call is None:
-            raise TraceError(
-                f"operation {at} of this rank is not a pending call; a call is awaited once, after it was made"
-            )
+            raise TraceError(SAYS("not pending", operation=at))
         return call
 
     def on_await(self, cursor: RankState, op: Op, call: Call) -> None:
         after = max(cursor.clock, call.end)
         if op[1:-2] != (cursor.clock, after, None, NO_BATCHES, call.op.inputs, ()):
             raise TraceError(
-                f"it goes from tick {cursor.clock} to {after} and uses {[*call.op.inputs]}, as {call.op.call()} does; "
-                f"this record is {op}"
+                SAYS("other end", start=cursor.clock, end=after, inputs=[*call.op.inputs], call=call.op.call(), op=op)
             )
         if after > cursor.clock:
             cursor.clock = after
@@ -66,7 +64,7 @@ class OverlappedCalls(Walk[RankState]):
     def on_end(self, cursor: RankState, call: Call) -> None:
         op = call.op
         if op.start != call.start or op.end != call.end:
-            why = TraceError(f"it takes place from tick {call.start} to {call.end}, not {op.start} to {op.end}")
+            why = TraceError(SAYS("other ticks", start=call.start, end=call.end, op_start=op.start, op_end=op.end))
             raise self._at(call, why)
         cursor.causes[call.at] = call.cause
         cursor.values.update(zip(op.outputs, call.outputs))
@@ -81,7 +79,7 @@ class OverlappedCalls(Walk[RankState]):
         """Refuses a trace whose ranks have ended with calls that were not awaited."""
         for rank in self.cursors:
             for call in rank.calls.values():
-                why = RuleError(f"{call} was never awaited; await its handle before the end")
+                why = RuleError(SAYS("never awaited", call=call))
                 raise why.at(rank.place("the end"), call.line)
 
 

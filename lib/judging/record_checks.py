@@ -13,6 +13,7 @@ from lib.values.base import Value
 from lib.values.kinds import HOLDS
 
 from .rank_state import RankState
+from .words import SAYS
 
 
 def follow_stored(rank: RankState) -> None:
@@ -28,15 +29,15 @@ def follow_stored(rank: RankState) -> None:
 def _explain(rank: RankState, op: Op) -> None:
     timeless = op.start == rank.clock == op.end and op.layer is None and op.batches == NO_BATCHES
     if not timeless or op.outputs != () or len(op.args) != 2 or type(op.inputs) is not tuple:
-        raise TraceError(f"to {op.name} takes no time, and makes nothing; this record is {op}")
+        raise TraceError(SAYS("takes no time", name=op.name, op=op))
     if op.name == "delete":
-        raise RuleError("nothing is stored under this key")
+        raise RuleError(SAYS("nothing stored"))
     (number,), where = op.inputs, op.args[0]
     value = rank.values.get(number)
     if value is None:
-        raise TraceError(f"it stores value {number}, which this rank has not made")
+        raise TraceError(SAYS("stored value not made", number=number))
     if HOLDS.get(where) is not type(value):
-        raise RuleError(f"{where} does not hold {value.kind}")
+        raise RuleError(SAYS("wrong dictionary", dictionary=where, kind=value.kind))
     refuse_pending(rank, op.inputs)
     refuse_handmade(rank, op)
 
@@ -44,37 +45,34 @@ def _explain(rank: RankState, op: Op) -> None:
 def refuse_pending(rank: RankState, numbers: Iterable[int]) -> None:
     """Refuses the result of a call that has not been awaited."""
     if pending := rank.pending.keys() & {*numbers}:
-        raise RuleError(f"the {rank.values[min(pending)]} is still pending; await it first")
+        raise RuleError(SAYS("still pending", value=rank.values[min(pending)]))
 
 
 def refuse_handmade(rank: RankState, op: Op) -> None:
     """Refuses values that no operation has made."""
     for number in rank.handmade.intersection(op.inputs):
-        raise RuleError(
-            f"the {rank.values[number]} was made by hand or by a model of another Dist; "
-            "in a puzzle, get it from this model's own operations"
-        )
+        raise RuleError(SAYS("made by hand", value=rank.values[number]))
 
 
 def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group | None:
     """The group of a collective; refuses a record that no run writes."""
     if used and op.layer != used[0].layer:
-        raise TraceError(f"it is of layer {used[0].layer}, the layer of the {used[0]}, not {op.layer}")
+        raise TraceError(SAYS("other layer", layer=used[0].layer, value=used[0], op_layer=op.layer))
     if op.name in ROOT_OF and (len(op.args) < 3 or type(op.args[2]) is not int):
-        raise TraceError(f"a {op.name} names its root by a whole number; this record is {op}")
+        raise TraceError(SAYS("no root", name=op.name, op=op))
     if not op.args:
         return None
     group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
     layers, root = tuple([value.layer for value in used]), root_in(op.name, op.args)
     if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label, root):
-        raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")
+        raise TraceError(SAYS("default recorded", op=op))
     labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
     if [type(number) for number in labels] != [int] * len(used) or not (used or label is None):
-        raise TraceError(f"a label is a whole number for each value; this record is {op}")
+        raise TraceError(SAYS("no labels", op=op))
     if group is not None:
         mesh.require()
         if not mesh.recorded(group):
-            raise TraceError(f"a group is some of the ranks, ascending; this record is {op}")
+            raise TraceError(SAYS("no group", op=op))
         mesh.require_member(rank, group)
     if root is not None:
         require_root(op.name, root, rank, group or range(mesh.ranks), bool(used))
@@ -84,4 +82,4 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
 def require_tag(game: Game, op: Op) -> None:
     """Refuses a message whose tag is impossible."""
     if len(op.args) > 1 and (type(op.args[1]) is not int or not operations.tag(game, op.args[1])):
-        raise TraceError(f"a record leaves out arguments that have their default; this one is {op}")
+        raise TraceError(SAYS("default recorded", op=op))

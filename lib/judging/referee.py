@@ -22,6 +22,7 @@ from .recompute import Recomputation
 from .report import Peak, RankReport, Report
 from .traffic import drift, staleness, traffic
 from .traffic_causes import Cause, traffic_causes
+from .words import SAYS
 
 BYTES_PER_ELEMENT = 4
 
@@ -126,12 +127,12 @@ def _first_error(recomputation: Recomputation, goal: Goal | None) -> PuzzleError
 
 def _require_setting(trace: Trace, goal: Goal) -> None:
     if trace.size != goal.size:
-        raise TraceError(f"this is a run of {trace.size}; the puzzle {goal.slug} is of {goal.size}")
+        raise TraceError(SAYS("other size", size=trace.size, slug=goal.slug, goal_size=goal.size))
     if trace.costs != goal.costs:
-        raise TraceError(f"this run has other costs than the puzzle {goal.slug}, whose are {goal.costs.name}")
+        raise TraceError(SAYS("other costs", slug=goal.slug, costs=goal.costs.name))
     if others := trace.setting.differences(goal.setting):
         theirs = ", ".join(f"{name} {getattr(goal.setting, name)!r}" for name in others)
-        raise TraceError(f"this run has another setting than the puzzle {goal.slug}, whose is {theirs}")
+        raise TraceError(SAYS("other setting", slug=goal.slug, setting=theirs))
 
 
 def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> Peak:
@@ -162,8 +163,7 @@ def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:
         capacity = costs.tiers[tier].capacity
         if capacity is not None and peak.memory > capacity:
             return RuleError(
-                f"rank {peak.rank} has {peak.memory:,} elements on the {tier} at t={peak.time:g}, but only "
-                f"{capacity:,} fit; delete a parked value first"
+                SAYS("tier full", rank=peak.rank, memory=peak.memory, tier=tier, time=peak.time, capacity=capacity)
             )
     return None
 

@@ -14,6 +14,7 @@ from .notes import Note
 from .peak import PeakContents
 from .traffic import Calls, Traffic, most_in_window
 from .traffic_causes import Cause
+from .words import SAYS
 
 
 class Peak(NamedTuple):
@@ -107,7 +108,7 @@ class Report:
         Raises: RuleError: the window is not a number more than 0.
         """
         if type(window) not in (int, float, Fraction) or not 0 < window < inf:
-            raise RuleError(f"window must be a number of steps, more than 0; got {window!r:.60}")
+            raise RuleError(SAYS("no window", got=window))
         ticks = Fraction(str(window)) * self.costs.unit
         return float(max((most_in_window(spans, ticks) for spans in self.sent.spans), default=0))
 

@@ -15,21 +15,18 @@ from lib.values.kinds import KeyValue, KeyValueGrad
 from lib.values.label_text import batches_text, parts_text, tokens_text
 from lib.values.sums import ALIKE_PARTS, ONE_LABEL
 
+from .words import SAYS
+
 
 def sum_parts(values: Sequence[Value], who: Who) -> Batched:
     """The sum of all parts, each of which is contributed once."""
     first, of = _alike(values, ALIKE_PARTS, who, "sum")
     if first.of == 1:
-        raise RuleError(
-            f"this is the {first}, which is already complete; only parts of a sum are added. Reduce a value once, and "
-            "load a shard of the weight on each rank"
-        )
+        raise RuleError(SAYS("complete sum", first=first))
     union = algebra.disjoint_union([v.parts for v in of], "part", who, "sum each part once")
     if len(union) < first.of:
         missing = algebra.missing_text("part", union, first.of)
-        raise RuleError(
-            f"this sum is missing {missing} of {first.of}; every rank that has a shard contributes its part"
-        )
+        raise RuleError(SAYS("missing parts", missing=missing, of=first.of))
     return with_fields(first, parts=algebra.WHOLE, of=1)
 
 
@@ -38,9 +35,7 @@ def scatter_sum(values: Sequence[Value], who: Who) -> list[Value]:
     total, n = sum_parts(values, who), len(values)
     shares, count = algebra.coarsest(total.shards, total.total)
     if len(shares) > 1:
-        raise RuleError(
-            f"it splits one share of the tokens, and this is {tokens_text(total)}; scatter each share by itself"
-        )
+        raise RuleError(SAYS("scatter of several shares", tokens=tokens_text(total)))
     (share,) = shares
     return [with_fields(total, shards=frozenset((share * n + i,)), total=count * n) for i in range(n)]
 
@@ -74,10 +69,7 @@ def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who)
     back = algebra.disjoint_union(wanted, "batch", who, "collect each batch on one rank")
     if back != whole.batches:
         asked = named("batch", sorted(back)) if back else "none"
-        raise RuleError(
-            f"{batches_text(whole)} went to the experts, but the ranks ask for {asked} back; "
-            "name each batch on one rank"
-        )
+        raise RuleError(SAYS("other batches asked back", batches=batches_text(whole), asked=asked))
     return [with_fields(whole, batches=batches) for batches in wanted]
 
 
@@ -92,6 +84,6 @@ def _alike(values: Sequence[Value], names: Sequence[str], who: Who, verb: str) -
 
 def _require_whole(value: Batched, owner: str, verb: str) -> None:
     if len(value.parts) < value.of:
-        raise RuleError(f"{owner} contributes {parts_text(value)}; add the parts before they {verb}")
+        raise RuleError(SAYS("part of a sum", owner=owner, parts=parts_text(value), verb=verb))
     if len(value.shards) < value.total:
-        raise RuleError(f"{owner} contributes {tokens_text(value)}; {verb} takes all of them")
+        raise RuleError(SAYS("not all tokens", owner=owner, tokens=tokens_text(value), verb=verb))

@@ -22,6 +22,7 @@ from lib.values.label_text import batches_text
 from lib.values.sums import ALIKE_PARTS, ONE_LABEL
 
 from .requirements import require_usable, same_model
+from .words import SAYS
 
 Shares = frozenset[int]
 
@@ -46,7 +47,7 @@ def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
     if into is not None:
         _require_into(game, layer, inp, into, queries)
         if twice := seen & into.parts:
-            raise RuleError(f"the keys of {set_text(twice)} are in both; attend to each block of keys once")
+            raise RuleError(SAYS("keys in both", keys=set_text(twice)))
         seen |= into.parts
     return Activation.made(**_fields(game, inp, layer + 1, queries, seen, of))
 
@@ -57,7 +58,7 @@ def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[
     queries, seen = _sees(game, layer, inp, blocks)
     inp, grad = require_kind(inp, Activation, "inp"), require_kind(grad, ActivationGrad, "grad")
     if grad.layer != layer:
-        raise RuleError(f"this is the {grad}; pass the gradient of the output of layer {layer}")
+        raise RuleError(SAYS("other output gradient", grad=grad, layer=layer))
     _require_same(game, inp, grad, queries)
     _require_all_keys(grad)
     same_model(game, inp, grad)
@@ -84,26 +85,20 @@ def keys_backward(
     shares = shares_of(game, inp)
     for value, there in ((grad, layer), (through, layer - 1)):
         if value.layer != there:
-            raise RuleError(
-                f"this is the {value}; keys_backward({layer}, ...) needs what attend_backward({layer}) made"
-            )
+            raise RuleError(SAYS("not from attend_backward", value=value, layer=layer))
         _require_same(game, inp, value, shares)
         _together(value, "keys_backward")
     if len(grad.parts) < grad.of:
         start, users = min(shares), range(min(shares), game.shares)
         missing = {q for q in users if q - start not in grad.parts}
         raise RuleError(
-            f"the keys of {set_text(shares)} are used by the queries of {set_text(users)}; the queries of "
-            f"{set_text(missing)} are missing: backward goes from the last tokens to the first"
+            SAYS("queries missing", keys=set_text(shares), users=set_text(users), missing=set_text(missing))
         )
     if len(through.parts) < through.of - 1:
         missing = set(range(through.of - 1)) - through.parts
-        raise RuleError(
-            f"this gradient has come through the keys of {set_text(through.parts)} only; the keys of "
-            f"{set_text(missing)} are missing"
-        )
+        raise RuleError(SAYS("keys missing", keys=set_text(through.parts), missing=set_text(missing)))
     if through.of == 1:
-        raise RuleError(f"this is the {through}; pass the gradient that attend_backward({layer}, ...) returned")
+        raise RuleError(SAYS("not through these keys", through=through, layer=layer))
     same_model(game, inp, grad, weight, through)
     numbers = in_shares(game, inp.batches, shares)
     weight_grad = WeightGrad.made(
@@ -146,9 +141,7 @@ def to_heads(values: Sequence[Value], who: Who) -> list[Value]:
     for i, (value, own) in enumerate(zip(values, _parts(tokens, n))):
         assert isinstance(value, Batched)
         if value.heads is not None or value.shards != own:
-            raise RuleError(
-                f"{who(i)} contributes the {value}; its part is share {i} of {n} of the tokens, with all heads"
-            )
+            raise RuleError(SAYS("other share", who=who(i), value=value, share=i, n=n))
     return [with_fields(first, shards=frozenset(tokens), heads=(i, n)) for i in range(n)]
 
 
@@ -158,7 +151,7 @@ def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
     for i, value in enumerate(values):
         assert isinstance(value, Batched)
         if value.heads != (i, n) or value.shards != first.shards or len(first.shards) % n:
-            raise RuleError(f"{who(i)} contributes the {value}; its part is heads {i} of {n}, with all their tokens")
+            raise RuleError(SAYS("other heads", who=who(i), value=value, heads=i, n=n))
     slices: list[Value] = []
     for tokens in _parts(sorted(first.shards), n):
         parts, of = first.parts, first.of
@@ -185,9 +178,7 @@ def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
     parts = [value.parts for value in values]  # type: ignore[attr-defined]  # all are of one kind by now
     union = algebra.disjoint_union(parts, "the gradient from the queries of share", who, "contribute each once")
     if len(union) < first.of or len(first.shards) < first.total:
-        raise RuleError(
-            f"{who(0)} contributes the {first}; contribute the gradients of all keys, summed over all queries"
-        )
+        raise RuleError(SAYS("partial key gradients", who=who(0), first=first))
     return [with_fields(first, shards=queries, parts=algebra.WHOLE, of=1) for queries in parts]
 
 
@@ -200,7 +191,7 @@ def shares_of(game: Game, value: Batched) -> Shares:
         return value.shards
     ratio, left = divmod(game.shares, value.total)
     if left:
-        raise RuleError(f"this is the {value}; in this game a microbatch is {game.shares} shares of tokens")
+        raise RuleError(SAYS("not in shares", value=value, shares=game.shares))
     return frozenset(share * ratio + k for share in value.shards for k in range(ratio))
 
 
@@ -211,14 +202,14 @@ def in_shares(game: Game, batches: Shares, shares: Shares) -> Shares:
 
 def require_attention(game: Game, call: str) -> None:
     if game.layer != "attention":
-        raise RuleError(f"{call} is for layers of attention; the layers of this game are {game.layer!r}")
+        raise RuleError(SAYS("other kind of layers", call=call, kind="attention", layers=game.layer))
 
 
 def _of_layer(game: Game, layer: int, inp: Activation) -> None:
     require_attention(game, "this call")
     algebra.number(layer, game.layers, "layer")
     if inp.layer != layer:
-        raise RuleError(f"this is the {inp}; pass the input activation of layer {layer}")
+        raise RuleError(SAYS("other input", inp=inp, layer=layer))
     _require_all_keys(inp)
 
 
@@ -226,27 +217,23 @@ def _require_all_keys(value: Activation | ActivationGrad) -> None:
     """Nothing is missing of a sum over keys."""
     if len(value.parts) < value.of:
         if isinstance(value, ActivationGrad):
-            raise RuleError(f"this is the {value}, only through the keys of others; keys_backward completes it")
-        raise RuleError(
-            f"these tokens {set_text(value.shards)} have seen the keys of {set_text(value.parts)} only; attend to the "
-            "others first"
-        )
+            raise RuleError(SAYS("gradient not yet complete", value=value))
+        raise RuleError(SAYS("keys not attended", tokens=set_text(value.shards), keys=set_text(value.parts)))
 
 
 def _together(value: Batched, call: str) -> None:
     if value.heads is not None:
         i, n = value.heads
-        raise RuleError(f"these are heads {{{i}}} of {n}; exchange heads for tokens first, then call {call}")
+        raise RuleError(SAYS("heads to attention", heads=i, n=n, call=call))
 
 
 def _require_same(game: Game, inp: Activation, value: Batched, tokens: Shares | None = None) -> None:
     """A value belongs to the queries: the same batches, step and heads; perhaps the same tokens."""
     if (value.batches, value.step, value.heads) != (inp.batches, inp.step, inp.heads):
-        raise RuleError(f"this is the {value}, and the {inp}; pass values of the same microbatches, step and heads")
+        raise RuleError(SAYS("values do not match", value=value, inp=inp))
     if tokens is not None and shares_of(game, value) != tokens:
         raise RuleError(
-            f"the activation has the tokens {set_text(tokens)}, and the {value} has "
-            f"{set_text(shares_of(game, value))}; pass values of the same tokens"
+            SAYS("other tokens", tokens=set_text(tokens), value=value, others=set_text(shares_of(game, value)))
         )
 
 
@@ -255,21 +242,26 @@ def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[
     inp = require_kind(inp, Activation, "inp")
     _of_layer(game, layer, inp)
     if not blocks:
-        raise RuleError("no keys were given; pass a list of what keys(...) returned")
+        raise RuleError(SAYS("no keys"))
     queries, there = shares_of(game, inp), frozenset[int]()
     for block in blocks:
         block = require_kind(block, KeyValue, "each block of keys")
         if (block.layer, block.batches, block.step) != (layer, inp.batches, inp.step):
             raise RuleError(
-                f"these keys are of layer {block.layer} and {batches_text(block)}; the queries are of layer {layer} "
-                f"and {batches_text(inp)}"
+                SAYS(
+                    "keys of another layer",
+                    layer=block.layer,
+                    batches=batches_text(block),
+                    queries_layer=layer,
+                    queries_batches=batches_text(inp),
+                )
             )
         _require_same(game, inp, block)
         shares = shares_of(game, block)
         if twice := shares & there:
-            raise RuleError(f"the keys of {set_text(twice)} were passed twice; pass each block once")
+            raise RuleError(SAYS("keys passed twice", keys=set_text(twice)))
         if min(shares) > max(queries):
-            raise RuleError(f"the tokens {set_text(queries)} attend to none of {set_text(shares)}, which come later")
+            raise RuleError(SAYS("keys come later", tokens=set_text(queries), keys=set_text(shares)))
         there |= shares
     same_model(game, inp, *blocks)
     return queries, frozenset(k for k in there if k <= max(queries))
@@ -277,9 +269,9 @@ def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[
 
 def _require_into(game: Game, layer: int, inp: Activation, into: Activation, queries: Shares) -> None:
     if into.layer != layer + 1:
-        raise RuleError(f"into is the {into}; pass what attend({layer}, ...) returned for the same tokens")
+        raise RuleError(SAYS("not from attend", into=into, layer=layer))
     if into.of == 1:
-        raise RuleError("this activation is complete; it includes all keys")
+        raise RuleError(SAYS("complete attention"))
     _require_same(game, inp, into, queries)
 
 
@@ -308,7 +300,7 @@ def _fields(
 def exchangeable(value: Value, name: str) -> None:
     """Refuses what cannot go from tokens to heads or back."""
     if not isinstance(value, Batched):
-        raise RuleError(f"{name} takes an activation, keys and values, or a gradient of these; got the {value}")
+        raise RuleError(SAYS("not of attention", name=name, value=value))
 
 
 def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
@@ -321,5 +313,5 @@ def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
         assert isinstance(value, Batched)
         halfway = isinstance(value, ActivationGrad) and len(value.parts) == value.of - 1
         if value.of > 1 and not (halfway and name == "tokens"):
-            raise RuleError(f"{who(i)} contributes the {value}; only what is summed over all keys can be exchanged")
+            raise RuleError(SAYS("partial attention exchanged", who=who(i), value=value))
     return first

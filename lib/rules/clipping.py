@@ -12,17 +12,19 @@ from lib.values.kinds import WeightGrad
 from lib.values.label_text import batches_text, norm_text
 from lib.values.scalar import Scalar
 
+from .words import SAYS
+
 
 def norm(game: Game, layer: int, grad: Value) -> Scalar:
     """The sum of the squares of a layer's gradient, or of the shards of it that there are."""
     _require_clip(game, "norm")
     grad = require_kind(grad, WeightGrad, "grad")
     if grad.layer != layer:
-        raise RuleError(f"this is the {grad}; norm({layer}, ...) needs a gradient of layer {layer}")
+        raise RuleError(SAYS("norm of another layer", grad=grad, layer=layer))
     if len(grad.batches) < grad.total_batches:
         missing = missing_text("batch", grad.batches, grad.total_batches)
         more = "the others" if grad.shares > 1 else missing
-        raise RuleError(f"the gradient has only {batches_text(grad)}; add {more} first: a norm is of the full sum")
+        raise RuleError(SAYS("norm of some batches", batches=batches_text(grad), missing=more))
     n = grad.total
     return Scalar.made(
         grad.layers, grad.step, frozenset(layer * n + i for i in grad.shards), grad.layers * n, grad.version
@@ -33,17 +35,17 @@ def require_scale(game: Game, grad: WeightGrad, scale: Value | None) -> None:
     """An update scales its gradient by the norm of all gradients of its step, where the game clips, and only there."""
     if scale is None:
         if game.setting.clip:
-            raise RuleError("this game clips gradients; pass scale=, the norm of the gradients of all layers")
+            raise RuleError(SAYS("no scale"))
         return
     _require_clip(game, "scale=")
     if type(scale) is not Scalar:
-        raise RuleError(f"scale must be a norm; got {object_text(scale)}")
+        raise RuleError(SAYS("scale no norm", scale=object_text(scale)))
     if (scale.step, scale.version) != (grad.step, grad.version):
-        raise RuleError(f"this is the {scale}, and the {grad}; scale a gradient by the norm of its own step")
+        raise RuleError(SAYS("norm of another step", scale=scale, grad=grad))
     if not scale.is_complete():
-        raise RuleError(f"this norm has {norm_text(scale)}; add the others first")
+        raise RuleError(SAYS("partial norm", norm=norm_text(scale)))
 
 
 def _require_clip(game: Game, call: str) -> None:
     if not game.setting.clip:
-        raise RuleError(f"{call} is for a setting with clip=True; this game does not clip gradients")
+        raise RuleError(SAYS("no clipping", call=call))

@@ -30,6 +30,7 @@ from lib.values.scalar import Scalar
 from lib.values.sums import added, sum_grads
 
 from . import activations, attention, rooted
+from .words import SAYS
 
 Group = tuple[int, ...]
 """Some of the ranks, ascending, but not all."""
@@ -72,9 +73,9 @@ def scatterreduce(values: Sequence[Value], group: Group | None, wanted: Wanted =
         total = _in_coarsest_shards(total)
     shards, count = total.shards, total.total
     if group is None and count > 1:
-        raise RuleError(f"it splits a full gradient, and this one is {shards_text(total)}; use allreduce for shards")
+        raise RuleError(SAYS("scatter of shards", shards=shards_text(total)))
     if len(shards) > 1:
-        raise RuleError(f"it splits one shard, and these are {shards_text(total)}; scatter each by itself")
+        raise RuleError(SAYS("scatter of several shards", shards=shards_text(total)))
     (first,) = shards
     return [with_fields(total, shards=frozenset((first * members + i,)), total=count * members) for i in range(members)]
 
@@ -124,17 +125,15 @@ def require_contribution(game: Game, name: str, value: Value) -> None:
         return
     if name in ALL_TO_ALL:
         if game.layer != "experts":
-            raise RuleError(f"{name} is for layers of experts; the layers of this game are {game.layer!r}")
+            raise RuleError(SAYS("other kind of layers", call=name, kind="experts", layers=game.layer))
         if not isinstance(value, Batched):
-            raise RuleError(f"{name} takes an activation or its gradient; got {object_text(value)}")
+            raise RuleError(SAYS("not to an expert", name=name, value=object_text(value)))
     elif _more_than_classic(game, name, value):
         return
     elif name in REDUCING:
         require_kind(value, WeightGrad, "the value to reduce")
     else:
-        raise RuleError(
-            f"only weights, optimizer states and weight gradients have shards to gather; got {object_text(value)}"
-        )
+        raise RuleError(SAYS("no shards to gather", value=object_text(value)))
 
 
 def _more_than_classic(game: Game, name: str, value: Value) -> bool:
@@ -159,10 +158,7 @@ def require_same_call(calls: Sequence[tuple[object, ...]], described: Callable[[
     i-th call in a message, which ends with `otherwise`."""
     for i, call in enumerate(calls):
         if call != calls[0]:
-            raise MismatchError(
-                f"{described(0)}, but {described(i)}; "
-                f"every rank must make the same collective calls, on the same layers, in the same order{otherwise}"
-            )
+            raise MismatchError(SAYS("other calls", first=described(0), other=described(i), otherwise=otherwise))
 
 
 def _average(values: Sequence[Value], who: Who) -> Weight:
@@ -173,19 +169,14 @@ def _average(values: Sequence[Value], who: Who) -> Weight:
         weight = require_kind(value, Weight, who(i))
         require_alike(first, weight, ("layer", "layers", "total", "shards", "step"), who, i, "average")
         if weight.copy is None or not weight.copy.batches:
-            raise RuleError(
-                f"{who(i)} contributes the {weight}, which no replica has trained alone; average only replicas"
-            )
+            raise RuleError(SAYS("no replica", who=who(i), weight=weight))
         copies.append(weight.copy)
         if (weight.copy.since, weight.copy.averages) != (copies[0].since, copies[0].averages):
-            raise RuleError(
-                f"{who(0)} contributes the {first}, but {who(i)} the {weight}; "
-                "average replicas that started from the same weight"
-            )
+            raise RuleError(SAYS("replicas of different weights", who=who(0), first=first, other=who(i), weight=weight))
     union = algebra.disjoint_union([copy.batches for copy in copies], "batch", who, "train each batch on one replica")
     if len(union) < copies[0].of:
         missing = algebra.missing_text("batch", union, copies[0].of)
-        raise RuleError(f"no replica here has trained with {missing}; average all replicas")
+        raise RuleError(SAYS("replicas missing", missing=missing))
     return with_fields(first, copy=averaged(copies, first.step))
 
 
@@ -197,10 +188,7 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
         if len(whole) < 2:
             raise
         ranks = [i if group is None else group[i] for i in whole]
-        raise RuleError(
-            f"{algebra.named('rank', ranks)} each contribute every batch; reduce a gradient once, and "
-            "let each rank take its own batches"
-        ) from why
+        raise RuleError(SAYS("every batch contributed", ranks=algebra.named("rank", ranks))) from why
 
 
 def _in_coarsest_shards(value: S) -> S:

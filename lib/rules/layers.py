@@ -32,6 +32,7 @@ from .requirements import (
     same_model,
     shares_of,
 )
+from .words import SAYS
 
 THREE = "(layer, inp, grad, weight)"
 """The arguments of a full backward, and of its half that makes the input gradient."""
@@ -76,7 +77,7 @@ def loss(game: Game, inp: Value) -> ActivationGrad:
     only."""
     inp = require_kind(inp, Activation, "inp")
     if inp.layer != inp.layers:
-        raise RuleError(f"loss needs the output of the last layer, and this is the {inp}; call forward first")
+        raise RuleError(SAYS("loss too early", inp=inp))
     require_sum(inp)
     same_model(game, inp)
     return ActivationGrad.made(
@@ -105,10 +106,7 @@ def backward(
     require_trained(game, layer, inputs=True)
     require_input(layer, inp)
     if len(weight.shards) < weight.total and game.layer == "dense":
-        raise RuleError(
-            f"this weight is {shards_text(weight)}; call backward_input, all-reduce its result, and pass the sum to "
-            "backward_weight as total="
-        )
+        raise RuleError(SAYS("no total for shards", shards=shards_text(weight)))
     require_together(game, "backward", layer, inp, grad)
     if grad.vocabulary:
         require_vocabulary(grad, weight)
@@ -128,7 +126,7 @@ def backward_input(game: Game, layer: int, inp: Value, grad: Value, weight: Valu
         refuse_kinds(f"backward_input{THREE}", (inp, Activation), (grad, ActivationGrad), (weight, Weight))
     require_usable(game, layer, weight, inp)
     if embeds(game, layer):
-        raise RuleError(f"layer {layer} is an embedding, whose input is token numbers; call backward_weight alone")
+        raise RuleError(SAYS("embedding has no input", layer=layer))
     if not grad.vocabulary:  # the weight half of a cut head needs the sum of these
         require_trained(game, layer, inputs=True)
     require_input(layer, inp)
@@ -154,7 +152,7 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value
     require_together(game, "backward_weight", layer, inp, grad)
     if game.layer == "dense":
         if type(more) is Weight:
-            raise RuleError("backward_weight needs no weight here; pass the activation and the gradient")
+            raise RuleError(SAYS("weight not needed"))
         same_model(game, inp, grad)
         require_sum(inp)
         require_tokens(inp)
@@ -184,13 +182,11 @@ def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple
     inp, weight, *rest = values
     ahead, behind = forward(game, layer, inp, weight), backward(game, back, *rest)
     if len(ahead.batches) > 1 or len(behind[0].batches) > 1:
-        raise RuleError(
-            f"a pair has one microbatch on each side; these have {batches_text(ahead)}, and {batches_text(behind[0])}"
-        )
+        raise RuleError(SAYS("pair of several batches", batches=batches_text(ahead), behind=batches_text(behind[0])))
     if behind[0].batches != {batch}:
-        raise RuleError(f"this is the gradient of {batches_text(behind[0])}, not of microbatch {batch}")
+        raise RuleError(SAYS("pair of another batch", batches=batches_text(behind[0]), batch=batch))
     if (ahead.step, ahead.batches) == (behind[0].step, behind[0].batches):
-        raise RuleError(f"a forward and the backward of microbatch {batch} cannot run at once")
+        raise RuleError(SAYS("pair of one batch", batch=batch))
     return ahead, *behind
 
 

@@ -14,12 +14,14 @@ from lib.game.tiers import ON_TIER, Tier
 from lib.values.base import Value, copy_of, require_kind
 from lib.values.kinds import Parked
 
+from .words import SAYS
+
 
 def offload(game: Game, value: Value, to: object) -> Parked:
     """A copy of a value on a tier."""
     tier(game.setting.costs, to)
     if isinstance(value, Parked):
-        raise RuleError(f"this is the {value} already; fetch it before you park it elsewhere")
+        raise RuleError(SAYS("parked already", value=value))
     return Parked.made(copy_of(value), to)
 
 
@@ -33,7 +35,7 @@ def move(game: Game, parked: Value, to: object) -> Parked:
     tier(game.setting.costs, to)
     source = require_kind(parked, Parked, "the value to move")
     if source.tier == to:
-        raise RuleError(f"this is the {source} already; move it to another tier")
+        raise RuleError(SAYS("moved already", value=source))
     return Parked.made(copy_of(source.value), to)
 
 
@@ -47,7 +49,7 @@ def tier(costs: Costs, name: object) -> Tier:
     """A tier by its name."""
     if not isinstance(name, str) or name not in costs.tiers:
         known = ", ".join(costs.tiers) or "none"
-        raise RuleError(f"there is no memory tier {name!r} in the costs {costs.name!r}; known: {known}")
+        raise RuleError(SAYS("no such tier", tier=name, costs=costs.name, known=known))
     return costs.tiers[name]
 
 
@@ -63,10 +65,7 @@ def require_room(costs: Costs, stored: Iterable[Parked], new: Sequence[Value]) -
     there = sum(value.size(costs) for value in stored if value.tier == name)
     more = sum(value.size(costs) for value in parked)
     if there + more > capacity:
-        raise RuleError(
-            f"{name} holds {there:,} of {capacity:,} elements, and this needs {more:,} more; "
-            "delete a parked value first, with 'del model.parked[...]'"
-        )
+        raise RuleError(SAYS("tier full", tier=name, there=there, capacity=capacity, more=more))
 
 
 def ticks(costs: Costs, operation: str, results: Sequence[Value], used: Sequence[Value]) -> int:

@@ -31,6 +31,7 @@ from lib.values.sums import added
 from . import attention, clipping, memory_tiers, outer, rooted, updating
 from .layers import backward, backward_input, backward_weight, forward, loss, pair
 from .requirements import WHOLE, require_trained, same_model
+from .words import SAYS
 
 PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
 """Operations on batches: the batches of the first value that they make."""
@@ -56,7 +57,7 @@ def load_weights(
     layer = algebra.number(layer, game.layers, "layer")
     total = algebra.whole_number(total, "total", least=1)
     if total == 1 and type(part) is int and part > 0:
-        raise RuleError(f"shard {part} does not exist, because total is 1; give the number of shards too: total=...")
+        raise RuleError(SAYS("shard without total", part=part))
     shards = frozenset((algebra.number(part, total, "shard"),))
     label = layer, game.layers, 0, shards, total
     weight = Weight.made(*label)
@@ -69,14 +70,14 @@ def get_activation(game: Game, batches: object, step: object = 0, shares: object
     """The model's input for some microbatches of a step; of attention, perhaps for some shares of their tokens only."""
     chosen = algebra.numbers(batches, game.batches, "batch")
     if not chosen:
-        raise RuleError("no batches were given; give at least one, such as [0]")
+        raise RuleError(SAYS("no batches"))
     label = 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step")
     if game.shares == 1 and shares is None:
         return Activation.made(*label)
     attention.require_attention(game, "shares=")
     tokens = range(game.shares) if shares is None else algebra.numbers(shares, game.shares, "share")
     if not tokens:
-        raise RuleError("no shares were given; name at least one, such as shares=[0]")
+        raise RuleError(SAYS("no shares"))
     return Activation.made(*label, *WHOLE, frozenset(tokens), game.shares)
 
 
@@ -96,11 +97,11 @@ def set_output(game: Game, output: Value) -> tuple[()]:
     """Declares the last layer's activation to be a result."""
     output = require_kind(output, Activation, "the output")
     if game.task != "infer":
-        raise RuleError("this game trains, so its results are weights; call set_final_weight")
+        raise RuleError(SAYS("output while training"))
     if output.layer != output.layers:
-        raise RuleError(f"this is the {output}; an output comes from the last layer, so go forward first")
+        raise RuleError(SAYS("output too early", output=output))
     if len(output.parts) < output.of or len(output.shards) < output.total or output.heads:
-        raise RuleError(f"this is the {output}; an output is a full sum, with all tokens")
+        raise RuleError(SAYS("partial output", output=output))
     same_model(game, output)
     return ()
 
@@ -109,17 +110,17 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     """Declares a weight to be the result of the step for its layer."""
     weight = require_kind(weight, Weight, "weight")
     if game.task == "infer":
-        raise RuleError("this game is inference only, so its results are activations; call set_output")
+        raise RuleError(SAYS("weight while inferring"))
     if weight.layer != layer:
-        raise RuleError(f"this is the {weight}; pass the weight of layer {layer}")
+        raise RuleError(SAYS("other weight", weight=weight, layer=layer))
     require_trained(game, layer)
     if game.task == "outer":
         outer.require_final(game, weight)
     elif weight.step != game.steps:
         done = "was never updated" if not weight.step else f"is not the one after all {game.steps} steps"
-        raise RuleError(f"this is the {weight}, which {done}; pass the weight that update returned")
+        raise RuleError(SAYS("weight not final", weight=weight, done=done))
     if not shared(weight.copy):
-        raise RuleError(f"this is the {weight}; average the replicas with allreduce first")
+        raise RuleError(SAYS("final replica", weight=weight))
     same_model(game, weight)
     return ()
 
@@ -133,9 +134,9 @@ def shard_value(game: Game, value: Value, i: int, n: int) -> Value:
 def require_cuttable(game: Game, value: Value) -> None:
     """Refuses to cut an activation where a layer takes full activations only."""
     if isinstance(value, Batched) and game.layer == "attention":
-        raise RuleError(f"this is the {value}; name the tokens in get_activation(batches, shares=[...])")
+        raise RuleError(SAYS("shares not named", value=value))
     if isinstance(value, Batched) and game.layer == "dense":
-        raise RuleError(f"this is the {value}; activations are split only where a layer can use a part")
+        raise RuleError(SAYS("shares not allowed", value=value))
 
 
 # --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
@@ -145,7 +146,7 @@ def partner(game: Game, rank: int, to: object) -> int:
     """The rank that a message may go to: one that exists, and another."""
     to = algebra.number(to, game.ranks, "rank")
     if to == rank:
-        raise RuleError("a rank cannot send to itself; store the value in a dictionary")
+        raise RuleError(SAYS("sent to itself"))
     return to
 
 
@@ -153,7 +154,7 @@ def tag(game: Game, given: object) -> int:
     """The tag of a message: any number, where there are tags."""
     number = algebra.whole_number(given, "tag", least=0)
     if number and game.setting == CLASSIC_SETTING:
-        raise RuleError(f"messages of the classic game have no tags; got tag {number}, so leave it out")
+        raise RuleError(SAYS("classic tag", tag=number))
     return number
 
 
@@ -173,11 +174,11 @@ LocalRecord = Any
 def _loaded(op: LocalRecord) -> Any:
     """The arguments of loading: a shard, of how many, a tier where there is one, whether with an outer state."""
     if op.args[-1] is None:
-        raise RuleError("a record leaves out the memory tier if there is none; got None")
+        raise RuleError(SAYS("record of no tier"))
     args: tuple[Any, ...] = op.args
     part, total, tier, with_outer = args + (None,) * (4 - len(args))
     if with_outer not in (None, 1):
-        raise RuleError(f"a record says 1 where an outer state is loaded; got {with_outer!r}")
+        raise RuleError(SAYS("record of outer", got=with_outer))
     return part, total, tier, with_outer
 
 
@@ -186,7 +187,7 @@ def _step(op: LocalRecord) -> Any:
     out."""
     step, *shares = op.args or (None,)
     if op.args and (step == 0 or type(step) is not int) and not (shares and step is None):
-        raise RuleError(f"a record names a step from 1 on, as a number; got {step!r}")
+        raise RuleError(SAYS("record of a step", step=step))
     return (step or 0, *shares)
 
 

@@ -21,6 +21,8 @@ from lib.values.kinds import Activation, ActivationGrad, Delta, OptState, OuterS
 from lib.values.label_text import batches_text, shards_text
 from lib.values.replicas import Copy, averages_of, shared
 
+from .words import SAYS
+
 USES_A_WEIGHT: Mapping[str, int] = {
     **dict.fromkeys(("forward", "update"), 1),
     **dict.fromkeys(("backward", "backward_input"), 2),
@@ -45,16 +47,10 @@ def delta(game: Game, layer: int, before: Value, after: Value) -> Delta:
     _same_shards(before, after)
     if copy.averages != averages_of(before.copy):
         copy_round, round_of = len(copy.averages), len(averages_of(before.copy))
-        raise RuleError(
-            f"the copy is of round {copy_round} and the agreed weight of round {round_of}; merge the copy with each "
-            "agreed weight, and take its change from the agreed weight that it was merged with last"
-        )
+        raise RuleError(SAYS("copy not merged", copy_round=copy_round, round_of=round_of))
     steps = after.step - before.step
     if steps > game.setting.outer:
-        raise RuleError(
-            f"this copy has made {steps} steps since the agreed weight, and a round has at most {game.setting.outer}; "
-            "take the change earlier"
-        )
+        raise RuleError(SAYS("round too long", steps=steps, most=game.setting.outer))
     batches = tuple(sorted(copy.batches))
     return Delta.made(layer, after.layers, after.step, after.shards, after.total, copy, (batches,))
 
@@ -73,14 +69,13 @@ def outer_update(game: Game, layer: int, before: Value, change: Value, state: Va
     assert mark is not None  # every outer gradient has one
     if mark.averages != averages_of(before.copy):
         raise RuleError(
-            f"this delta starts from round {len(mark.averages)} and the weight is of round "
-            f"{len(averages_of(before.copy))}; update the agreed weight that the delta starts from"
+            SAYS("delta of another round", delta_round=len(mark.averages), weight_round=len(averages_of(before.copy)))
         )
     if state.copy != before.copy:
-        raise RuleError(f"this is the {state}, and the {before}; pass the outer state that belongs to this weight")
+        raise RuleError(SAYS("other outer state", state=state, weight=before))
     if len(mark.batches) < mark.of:
         summed = algebra.set_text(mark.batches)
-        raise RuleError(f"the copies of {summed} of {mark.of} are in this delta; all-reduce it first")
+        raise RuleError(SAYS("copies missing", batches=summed, of=mark.of))
     agreed = Copy(change.step, frozenset(), mark.of, (*mark.averages, (mark.since, change.step, change.copies)))
     label = layer, before.layers, change.step, before.shards, before.total, agreed
     return Weight.made(*label), OuterState.made(*label)
@@ -97,16 +92,13 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
     _same_shards(copy, agreed)
     if mark is None or mark.averages[:-1] != copy_mark.averages:
         raise RuleError(
-            f"the copy is of round {len(copy_mark.averages)} and the agreed weight of round {len(averages_of(mark))}; "
-            "merge a copy with the agreed weight of the round after its own"
+            SAYS("merge of other rounds", copy_round=len(copy_mark.averages), weight_round=len(averages_of(mark)))
         )
     late = copy.step - agreed.step
     if late > game.setting.late:
-        raise RuleError(
-            f"this average is {counted(late, 'step')} late, and this game allows {game.setting.late}; merge it earlier"
-        )
+        raise RuleError(SAYS("merged too late", late=counted(late, "step"), allowed=game.setting.late))
     if late < 0:
-        raise RuleError(f"the agreed weight is of step {agreed.step} and the copy of step {copy.step}; train it first")
+        raise RuleError(SAYS("merged too early", step=agreed.step, copy_step=copy.step))
     return with_fields(copy, copy=mark._replace(batches=copy_mark.batches))
 
 
@@ -117,18 +109,22 @@ def set_final_copy(game: Game, layer: int, copy: Value) -> tuple[()]:
     _same_layer("set_final_copy", layer, weight)
     _require_copy(weight, "copy")
     if weight.step != game.steps:
-        raise RuleError(f"this is the {weight}, not the copy after all {game.steps} steps; pass what update returned")
+        raise RuleError(SAYS("copy not final", weight=weight, steps=game.steps))
     return ()
 
 
 def require_final(game: Game, weight: Weight) -> None:
     """Refuses a weight that is not the agreed one of the last round that a game allows."""
     if not shared(weight.copy):
-        raise RuleError(f"this is the {weight}; declare the agreed weight, and the copy with set_final_copy")
+        raise RuleError(SAYS("final weight not agreed", weight=weight))
     if weight.step <= game.steps - game.setting.outer:
         raise RuleError(
-            f"this is the agreed weight of step {weight.step}; the last round ends after step "
-            f"{game.steps - game.setting.outer}, since a round has at most {counted(game.setting.outer, 'step')}"
+            SAYS(
+                "round not last",
+                step=weight.step,
+                last=game.steps - game.setting.outer,
+                most=counted(game.setting.outer, "step"),
+            )
         )
 
 
@@ -143,9 +139,7 @@ def replica(*values: Weight | Activation | ActivationGrad) -> Copy | None:
         if mark is None or not mark.batches:
             continue
         if common is not None and common.batches != mark.batches:
-            raise RuleError(
-                f"the {values[-1]} and the {value} belong to different replicas; a replica uses its own copies"
-            )
+            raise RuleError(SAYS("copies of different replicas", other=values[-1], value=value))
         common = Copy(0, mark.batches, mark.of)
     return common
 
@@ -153,7 +147,7 @@ def replica(*values: Weight | Activation | ActivationGrad) -> Copy | None:
 def refuse_step(weight: Weight, step: int) -> None:
     """Refuses an agreed weight that is older than what it should compute with."""
     if shared(weight.copy) and weight.step < step:
-        raise RuleError(f"the agreed weight is of step {weight.step} and the copy of step {step}; merge them")
+        raise RuleError(SAYS("not merged", step=weight.step, copy_step=step))
 
 
 def updated_copy(grad: WeightGrad, weight: Weight, state: OptState) -> Copy:
@@ -162,11 +156,14 @@ def updated_copy(grad: WeightGrad, weight: Weight, state: OptState) -> Copy:
     if any(mark.batches != grad.batches for mark in marks):
         theirs = next(mark for mark in marks if mark.batches != grad.batches)
         raise RuleError(
-            f"this replica trains with {algebra.named('batch', sorted(theirs.batches))}, but the gradient covers "
-            f"{batches_text(grad)}; a replica uses the same batches in every step"
+            SAYS(
+                "copy with other batches",
+                batches=algebra.named("batch", sorted(theirs.batches)),
+                grad_batches=batches_text(grad),
+            )
         )
     if not grad.batches:
-        raise RuleError("this gradient has no batches; compute one")
+        raise RuleError(SAYS("gradient of no batches"))
     mark = weight.copy
     return Copy(weight.step if mark is None else mark.since, grad.batches, grad.total_batches, averages_of(mark))
 
@@ -180,7 +177,7 @@ def complete_copies(game: Game, final: Iterable[Weight], copies: Iterable[Weight
     for weight in final:
         first = marks.setdefault(weight.layer, weight)
         if first.copy != weight.copy:
-            raise IncompleteError(f"the final weights do not belong together: {first}, and {weight}")
+            raise IncompleteError(SAYS("final weights differ", first=first, weight=weight))
     shares: dict[tuple[int, frozenset[int]], set[tuple[int, int]]] = {}
     for copy in copies:
         assert copy.copy is not None  # as its rule demands
@@ -195,8 +192,7 @@ def complete_copies(game: Game, final: Iterable[Weight], copies: Iterable[Weight
         trained = frozenset[int]().union(*whole)
         if len(trained) < game.batches:
             raise IncompleteError(
-                f"no rank set the final copy of layer {layer} that was trained with "
-                f"{algebra.missing_text('batch', trained, game.batches)}; call set_final_copy({layer}, ...)"
+                SAYS("no final copy", layer=layer, missing=algebra.missing_text("batch", trained, game.batches))
             )
 
 
@@ -211,10 +207,7 @@ def require_one_weight(uses: Iterable[tuple[str, Sequence[Value]]]) -> None:
         for batch in data.batches:
             first = used.setdefault((batch, data.step, weight.layer), weight)
             if first.copy != weight.copy:
-                raise RuleError(
-                    f"batch {batch} of step {data.step} is computed with the {first}, and with the {weight}; compute a "
-                    "step with one weight in each layer, forward and backward, and update that weight"
-                )
+                raise RuleError(SAYS("several weights", batch=batch, step=data.step, first=first, weight=weight))
 
 
 # --- What the values must be ---
@@ -222,26 +215,26 @@ def require_one_weight(uses: Iterable[tuple[str, Sequence[Value]]]) -> None:
 
 def _require_outer(game: Game, call: str) -> None:
     if game.task != "outer":
-        raise RuleError(f"{call} is for the task 'outer'; the task of this game is {game.task!r}")
+        raise RuleError(SAYS("no outer steps", call=call, task=game.task))
 
 
 def _same_layer(call: str, layer: int, *values: Value) -> None:
     for value in values:
         if value.layer != layer:
-            raise RuleError(f"this is the {value}; {call}({layer}, ...) needs a value of layer {layer}")
+            raise RuleError(SAYS("other layer", value=value, call=call, layer=layer))
 
 
 def _require_agreed(weight: Weight, what: str) -> None:
     if not shared(weight.copy):
-        raise RuleError(f"this is the {weight}; {what} is an agreed weight: as loaded, or from outer_update")
+        raise RuleError(SAYS("weight not agreed", weight=weight, what=what))
 
 
 def _require_copy(weight: Weight, what: str) -> Copy:
     if weight.copy is None or not weight.copy.batches:
-        raise RuleError(f"this is the {weight}, which no replica has trained; {what} is a copy, from update")
+        raise RuleError(SAYS("weight not a copy", weight=weight, what=what))
     return weight.copy
 
 
 def _same_shards(weight: Weight, other: Weight | Delta | OuterState) -> None:
     if (weight.shards, weight.total) != (other.shards, other.total):
-        raise RuleError(f"the weight is {shards_text(weight)}, and this is the {other}; pass the same shards")
+        raise RuleError(SAYS("other shards", shards=shards_text(weight), other=other))

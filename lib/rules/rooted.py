@@ -12,6 +12,8 @@ from lib.values import algebra
 from lib.values.base import Value, object_text
 from lib.values.kinds import Parked
 
+from .words import SAYS
+
 ROOT_OF = {"broadcast": "source", "reduce": "to"}
 """The collectives that have a root, each with the name of the argument that is the root."""
 
@@ -26,11 +28,11 @@ def require_root(name: str, root: object, rank: int, members: Sequence[int], giv
     value."""
     root = algebra.whole_number(root, ROOT_OF[name])
     if root not in members:
-        raise RuleError(f"rank {root} is not in the group {{{', '.join(map(str, members))}}}")
+        raise RuleError(SAYS("root outside group", root=root, group=", ".join(map(str, members))))
     if name == "broadcast" and gives and rank != root:
-        raise RuleError(f"rank {rank} gives a value to the broadcast of rank {root}; give None on the other ranks")
+        raise RuleError(SAYS("value not from root", rank=rank, root=root))
     if not gives and (name != "broadcast" or rank == root):
-        raise RuleError(f"rank {rank} gives no value to the {name}; {_WHO_GIVES[name]}")
+        raise RuleError(SAYS("no value given", rank=rank, name=name, advice=_WHO_GIVES[name]))
     return root
 
 
@@ -40,15 +42,15 @@ _WHO_GIVES = {"broadcast": "the source gives the value", "reduce": "every rank g
 def require_own(value: object) -> None:
     """Refuses what no other rank can get."""
     if not isinstance(value, Value):
-        raise RuleError(f"a broadcast takes a value; got {object_text(value)}")
+        raise RuleError(SAYS("broadcast of no value", value=object_text(value)))
     if isinstance(value, Parked):
-        raise RuleError(f"this is the {value}, which only its own rank can read; fetch it, and send the copy")
+        raise RuleError(SAYS("parked value sent", value=value))
 
 
 def refuse_broadcast(maker: str, call: object) -> None:
     """Refuses to bring the pending result of a broadcast to another call: on most ranks nothing is known of it."""
     if maker == "broadcast":
-        raise RuleError(f"the result of {call} is known when it has come; await it before another call takes it")
+        raise RuleError(SAYS("result still pending", call=call))
 
 
 def results_of(name: str, given: int, rank: int, root: int | None) -> int:

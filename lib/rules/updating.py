@@ -14,6 +14,7 @@ from lib.values.replicas import Copy, averages_of
 from . import memory_tiers, outer
 from .clipping import require_scale
 from .requirements import require_trained, same_model
+from .words import SAYS
 
 
 def update(
@@ -22,35 +23,33 @@ def update(
     """The weight and its optimizer state one step later, of the shards that the weight holds; where the game clips
     gradients, with the gradient scaled by the norm of all."""
     if game.task == "infer":
-        raise RuleError("this game is inference only: no weight is updated")
+        raise RuleError(SAYS("update while inferring"))
     if type(weight_grad) is not WeightGrad or type(weight) is not Weight or type(opt_state) is not OptState:
         if isinstance(weight, Parked) and memory_tiers.tier(game.setting.costs, weight.tier).update is not None:
-            raise RuleError(f'this is the {weight}; to update it there, pass `on="{weight.tier}"`')
+            raise RuleError(SAYS("update on the tier", weight=weight, tier=weight.tier))
         call = "update(layer, weight_grad, weight, opt_state)"
         refuse_kinds(call, (weight_grad, WeightGrad), (weight, Weight), (opt_state, OptState))
     require_trained(game, layer)
     if game.setting.whole and not weight.is_complete():
-        raise RuleError(
-            f"this is the {weight}; an update here needs a full matrix, because it orthogonalizes the gradient: bring "
-            "its shards together on one rank first"
-        )
+        raise RuleError(SAYS("matrix not whole", weight=weight))
     grad = weight_grad
     for value in (grad, weight, opt_state):
         if value.layer != layer:
-            raise RuleError(f"this is the {value}; update({layer}, ...) needs a value of layer {layer}")
+            raise RuleError(SAYS("other layer", value=value, call="update", layer=layer))
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
     if not covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
-            f"the gradient is {shards_text(grad)}, but the weight is {shards_text(weight)}; "
-            f"{shard_to_update(grad, weight, opt_state)}"
+            SAYS(
+                "gradient of other shards",
+                shards=shards_text(grad),
+                weight_shards=shards_text(weight),
+                advice=shard_to_update(grad, weight, opt_state),
+            )
         )
     if not covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
-        raise RuleError(
-            f"the optimizer state is {shards_text(opt_state)}, but the weight is {shards_text(weight)}; "
-            "update the shard of the weight that this state belongs to, not the gathered weight"
-        )
+        raise RuleError(SAYS("state of other shards", shards=shards_text(opt_state), weight_shards=shards_text(weight)))
     require_scale(game, grad, scale)
     same_model(game, grad, weight, opt_state)
     label = layer, weight.layers, weight.step + 1, weight.shards, weight.total, copy
@@ -62,14 +61,14 @@ def tier_update(
 ) -> tuple[Parked, Parked]:
     """The same on a tier, where all are parked (Ren et al. 2021, section 4)."""
     if memory_tiers.tier(game.setting.costs, to).update is None:
-        raise RuleError(f"the tier {to} has no update; fetch the values and update them on the device")
+        raise RuleError(SAYS("tier without update", tier=to))
     there: list[Value] = []
     for value in (weight_grad, weight, opt_state, *scale):
         if not isinstance(value, Parked):
             there_now = f"the {value} is on the device; offload it first"
-            raise RuleError(f"update on the {to} needs values that are parked there; {there_now}")
+            raise RuleError(SAYS("not on the tier", tier=to, there_now=there_now))
         if value.tier != to:
-            raise RuleError(f"update on the {to} needs values that are parked there; this is the {value}")
+            raise RuleError(SAYS("value not on tier", tier=to, value=value))
         there.append(value.value)
     updated = update(game, layer, *there)
     return Parked.made(updated[0], to), Parked.made(updated[1], to)
@@ -77,23 +76,14 @@ def tier_update(
 
 def _refuse_steps(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> NoReturn:
     if weight.step >= game.steps and game.steps == 1:
-        raise RuleError("this weight was already updated (step 1); update each weight once")
+        raise RuleError(SAYS("updated twice"))
     if opt_state.step != weight.step:
-        raise RuleError(
-            f"the optimizer state is at step {opt_state.step}, but the weight is at step {weight.step}; "
-            "pass the optimizer state that belongs to this weight"
-        )
+        raise RuleError(SAYS("state of another step", step=opt_state.step, weight_step=weight.step))
     if game.task == "outer":
         outer.refuse_step(weight, grad.step)
     if game.lag:
-        raise RuleError(
-            f"this gradient is of step {grad.step}, the weight at step {weight.step}; "
-            f"update it with the gradient of a batch of step {weight.step}"
-        )
-    raise RuleError(
-        f"the gradient is of step {grad.step}, but the weight is at step {weight.step} of {game.steps}; "
-        "update the weight that the gradient was computed with"
-    )
+        raise RuleError(SAYS("gradient comes late", step=grad.step, weight_step=weight.step))
+    raise RuleError(SAYS("gradient of other weight", step=grad.step, weight_step=weight.step, steps=game.steps))
 
 
 def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: OptState) -> Copy | None:
@@ -106,13 +96,16 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
         if game.task == "local" and grad.batches:
             return Copy(weight.step, grad.batches, grad.total_batches)
         if grad.shares > 1:
-            raise RuleError(f"the gradient has only {batches_text(grad)}; add the others first")
+            raise RuleError(SAYS("shares missing", batches=batches_text(grad)))
         raise RuleError(
-            f"this gradient covers only {batches_text(grad)}; "
-            f"first add {missing_text('batch', grad.batches, grad.total_batches)}, with '+' or an all-reduce"
+            SAYS(
+                "batches missing",
+                batches=batches_text(grad),
+                missing=missing_text("batch", grad.batches, grad.total_batches),
+            )
         )
     if grad.copy != weight.copy:
-        raise RuleError(f"this is the {grad}, and the {weight}; update a replica's weight with its own gradient")
+        raise RuleError(SAYS("gradient of another replica", grad=grad, weight=weight))
     mark = weight.copy
     if mark is None or not mark.batches:
         mark = Copy(weight.step, grad.batches, grad.total_batches, averages_of(mark))
@@ -122,9 +115,13 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
         fits = opt_state.copy == mark
     if mark.batches != grad.batches:
         raise RuleError(
-            f"this replica has trained with {named('batch', sorted(mark.batches))} since step {mark.since}, but the "
-            f"gradient covers {batches_text(grad)}; a replica uses the same batches until the weights are averaged"
+            SAYS(
+                "replica with other batches",
+                batches=named("batch", sorted(mark.batches)),
+                since=mark.since,
+                grad_batches=batches_text(grad),
+            )
         )
     if not fits:
-        raise RuleError(f"this is the {opt_state}, and the {weight}; pass the state that was updated with this replica")
+        raise RuleError(SAYS("state of another replica", opt_state=opt_state, weight=weight))
     return mark

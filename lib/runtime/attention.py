@@ -10,6 +10,7 @@ from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad,
 
 from .rank import RankOperations
 from .recorder import player_line
+from .words import SAYS
 
 T = TypeVar("T")
 
@@ -85,5 +86,5 @@ class AttentionCalls(RankOperations):
     def _blocks(self, call: str, keys: Any) -> Sequence[KeyValue]:
         if isinstance(keys, (list, tuple)):
             return keys
-        why = RuleError(f"pass a list of what keys(...) returned, such as [kv]; got {object_text(keys)}")
+        why = RuleError(SAYS("no keys", got=object_text(keys)))
         raise why.at(self._recorder.place(f"{call}()"), player_line(1))

@@ -15,6 +15,7 @@ from lib.values.scalar import Scalar
 from .attention import AttentionCalls
 from .recorder import RankRecorder, player_line
 from .waits import CopyWait
+from .words import SAYS
 
 
 class Computation(AttentionCalls):
@@ -145,10 +146,7 @@ def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, 
         recorder.costs.require_priced("pair")
         for side, n in ((ahead, 3), (behind, 4)):
             if not isinstance(side, tuple) or len(side) != n:
-                raise RuleError(
-                    "forward_backward takes (layer, inp, weight) for a forward and (layer, inp, grad, weight) for a "
-                    "backward"
-                )
+                raise RuleError(SAYS("arguments of a pair"))
         back = algebra.number(behind[0], recorder.game.layers, "layer")
         return ahead, (back, *behind[1:])
     except RuleError as why:
@@ -256,7 +254,7 @@ class TierOperations(Computation):
         """The given value, or the value that a call will make."""
         parts = self._parts(given)
         if len(parts) != 1 or isinstance(given, list):
-            raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
+            raise RuleError(SAYS("several values", name=name, got=object_text(given)))
         return parts
 
     def _performed(

@@ -9,6 +9,7 @@ from lib.game.setting import CLASSIC_SETTING, Setting, Size
 from lib.values import algebra
 
 from .live_run import LiveRun
+from .words import SAYS
 
 
 class Dist:
@@ -22,7 +23,7 @@ class Dist:
     def __init__(self, ranks: int, mesh: Mapping[str, int] | None = None, setting: Setting = CLASSIC_SETTING) -> None:
         self.ranks = algebra.whole_number(ranks, "ranks", "Dist", least=1)
         if not isinstance(setting, Setting):
-            raise RuleError(f"Dist: setting must be a Setting, such as Setting(steps=2); got {setting!r}")
+            raise RuleError(SAYS("no setting", got=setting))
         axes = axes_of(setting.mesh if mesh is None else mesh, self.ranks)
         self.setting = setting if axes == setting.mesh else replace(setting, mesh=axes)
         self._run: LiveRun | None = None
@@ -47,9 +48,15 @@ class Dist:
             run = self._run = LiveRun(size, self.setting)
         elif run.size != size:
             raise RuleError(
-                f"rank {rank} asks for {size.layers} layers and {size.batches} batches, but rank {min(run.with_model)} "
-                f"asked for {run.size.layers} and {run.size.batches}; all ranks of a Dist share one model: "
-                "use the same numbers, or make a new Dist"
+                SAYS(
+                    "sizes differ",
+                    rank=rank,
+                    layers=size.layers,
+                    batches=size.batches,
+                    other=min(run.with_model),
+                    other_layers=run.size.layers,
+                    other_batches=run.size.batches,
+                )
             )
         run.with_model.add(rank)
         return run, rank

@@ -10,6 +10,7 @@ from lib.errors import RuleError
 from lib.values.base import Value
 
 from .recorder import player_line
+from .words import SAYS
 
 
 class Handle:
@@ -44,7 +45,7 @@ class Handle:
         raise AttributeError(f"there is no {name!r} in {self.unawaited}")
 
     def __add__(self, other: object) -> NoReturn:
-        raise RuleError(f"'+' takes values; this is {self.unawaited}")
+        raise RuleError(SAYS("handle summed", handle=self.unawaited))
 
     __radd__ = __add__
 
@@ -54,7 +55,7 @@ class Handle:
 
     def __iter__(self) -> NoReturn:
         whose = "a bucket's" if self.listed else "a call's"
-        raise RuleError(f"{whose} values are there when it has been awaited; this is {self.unawaited}")
+        raise RuleError(SAYS("handle not awaited", whose=whose, handle=self.unawaited))
 
     @property
     def made(self) -> list[PendingValue]:
@@ -78,7 +79,7 @@ def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
     if isinstance(payload, Value):
         return take(payload)
     if isinstance(payload, Handle | PendingValue):
-        raise RuleError(f"cannot send {payload.unawaited}")
+        raise RuleError(SAYS("cannot send", value=payload.unawaited))
     if isinstance(payload, dict):
         return {map_values(take, key): map_values(take, part) for key, part in payload.items()}
     if isinstance(payload, tuple) and hasattr(payload, "_fields"):

@@ -16,6 +16,7 @@ from .handles import Handle
 from .live_run import LiveRun
 from .recorder import RankRecorder
 from .waits import CallWait, Wait
+from .words import SAYS
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -42,10 +43,7 @@ class LaneOperations:
             assert why is not None
             raise why
         if recorder.under_way is not None:
-            raise RuleError(
-                f"this rank is still waiting in {recorder.under_way.call()} on line {recorder.under_way.line}; "
-                "a rank does one thing at a time, so await that call first"
-            )
+            raise RuleError(SAYS("rank still waits", call=recorder.under_way.call(), line=recorder.under_way.line))
 
     async def _together(self, wait: W, meet: Callable[[W], A | None], written: Callable[[W, A], R]) -> R:
         """Meets other ranks while this rank is marked as being in that call, and records the outcome."""
@@ -79,12 +77,12 @@ class LaneOperations:
         """A collective of a call's result, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
         if listed and not FORMS[name].bucket:
-            raise RuleError(f"{name} takes one value at a time; got {object_text(given)}")
+            raise RuleError(SAYS("several values", name=name, got=object_text(given)))
         parts = self._parts(given)
         if not listed:
             label = label if type(label) is int else algebra.whole_number(label, "layer")
         elif not isinstance(label, list) or len(label) != len(parts):
-            raise RuleError(f"{len(parts)} values need a list of {len(parts)} layers; got {object_text(label)}")
+            raise RuleError(SAYS("values without layers", count=len(parts), got=object_text(label)))
         else:
             label = tuple(algebra.whole_number(number, "layer") for number in label)
         used = tuple([self._brought(name, part) for part in parts])
@@ -125,16 +123,16 @@ class LaneOperations:
         """The given value, results of another call, or a list of these."""
         if isinstance(given, list):
             if not given:
-                raise RuleError("this list is empty; give at least one value")
+                raise RuleError(SAYS("empty list"))
             return [part for item in given for part in self._parts(item)]
         if not isinstance(given, Handle | PendingValue):
             return [given]
         call, ops = given.call, self._recorder.ops
         if call.at >= len(ops) or ops[call.at] is not call.op:
-            raise RuleError(f"{given} belongs to another rank; only the rank that made a handle uses it")
+            raise RuleError(SAYS("handle used elsewhere", handle=given))
         results = [given] if isinstance(given, PendingValue) else given.made
         if not results:
-            raise RuleError(f"{given} makes no value")
+            raise RuleError(SAYS("no value made", handle=given))
         return [*results]
 
     def _write_call(
@@ -169,11 +167,11 @@ class LaneOperations:
             other = self.run.other_rank(self._rank)
             if other is not None:
                 recorder = self.run.recorders[other]
-                raise RuleError(f"{handle} belongs to rank {self._rank}; only the rank that made a handle awaits it")
+                raise RuleError(SAYS("handle awaited elsewhere", handle=handle, rank=self._rank))
             if recorder.unawaited is not None or recorder.under_way is not None:
                 self._ready()
             if handle.awaited_on is not None:
-                raise RuleError(f"{handle} was already awaited on line {handle.awaited_on}; keep what 'await' returned")
+                raise RuleError(SAYS("awaited twice", handle=handle, line=handle.awaited_on))
         except PuzzleError as why:
             raise why.at(recorder.place(f"await {call.op.call()}"), line) from None
         if call.end >= 0:
@@ -194,6 +192,6 @@ class LaneOperations:
             self._ready()
             for row, handle in recorder.handles.items():
                 line = recorder.ops[row].line
-                raise RuleError(f"{handle} was never awaited; await its handle before the end")
+                raise RuleError(SAYS("never awaited", call=handle))
         except PuzzleError as why:
             raise why.at(recorder.place("the end"), line) from None

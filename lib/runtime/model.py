@@ -21,6 +21,7 @@ from .recorder import player_line
 from .storage import FinalWeights, Storage
 from .suggestions import NoSuchNameError, unknown_name
 from .waits import Message, ReceiveWait, SendWait
+from .words import SAYS
 
 if TYPE_CHECKING:
     from lib.judging.report import Report
@@ -46,7 +47,7 @@ class Model(TierOperations):
     def __init__(self, rank: int = 0, dist: Dist | None = None, layers: int = 2, batches: int = 1) -> None:
         self.dist = Dist(1) if dist is None else dist
         if not isinstance(self.dist, Dist):
-            raise RuleError(f"Model: dist must be a Dist, such as Dist(4); got {object_text(dist)}")
+            raise RuleError(SAYS("no Dist", got=object_text(dist)))
         self.run, self._rank = self.dist.enter(rank, layers, batches)
         self.rank = self._rank
         self._recorder = recorder = self.run.recorders[self._rank]
@@ -121,7 +122,7 @@ class Model(TierOperations):
     def __setattr__(self, name: str, value: object) -> None:
         if name in READ_ONLY and hasattr(self, name):
             raise RuleError(
-                "the runtime sets this; read it, or change the contents of a dictionary, but do not replace it",
+                SAYS("set by the runtime"),
                 self._recorder.place(f"model.{name} = ..."),
                 player_line(),
             )
@@ -215,12 +216,12 @@ class Model(TierOperations):
         try:
             self._ready()
             if isinstance(rank, Value):
-                raise RuleError("the rank comes first: pass_to(rank, value)")
+                raise RuleError(SAYS("rank comes first"))
             self._costs.require_priced("pass_to")
             to = operations.partner(self._game, self._rank, rank)
             tag = operations.tag(self._game, tag)
             if hasattr(v, "__await__"):
-                raise RuleError(f"cannot send {object_text(v)}")
+                raise RuleError(SAYS("cannot send", value=object_text(v)))
             payload = map_values(take, v)
         except PuzzleError as why:
             shown = message_text("pass_to", "..." if isinstance(rank, Value) else rank, tag)
@@ -249,7 +250,7 @@ class Model(TierOperations):
                 source = algebra.number(source, self.RANKS, "rank")
             tag = operations.tag(self._game, tag)
             if source is None and tag:
-                raise RuleError(f"a message with a tag needs its source; write receive(0, tag={tag})")
+                raise RuleError(SAYS("tag without source", tag=tag))
         except PuzzleError as why:
             shown = message_text("receive", "..." if isinstance(source, Value) else source, tag)
             raise why.at(recorder.place(shown), line) from None
@@ -285,19 +286,15 @@ def trace_of(models: Sequence[Model]) -> Trace:
     models = list(models)
     for model in models:
         if not isinstance(model, Model):
-            raise RuleError(
-                f"pass the models of a run, such as [model] or the list that gather returns; got {object_text(model)}"
-            )
+            raise RuleError(SAYS("no models", got=object_text(model)))
     if not models:
-        raise RuleError("pass the models of a run; got none")
+        raise RuleError(SAYS("models missing"))
     run = models[0].run
     if any(model.run is not run for model in models):
-        raise RuleError("these models belong to different runs; pass the models of one Dist, one for each rank")
+        raise RuleError(SAYS("models of several runs"))
     missing = run.with_model - {model._rank for model in models}
     if missing:
-        raise RuleError(
-            f"no model of {algebra.named('rank', sorted(missing))} was passed; pass the models of all ranks"
-        )
+        raise RuleError(SAYS("ranks missing", ranks=algebra.named("rank", sorted(missing))))
     for model in models:
         model.finish()
     return run.trace()

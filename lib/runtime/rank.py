@@ -19,6 +19,7 @@ from .lane_operations import A, LaneOperations, R, W
 from .recorder import new_op, player_line
 from .storage import Storage
 from .waits import CallWait, Message, ReceiveWait, SendWait
+from .words import SAYS
 
 
 class RankOperations(LaneOperations):
@@ -87,7 +88,7 @@ class RankOperations(LaneOperations):
                 self._ready()
             run.costs.require_priced(name)
             if isinstance(label, Value):
-                raise RuleError(f"the value comes first: {name}(value, layer)")
+                raise RuleError(SAYS("value comes first", name=name))
             wanted = requested_batches(run.game, name, batches) if batches else NO_BATCHES
             members = None if group is None else run.mesh.group(recorder.rank, group)
             if root is not None:
@@ -97,7 +98,7 @@ class RankOperations(LaneOperations):
                 return self._bucket(name, given, label, members, line, wanted, root)
             if type(label) is not int:
                 if isinstance(given, list):
-                    raise RuleError("a list of values needs costs with overlap; call once for each value")
+                    raise RuleError(SAYS("list without overlap"))
                 label = algebra.whole_number(label, "layer")
             values = () if root is not None and given is None else (given,)
             for value in values:

@@ -16,6 +16,7 @@ from lib.values.base import V, Value, copy_of, object_text, set_number, set_reco
 from lib.values.kinds import Parked
 
 from .waits import Wait
+from .words import SAYS
 
 new_op = tuple.__new__
 """What Op(...) does, in half of its time."""
@@ -85,8 +86,7 @@ class RankRecorder:
         name = wait.call().partition("(")[0]
         more = "; a rank makes one call at a time, so asyncio.gather cannot start several" if is_kept else ""
         return RuleError(
-            f"{wait.call()} on line {wait.line} was called without await, so it never ran; "
-            f"write 'await model.{name}(...)'{more}",
+            SAYS("not awaited", call=wait.call(), line=wait.line, name=name, more=more),
             line=wait.line,
         )
 
@@ -96,20 +96,15 @@ class RankRecorder:
             if value._recorder is self:
                 return value._number
         except AttributeError:
-            raise RuleError(
-                f"expected a weight, an activation or another value of the game; got {object_text(value)}"
-            ) from None
+            raise RuleError(SAYS("no value", got=object_text(value))) from None
         return self._adopt(value)
 
     def _adopt(self, value: Value) -> int:
         owner = value._recorder
         if isinstance(owner, RankRecorder) and owner.run is self.run:
-            raise RuleError(
-                f"the {value} belongs to rank {owner.rank}; rank {self.rank} can get it only by communication: "
-                "pass_to and receive, or a collective"
-            )
+            raise RuleError(SAYS("value of another rank", value=value, rank=owner.rank, this_rank=self.rank))
         if isinstance(value, Parked):
-            raise RuleError(f"this is the {value} of another Dist; fetch it there")
+            raise RuleError(SAYS("value of another Dist", value=value))
         if id(value) not in self._given:
             adopted = copy_of(value)
             self.write("given", (adopted,), args=(copy_of(value),), line=player_line())

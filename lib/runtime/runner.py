@@ -15,6 +15,7 @@ from lib.trace.ops import Trace
 from .dist import Dist
 from .live_run import LiveRun
 from .model import Model
+from .words import SAYS
 
 if TYPE_CHECKING:
     import asyncio
@@ -77,9 +78,7 @@ def run(
     import asyncio  # here, because it takes longer to import than all of lib
 
     if asyncio._get_running_loop() is not None:
-        raise PuzzleError(
-            "run cannot be called where an event loop is running, as in a notebook; use 'await run_async(...)'"
-        )
+        raise PuzzleError(SAYS("loop is running"))
     selector = IdleSelector()
     return run_on(asyncio.SelectorEventLoop(selector), selector, schedule, (layers, batches, ranks), setting, order)
 

@@ -13,6 +13,7 @@ from lib.values.kinds import HOLDS, HOLDS_TOO, Weight
 from lib.values.label_text import order_hint
 
 from .recorder import RankRecorder, player_line
+from .words import SAYS
 
 K = TypeVar("K", bound=Value)
 
@@ -100,14 +101,22 @@ class Storage(dict[Any, K], Generic[K]):
         for name, kind in (*HOLDS.items(), *((name, kind) for kind, name in HOLDS_TOO.items())):
             if type(value) is kind:
                 hint = f"; store it in {name}{order_hint(type(value), self._kind)}"
-        raise RuleError(f"{self.name} holds {self._kind.kind.partition(' ')[2]}s only; got {object_text(value)}{hint}")
+        raise RuleError(
+            SAYS(
+                "wrong dictionary",
+                dictionary=self.name,
+                kind=self._kind.kind.partition(" ")[2],
+                got=object_text(value),
+                hint=hint,
+            )
+        )
 
     def _absent(self, key: Any, then: str = "remove it after its last use") -> NoReturn:
         removed = self._removed.get(key)
         advice = "store a value first" if removed is None else f"line {removed} removed the value; {then}"
         have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
         raise NotStoredError(
-            f"nothing is stored under this key; {self.name} {have}; {advice}",
+            SAYS("nothing stored", dictionary=self.name, have=have, advice=advice),
             self._recorder.place(f"{self.name}[{_key_text(key)}]"),
             player_line(),
         )
@@ -147,9 +156,7 @@ def plain_key(key: object) -> Any:
     if key is None or isinstance(key, str) or (isinstance(key, float) and isfinite(key)):
         return key
     if not hasattr(key, "__index__"):
-        raise RuleError(
-            f"a key must be a number, a string or a tuple of these; got an object of type {type(key).__name__}"
-        )
+        raise RuleError(SAYS("strange key", got=type(key).__name__))
     return index(key)
 
 

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentence
 from lib.trace.ops import TIMED
+
+from .words import SAYS
 
 OTHER_NAMES = {
     "allreduce": ("reduce", "sum"),
@@ -31,13 +33,13 @@ class NoSuchNameError(RuleError, AttributeError):
     """A name that a model does not have; also an AttributeError, as for any object."""
 
 
-def unknown_name(model: Any, name: str) -> str:
+def unknown_name(model: Any, name: str) -> Sentence:
     """The sentence about an unknown name of a model: the call that was probably meant, or all calls."""
     public = [attribute for attribute in dir(model) if not attribute.startswith("_") and _exists(model, attribute)]
     calls = [attribute for attribute in public if inspect.isroutine(getattr(model, attribute))]
     near = meant(name, (*public, *OTHER_NAMES), OTHER_NAMES)
     advice = f"write '{_usage(model, near)}'" if near else f"its calls are {', '.join(calls)}"
-    return f"a model has no '{name}'; {advice}"
+    return SAYS("no such name", name=name, meant=near, advice=advice)
 
 
 def _exists(model: Any, name: str) -> bool:

@@ -14,6 +14,7 @@ from lib.values.base import Value
 from lib.values.kinds import HOLDS, HOLDS_TOO
 
 from .ops import NO_BATCHES, TIMED, Op
+from .words import SAYS
 
 Span = tuple[int, int, int]
 """A value's number, and its stay in indices of operations: after which one it is there, and until which one, which
@@ -184,7 +185,7 @@ class Liveness:
 
     def _refuse(self, at: int, clock: int) -> NoReturn:
         self.at, self._clock = at, clock
-        raise TraceError(f"this record does not store or delete as a run does: {self.ops[at]}")
+        raise TraceError(SAYS("other storing", ops=self.ops[at]))
 
     def lifetimes(self) -> Lifetimes:
         """The lifetimes so far: what was followed, as if it was all."""

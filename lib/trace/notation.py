@@ -14,6 +14,7 @@ from lib.values.kinds import KINDS
 
 from .gc_pause import no_collection
 from .ops import FORMS, NO_BATCHES, Form, Op, Trace, shortest
+from .words import SAYS
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
@@ -50,11 +51,11 @@ def trace_from_json(text: str) -> Trace:
     try:
         data = json.loads(text, parse_constant=_no_constant)
     except (ValueError, RecursionError) as why:
-        raise TraceError(f"this is not a trace in JSON: {why}") from None
+        raise TraceError(SAYS("no JSON", why=why)) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise TraceError(f'this is not a trace: it must be an object with "format": "{FORMAT}"')
+        raise TraceError(SAYS("no trace", FORMAT=FORMAT))
     if data.get("version") != VERSION:
-        raise TraceError(f"this trace is of version {data.get('version')!r}; this program reads version {VERSION}")
+        raise TraceError(SAYS("other version", version=data.get("version"), VERSION=VERSION))
     return _trace(_size(data), setting_from_json(data), data.get("operations"))
 
 
@@ -82,7 +83,7 @@ def _size(head: Mapping[str, Any]) -> Size:
     counts = {name: head.get(name) for name in Size._fields}
     for name, count in counts.items():
         if type(count) is not int or not 1 <= count <= MAX_COUNT:
-            raise TraceError(f"{name} of a trace must be a whole number from 1 to {MAX_COUNT:,}; got {count!r:.60}")
+            raise TraceError(SAYS("impossible count", name=name, MAX_COUNT=MAX_COUNT, got=count))
     return Size(**counts)  # type: ignore[arg-type]  # checked just above
 
 
@@ -90,11 +91,11 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
     _require_possible(size, setting)
     if not isinstance(ranks, list) or len(ranks) != size.ranks:
         count = len(ranks) if isinstance(ranks, list) else "none"
-        raise TraceError(f"a trace of {counted(size.ranks, 'rank')} holds a list of operations for each; found {count}")
+        raise TraceError(SAYS("ranks missing", ranks=counted(size.ranks, "rank"), count=count))
     read = []
     for rank, rows in enumerate(ranks):
         if not isinstance(rows, list):
-            raise TraceError(f"the operations of rank {rank} must be a list; got {rows!r:.60}")
+            raise TraceError(SAYS("no operations", rank=rank, got=rows))
         read.append(_operations(rows, rank))
     return Trace(size, tuple(read), setting)
 
@@ -103,7 +104,7 @@ def _require_possible(size: Size, setting: Setting) -> None:
     try:
         Game.of(size, setting)
     except RuleError as why:
-        raise TraceError(f"this trace has an impossible setting: {why}") from None
+        raise TraceError(SAYS("impossible setting", why=why)) from None
 
 
 def _operations(rows: list[Any], rank: int) -> tuple[Op, ...]:
@@ -112,7 +113,7 @@ def _operations(rows: list[Any], rank: int) -> tuple[Op, ...]:
         for row in rows:
             read.append(_op(row))  # their number says where the reason is
     except TraceError as why:
-        raise TraceError(f"operation {len(read)} of rank {rank}: {why}") from None
+        raise TraceError(SAYS("unreadable operation", operation=len(read), rank=rank, why=why)) from None
     return tuple(read)
 
 
@@ -120,20 +121,20 @@ def _op(row: Any) -> Op:
     name = row.get("op") if type(row) is dict else None
     form = FORMS.get(name) if type(name) is str else None
     if name is None or form is None:
-        raise TraceError(f"there is no operation {name!r}")
+        raise TraceError(SAYS("no operation", name=name))
     if not row.keys() <= KNOWN[name]:
         raise TraceError(f"{name} has no {', '.join(sorted(map(str, row.keys() - KNOWN[name])))}")
     ticks = _numbers(row.get("at"), "at")
     if len(ticks) != 2:
-        raise TraceError(f"'at' must be the start and the end in ticks; got {ticks!r:.60}")
+        raise TraceError(SAYS("no ticks", got=ticks))
     layer, line = row.get("layer"), row.get("line", 0)
     least = -1 if name in COLLECTIVES else 0  # the gradient of the model's input is of layer -1
     for column, number, first in (("layer", 0 if layer is None else layer, least), ("line", line, 0)):
         if not _is_number(number, first):
-            raise TraceError(f"{column} must be a whole number from {first}; got {number!r:.60}")
+            raise TraceError(SAYS("no number", column=column, first=first, got=number))
     batches = frozenset(_numbers(row["batches"], "batches")) if "batches" in row else NO_BATCHES
     if batches and len(batches) < len(row["batches"]):
-        raise TraceError("a batch is listed twice")
+        raise TraceError(SAYS("batch twice"))
     uses = _numbers(row["uses"], "uses") if "uses" in row else ()
     makes = _numbers(row["makes"], "makes") if "makes" in row else ()
     args = _arguments(form, row) if form.args or form.optional else ()
@@ -156,7 +157,7 @@ def _numbers(given: Any, column: str) -> tuple[int, ...]:
                 break
         else:
             return tuple(given)
-    raise TraceError(f"{column} must be a list of whole numbers from 0; got {given!r:.60}")
+    raise TraceError(SAYS("no numbers", column=column, got=given))
 
 
 def _is_number(given: Any, least: int = 0) -> bool:
@@ -189,19 +190,19 @@ def _value(given: Any) -> Value:
         case [str(kind), *label] if kind in KINDS:
             for field in label:
                 if (len(field) if isinstance(field, list) else field if type(field) is int else 0) > MAX_COUNT:
-                    raise TraceError(f"a value has at most {MAX_COUNT:,} of anything; got {field!r:.60}")
+                    raise TraceError(SAYS("too many", MAX_COUNT=MAX_COUNT, got=field))
             try:
                 return KINDS[kind](*label)
             except (PuzzleError, TypeError) as why:
                 raise TraceError(str(why)) from None
-    raise TraceError(f"value must be a kind and its fields; got {given!r:.60}")
+    raise TraceError(SAYS("no value", got=given))
 
 
 def _key(given: Any) -> Any:
     if isinstance(given, list):
         return tuple(map(_key, given))
     if isinstance(given, dict):
-        raise TraceError("a key must be a number, a string or a tuple of these; got an object")
+        raise TraceError(SAYS("no key"))
     return given
 
 

@@ -11,6 +11,8 @@ from typing import TypeVar
 
 from lib.errors import RuleError
 
+from .words import SAYS
+
 WHOLE = frozenset((0,))
 """The only shard of one."""
 
@@ -72,7 +74,7 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
         for element in sorted(members):
             if element in first:
                 both = f"both {who(first[element])} and {who(i)}" if first[element] != i else who(i)
-                raise RuleError(f"{thing} {element} is in {both}; {then}")
+                raise RuleError(SAYS("in both", thing=thing, number=element, both=both, then=then))
             first[element] = i
     raise AssertionError("sets that overlap have an element in common")
 
@@ -80,11 +82,11 @@ def disjoint_union(sets: Sequence[frozenset[int]], thing: str, who: Who, then: s
 def numbers(given: object, limit: int, thing: str, owner: str = "") -> frozenset[int]:
     """`given` as a frozen set of numbers from 0 to limit - 1. A message begins with `owner`, if there is one."""
     if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-        raise RuleError(f"{_of(owner)}{plural(thing)} must be a list of numbers, such as [0]; got {given_text(given)}")
+        raise RuleError(SAYS("no list", owner=_of(owner), things=plural(thing), got=given_text(given)))
     listed = [number(i, limit, thing, owner) for i in given]
     if len(set(listed)) < len(listed):
         twice = next(i for i in listed if listed.count(i) > 1)
-        raise RuleError(f"{_of(owner)}{thing} {twice} is listed twice; list it once")
+        raise RuleError(SAYS("listed twice", owner=_of(owner), thing=thing, number=twice))
     return frozenset(listed)
 
 
@@ -93,7 +95,7 @@ def number(given: object, limit: int, thing: str, owner: str = "") -> int:
     whole = given if type(given) is int else whole_number(given, thing, owner)
     if not 0 <= whole < limit:
         exist = f"only {thing} 0 exists" if limit == 1 else f"there are {plural(thing)} 0 to {limit - 1}"
-        raise RuleError(f"{_of(owner)}{thing} {whole} does not exist; {exist}")
+        raise RuleError(SAYS("does not exist", owner=_of(owner), thing=thing, number=whole, exist=exist))
     return whole
 
 
@@ -102,9 +104,9 @@ def whole_number(given: object, thing: str, owner: str = "", least: int | None =
     try:
         whole = index(given)  # type: ignore[arg-type]  # anything may be given; index says no itself
     except TypeError:
-        raise RuleError(f"{_of(owner)}{thing} must be a whole number; got {given_text(given)}") from None
+        raise RuleError(SAYS("no whole number", owner=_of(owner), thing=thing, got=given_text(given))) from None
     if least is not None and whole < least:
-        raise RuleError(f"{_of(owner)}{thing} must be at least {least}; got {whole}")
+        raise RuleError(SAYS("too small", owner=_of(owner), thing=thing, least=least, got=whole))
     return whole
 
 
@@ -114,7 +116,7 @@ def version(given: object, step: int, owner: str) -> int | None:
         return None
     older = whole_number(given, "version", owner, least=0)
     if older >= step:
-        raise RuleError(f"{owner}: version {older} is not older than step {step}; leave it out where it is the step")
+        raise RuleError(SAYS("version not older", owner=owner, older=older, step=step))
     return older
 
 
@@ -123,7 +125,7 @@ def part_of(given: object, thing: str, owner: str) -> tuple[int, int] | None:
     if given is None:
         return None
     if not isinstance(given, Sequence) or len(given) != 2:
-        raise RuleError(f"{_of(owner)}{thing} must be (i, n), the i-th of n parts; got {given_text(given)}")
+        raise RuleError(SAYS("no part", owner=_of(owner), thing=thing, got=given_text(given)))
     n = whole_number(given[1], thing, owner, least=2)
     return number(given[0], n, thing, owner), n
 

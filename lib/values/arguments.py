@@ -7,6 +7,7 @@ from lib.errors import RuleError
 from .base import Value, object_text
 from .kinds import Parked
 from .label_text import order_hint
+from .words import SAYS
 
 
 def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
@@ -15,7 +16,7 @@ def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
     wrong = {name: pair for name, pair in zip(names, given) if type(pair[0]) is not pair[1]}
     if len(wrong) > 1 and {type(value) for value, _ in wrong.values()} == {kind for _, kind in wrong.values()}:
         swapped = "; ".join(f"{name} is {object_text(value)}" for name, (value, _) in wrong.items())
-        raise RuleError(f"the arguments are in the wrong order: {swapped}; write {call}")
+        raise RuleError(SAYS("arguments swapped", swapped=swapped, call=call))
     name, (value, kind) = next(iter(wrong.items()))
     hint = "; fetch it first" if type(value) is Parked else order_hint(type(value), kind)
-    raise RuleError(f"{name} must be {kind.kind}; got {object_text(value)}{hint}")
+    raise RuleError(SAYS("wrong kind", name=name, kind=kind.kind, value=object_text(value), hint=hint))

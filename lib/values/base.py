@@ -16,6 +16,7 @@ from . import algebra
 from .algebra import Who, operand
 from .label_text import ALIKE_FIRST, DIFFERENCES, order_hint
 from .replicas import Copy, checked_copy
+from .words import SAYS
 
 V = TypeVar("V", bound="Value")
 S = TypeVar("S", bound="Sharded")
@@ -161,7 +162,7 @@ class Sharded(Value):
         total = algebra.whole_number(self.total, "total", owner, least=1)
         shards = algebra.numbers(self.shards, total, "shard", owner)
         if not shards:
-            raise RuleError(f"{owner} has no shards; give at least one, such as shards={{0}}")
+            raise RuleError(SAYS("no shards", owner=owner))
         layer = algebra.number(self.layer, layers, "layer", owner)
         return {"layer": layer, "layers": layers, "shards": shards, "total": total}
 
@@ -215,24 +216,25 @@ class Batched(Summed):
         layer = algebra.whole_number(self.layer, "layer", owner)
         if not first_layer <= layer < layers + past_layer:
             raise RuleError(
-                f"{owner}: layer {layer} does not exist; a model of {layers} layers has "
-                f"{first_layer} to {layers + past_layer - 1} here"
+                SAYS(
+                    "no layer", owner=owner, layer=layer, layers=layers, first=first_layer, last=layers + past_layer - 1
+                )
             )
         total = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
         batches = algebra.numbers(self.batches, total, "batch", owner)
         if not batches:
-            raise RuleError(f"{owner} has no batches; give at least one, such as batches={{0}}")
+            raise RuleError(SAYS("no batches", owner=owner))
         self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
         step = algebra.whole_number(self.step, "step", owner, least=0)
         self._freeze(step=step, copy=checked_copy(self.copy), version=algebra.version(self.version, step, owner))
         self._freeze(heads=algebra.part_of(self.heads, "heads", owner))
         if type(self.vocabulary) is not bool:
-            raise RuleError(f"{owner}: vocabulary must be True or False; got {self.vocabulary!r:.60}")
+            raise RuleError(SAYS("vocabulary not boolean", owner=owner, got=self.vocabulary))
         for numbers, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
             n = algebra.whole_number(getattr(self, count), count, owner, least=1)
             chosen = algebra.numbers(getattr(self, numbers), n, thing, owner)
             if not chosen:
-                raise RuleError(f"{owner} has no {thing}; name at least one, such as {numbers}={{0}}")
+                raise RuleError(SAYS("none of these", owner=owner, thing=thing, numbers=numbers))
             self._freeze(**{numbers: chosen, count: n})
 
 
@@ -260,7 +262,7 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
     """One value with the shards of all: alike in everything else, and no shard twice."""
     first, kind = values[0], type(values[0])
     if not isinstance(first, Sharded):
-        raise RuleError(f"only weights, optimizer states and weight gradients have shards; got {first}")
+        raise RuleError(SAYS("only full values", value=first))
     same, label = kind._joined, kind._joined(first)
     for i, value in enumerate(values):
         if type(value) is not kind or same(value) != label:
@@ -268,10 +270,7 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
             require_alike(first, value, kind.joined, who, i, "gather")
     shards = [value.shards for value in values]
     if len(first.shards) == first.total and len(values) > 1:
-        raise RuleError(
-            f"{who(0)} contributes the {first}, which is full already; contribute this rank's shard, and store the "
-            "full value under a key of its own"
-        )
+        raise RuleError(SAYS("full already", who=who(0), value=first))
     union = algebra.disjoint_union(shards, "shard", who, "gather each shard once")
     return with_fields(first, shards=union)
 
@@ -281,7 +280,7 @@ def shard(value: C, i: int, n: int) -> C:
     n = algebra.whole_number(n, "number of shards", "shard", least=1)
     i = algebra.number(i, n, "shard", "shard")
     if not algebra.covers(value.shards, value.total, (i,), n):
-        raise RuleError(f"this is the {value}, which does not hold all of shard {i} of {n}; gather it first")
+        raise RuleError(SAYS("shard not held", value=value, i=i, n=n))
     return with_fields(value, shards=frozenset({i}), total=n)
 
 
@@ -289,7 +288,11 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
     """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
     if type(value) is kind:
         return value
-    raise RuleError(f"{use} must be {kind.kind}; got {object_text(value)}{order_hint(type(value), kind)}")
+    raise RuleError(
+        SAYS(
+            "wrong kind for use", use=use, kind=kind.kind, value=object_text(value), hint=order_hint(type(value), kind)
+        )
+    )
 
 
 def object_text(given: object) -> str:
@@ -309,8 +312,16 @@ def require_alike(first: Value, other: Value, names: Collection[str], who: Who, 
         expected, actual = getattr(first, name), getattr(other, name)
         if expected is not actual and expected != actual:
             raise RuleError(
-                f"cannot {verb} values that differ in {DIFFERENCES.get(name, name)}: "
-                f"{who(0)} contributes the {first}, {who(i)} the {other}{ALIKE_FIRST.get((verb, name), '')}"
+                SAYS(
+                    "values differ",
+                    verb=verb,
+                    differ=DIFFERENCES.get(name, name),
+                    who=who(0),
+                    first=first,
+                    other_who=who(i),
+                    other=other,
+                    advice=ALIKE_FIRST.get((verb, name), ""),
+                )
             )
 
 

@@ -18,6 +18,7 @@ from .label_text import batches_text, more_text, shards_text, share_text, step_t
 from .making import constructors
 from .replicas import Copy, checked_copy
 from .scalar import Scalar
+from .words import SAYS
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -80,10 +81,10 @@ class Delta(Stepped, Summed):
         Stepped.__post_init__(self)
         mark = self.copy
         if mark is None or not isinstance(self.copies, (tuple, list)):
-            raise RuleError(f"Delta: an outer gradient is of copies; got {self.copies!r:.60}")
+            raise RuleError(SAYS("outer gradient without copies", got=self.copies))
         copies = [algebra.numbers(batches, mark.of, "batch", "Delta") for batches in self.copies]
         if algebra.disjoint_union(copies, "batch", algebra.operand, "name each copy once") != mark.batches:
-            raise RuleError(f"Delta: its copies together have the batches of its mark; got {self.copies!r:.60}")
+            raise RuleError(SAYS("copies of other batches", got=self.copies))
         self._freeze(copies=tuple(sorted(tuple(sorted(batches)) for batches in copies)))
 
     def is_complete(self) -> bool:
@@ -238,7 +239,7 @@ class Parked(Value):
 
     def __post_init__(self) -> None:
         if not isinstance(self.value, tuple(KINDS.values())):
-            raise RuleError(f"Parked: only a value of the game can be parked; got {self.value!r}")
+            raise RuleError(SAYS("only values parked", got=self.value))
         self._freeze(value=copy_of(self.value), tier=str(self.tier))
 
     @property

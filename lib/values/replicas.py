@@ -11,6 +11,7 @@ from lib.errors import RuleError
 
 from . import algebra
 from .algebra import named
+from .words import SAYS
 
 Average = tuple[int, int, tuple[tuple[int, ...], ...]]
 """An average of replicas: the step at which they diverged, the step of the average, and the batches of each."""
@@ -51,11 +52,11 @@ def checked_copy(given: object) -> Copy | None:
     if given is None:
         return None
     if not isinstance(given, (tuple, list)) or len(given) != len(Copy._fields):
-        raise RuleError(f"copy must be {', '.join(Copy._fields)}, such as (0, [1], 4, []); got {given!r:.60}")
+        raise RuleError(SAYS("no copy", fields=", ".join(Copy._fields), got=given))
     since, batches, of, averages = given
     of = algebra.whole_number(of, "of", "copy", least=1)
     if not isinstance(averages, (tuple, list)):
-        raise RuleError(f"averages must be a list; got {averages!r:.60}")
+        raise RuleError(SAYS("no averages", got=averages))
     return Copy(
         algebra.whole_number(since, "since", "copy", least=0),
         algebra.numbers(batches, of, "batch", "copy"),
@@ -66,6 +67,6 @@ def checked_copy(given: object) -> Copy | None:
 
 def _average(given: object, of: int) -> Average:
     if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[2], (tuple, list)):
-        raise RuleError(f"an average is two steps and the batches of each replica; got {given!r:.60}")
+        raise RuleError(SAYS("no average", got=given))
     since, step = (algebra.whole_number(number, "step", "average", least=0) for number in given[:2])
     return since, step, tuple(tuple(sorted(algebra.numbers(batches, of, "batch", "copy"))) for batches in given[2])

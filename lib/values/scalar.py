@@ -8,6 +8,7 @@ from lib.game.costs import CLASSIC, Costs
 from . import algebra
 from .base import Summed
 from .label_text import norm_text, step_text
+from .words import SAYS
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -32,7 +33,7 @@ class Scalar(Summed):
         step = algebra.whole_number(self.step, "step", owner, least=0)
         shards = algebra.numbers(self.shards, total, "shard", owner)
         if total % layers or not shards:
-            raise RuleError(f"{owner}: it has shards of {layers} layers; got {self.shards!r:.60} of {total}")
+            raise RuleError(SAYS("no norm", owner=owner, layers=layers, shards=self.shards, total=total))
         version = algebra.version(self.version, step, owner)
         self._freeze(layers=layers, total=total, step=step, shards=shards, version=version)
 

@@ -6,7 +6,7 @@ from math import lcm
 from operator import attrgetter
 from typing import Any
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentence
 
 from . import algebra
 from .algebra import Who, operand
@@ -14,6 +14,7 @@ from .base import Batched, Summed, Value, require_alike, require_kind, with_fiel
 from .kinds import Activation, Delta, KeyValue, KeyValueGrad, WeightGrad
 from .label_text import shares_of_batches
 from .scalar import Scalar
+from .words import SAYS
 
 ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version", "heads", "vocabulary")
 """What activations have in common that meet in a collective, besides batches, parts and tokens."""
@@ -35,17 +36,17 @@ def add_parts(values: Sequence[Value], who: Who = operand) -> Batched:
     first = values[0]
     assert isinstance(first, Batched)
     if isinstance(first, KeyValue):
-        raise RuleError(f"this is the {first}; keys and values are not parts of a sum")
+        raise RuleError(SAYS("not part of sum", value=first))
     for i, value in enumerate(values):
         require_kind(value, type(first), "each value in this sum")
         require_alike(first, value, ALIKE_PARTS, who, i, "sum")
     if first.of == 1:
-        raise RuleError(f"this is the {first}, which is already complete; only parts of a sum are added")
+        raise RuleError(SAYS("complete sum", value=first))
     union: set[int] = set()
     for value in values:
         parts = value.parts  # type: ignore[attr-defined]  # all are of one kind by now
         if twice := union & parts:
-            raise RuleError(_both_text(first, twice))
+            raise RuleError(_in_both(first, twice))
         union |= parts
     if len(union) == first.of:
         return with_fields(first, parts=algebra.WHOLE, of=1)
@@ -63,7 +64,7 @@ def sum_deltas(values: Sequence[Value], who: Who = operand) -> Delta:
     for i, delta in enumerate(deltas):
         require_alike(first, delta, ALIKE_DELTAS, who, i, "sum")
         if marks[i][2:] != marks[0][2:] or marks[i].since != marks[0].since:
-            raise RuleError(f"{who(0)} contributes the {first}, {who(i)} the {delta}; sum copies of one round")
+            raise RuleError(SAYS("copies of other rounds", who=who(0), first=first, other_who=who(i), other=delta))
     batches = algebra.disjoint_union([mark.batches for mark in marks], "batch", who, "sum each copy once")
     copies = tuple(sorted(copy for delta in deltas for copy in delta.copies))
     return with_fields(first, copy=marks[0]._replace(batches=batches), copies=copies)
@@ -82,14 +83,14 @@ def sum_squares(values: Sequence[Value], who: Who = operand) -> Scalar:
     return with_fields(first, shards=shards, total=total)
 
 
-def _both_text(first: Batched, twice: set[int]) -> str:
+def _in_both(first: Batched, twice: set[int]) -> Sentence:
     if isinstance(first, KeyValueGrad):
         start = min(first.shards)
-        return f"the queries of {algebra.set_text({start + part for part in twice})} are in both; add each once"
+        return SAYS("shares in both", shares=f"queries of {algebra.set_text({start + part for part in twice})}")
     if first.total > 1:
         which = "keys" if isinstance(first, Activation) else "gradients through the keys"
-        return f"the {which} of {algebra.set_text(twice)} are in both; add each once"
-    return f"{algebra.named('part', sorted(twice))} of the sum is in both values; add each once"
+        return SAYS("shares in both", shares=f"{which} of {algebra.set_text(twice)}")
+    return SAYS("parts in both", parts=algebra.named("part", sorted(twice)))
 
 
 ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy")
@@ -110,7 +111,7 @@ def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
         every: set[int] = set()
         for batches in sets:
             if twice := every & batches:
-                raise RuleError(f"the {shares_of_batches(twice, first.shares)} are in both; add each once")
+                raise RuleError(SAYS("shares in both", shares=shares_of_batches(twice, first.shares)))
             every |= batches
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
     return with_fields(first, batches=union, version=version)
@@ -122,10 +123,7 @@ def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> in
         return version
     if first.batches or version is not None:
         sum_version, grad_version = (grad.step if number is None else number for number in (version, grad.version))
-        raise RuleError(
-            f"one gradient was made with version {sum_version}, the other with {grad_version}; "
-            "all of a step use one version"
-        )
+        raise RuleError(SAYS("versions differ", sum_version=sum_version, grad_version=grad_version))
     return grad.version
 
 

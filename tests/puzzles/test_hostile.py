@@ -83,7 +83,7 @@ def verdict(source: str | bytes, limits: Limits = QUICK, slug: str = "basic") ->
 def short(found: Verdict) -> str | None:
     """The verdict in a word: None if it passes."""
     if found.status == "passed":
-        return "noted" if any("works only at the shown size" in note for note in found.notes) else None
+        return "noted" if found.shown_size_only else None
     return {"over_target": "over", "not_attempted": "nothing"}.get(found.status) or found.reason
 
 
@@ -195,7 +195,7 @@ def test_the_environment_is_scrubbed(monkeypatch: pytest.MonkeyPatch):
 def test_limits_can_be_set():
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", small)
-    assert noisy.message == "it printed more than 1,000 bytes; print less, or allow more with --limit output=64M"
+    assert ("1,000 bytes" in noisy.message, "--limit output=64M" in noisy.message) == (True, True)
     many = hostile.basic_with(
         "for _ in range(5):\n    if os.fork() == 0: time.sleep(.01) or os._exit(0)\nsolved(model)"
     )

@@ -121,7 +121,7 @@ def test_a_notebook_for_which_memory_runs_out_is_called_a_notebook(monkeypatch: 
         raise MemoryError
 
     monkeypatch.setattr(json, "loads", exhausted)
-    with pytest.raises(ValueError, match=r"^it cannot be read as a notebook \(MemoryError: \)$"):
+    with pytest.raises(ValueError, match="MemoryError"):
         read_cells("x.ipynb", "{}")
 
 
@@ -200,7 +200,7 @@ def test_reading_is_limited_in_processor_time(monkeypatch: pytest.MonkeyPatch) -
     with_server(monkeypatch, f"supervisor.READING_SECONDS = 1; {endless}")
     found = graded("basic.py", SOLVED)
     assert found.reason != "lost"
-    assert "took too long to read it (ended by SIGXCPU)" in found.message
+    assert "SIGXCPU)" in found.message
 
 
 @pytest.mark.slow
@@ -211,5 +211,4 @@ def test_a_machine_too_busy_to_read_a_file_fails_nobody(monkeypatch: pytest.Monk
     with_server(monkeypatch, f"supervisor.READING_PATIENCE = 0.1; {idle}")
     found = graded("basic.py", SOLVED)
     assert found.reason == "lost", found.message
-    assert "too busy to read this file" in found.message
     assert "grade it again" in found.message

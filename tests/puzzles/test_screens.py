@@ -197,7 +197,7 @@ def test_watch_on_a_terminal(columns: int, rows: int, environment: Mapping[str, 
         mine.write_text(solution("basic"))
         passed = terminal.until(lambda text: "passed" in text and KEYS in text)
         assert passed[0] == "Puzzle 0: Standard training", "it does not jump"
-        assert "Press n for the next one: puzzle 1, Gradient accumulation." in " ".join(passed)
+        assert "Gradient accumulation" in " ".join(passed)
         assert len(passed) < rows
         assert is_at_the_margin(passed)
         has_picture = "memory of each rank" in terminal.text

@@ -265,7 +265,7 @@ def test_no_way_leads_a_graded_layout_to_a_planner() -> None:
         session.read()
         request = {"graph": graph_to_data(LAYOUT_PUZZLES["ffn"].graph())}
         done = run_in(session, TRACKS["layout"], "ffn", request, 60)
-    assert "19 of 19 found one, not []" in done.failure.message, "where nothing is graded"
+    assert "19 of 19" in done.failure.message, "where nothing is graded"
 
 
 def by_the_planner(graph: Any) -> None:
@@ -281,4 +281,3 @@ def by_a_package(graph: Any) -> None:
 def test_play_refuses_a_planner_of_layouts(definition: Any) -> None:
     result = play("ffn", definition)
     assert (result.status, result.reason) == ("failed", "rule")
-    assert "a graded layout cannot use plan" in result.message

@@ -1,38 +1,80 @@
-"""Refusals: registers schedules with the words of their refusal, checks the words, and forges records of a trace."""
+"""Refusals: what is expected of one, schedules with their refusals, and forged records of a trace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from re import sub
 from typing import Any
 
+import pytest
+
 from lib import Op, PuzzleError, Setting, Trace
+from lib.errors import Sentence
+
+
+class Refused:
+    """A refusal that is expected: its reason, and facts that a reader needs. A `with` statement expects it of its body.
+
+    A fact is compared as a sentence shows it. `place`, the rank and call, need not be complete.
+    """
+
+    def __init__(
+        self, reason: str, /, place: str = "", error: type[BaseException] = PuzzleError, **facts: object
+    ) -> None:
+        self.reason, self.place, self.error, self.facts = reason, place, error, facts
+
+    def __repr__(self) -> str:
+        return f"Refused({self.reason!r}, {self.place!r}, {self.facts})"
+
+    def require(self, error: object) -> None:
+        """Requires that an error is this refusal."""
+        assert isinstance(error, self.error), f"not refused: {error!r}"
+        self.require_sentence(getattr(error, "problem", None) or error.args[0])
+        assert self.place in getattr(error, "place", ""), error
+
+    def require_sentence(self, sentence: object) -> None:
+        """Requires that a sentence says this."""
+        assert isinstance(sentence, Sentence), f"a sentence without a reason: {sentence}"
+        while sentence.reason != self.reason and isinstance(sentence.facts.get("why"), Sentence):
+            sentence = sentence.facts["why"]  # what a reader of a file says is the refusal of what is in it
+        said = {name: fact for name, fact in sentence.facts.items() if name in self.facts}
+        assert (sentence.reason, _shown(said)) == (self.reason, _shown(self.facts)), sentence
+
+    def __enter__(self) -> None:
+        self._raises = pytest.raises(self.error)
+        self._caught = self._raises.__enter__()
+
+    def __exit__(self, *ending: Any) -> bool:
+        raised = bool(self._raises.__exit__(*ending))
+        self.require(self._caught.value)
+        return raised
+
+
+def _shown(facts: dict[str, object]) -> dict[str, str]:
+    """Facts as a sentence shows them, without lines of the file that a test is in."""
+    return {name: sub(r" on line \d+,?", "", str(fact)) for name, fact in facts.items()}
+
 
 Edit = Callable[[list[Op]], list[Op]]
 
 
-class Refusals(dict[str, tuple[Any, Setting, tuple[str, ...]]]):
-    """By name: a schedule that must be refused, its setting, and what the message must say."""
+class Refusals(dict[str, tuple[Any, Setting, Refused]]):
+    """By name: a schedule that must be refused, its setting, and the refusal."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__()
         self.setting = setting
 
-    def __call__(self, *says: str, setting: Setting | None = None) -> Callable[[Any], Any]:
-        """Registers a schedule that must be refused with a message that says all of `says`."""
+    def __call__(self, expected: Refused, setting: Setting | None = None) -> Callable[[Any], Any]:
+        """Registers a schedule that must be refused so."""
 
         def register(schedule: Any) -> Any:
             assert schedule.__name__ not in self, "each schedule has its own name"
-            self[schedule.__name__] = (schedule, setting or self.setting, says)
+            self[schedule.__name__] = (schedule, setting or self.setting, expected)
             return schedule
 
         return register
-
-
-def require_refusal(error: Any, *says: str, kind: type[PuzzleError] = PuzzleError) -> None:
-    """Requires an error of a kind that says all of `says`."""
-    assert isinstance(error, kind), f"not refused: {error!r}"
-    assert [part for part in says if part not in str(error)] == [], str(error)
 
 
 def edited(trace: Trace, edit: Edit, rank: int | None = None) -> Trace:

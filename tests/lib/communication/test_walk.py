@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +14,7 @@ from lib.communication.walk import Cursor, Walk
 from lib.game.setting import Game
 from lib.trace.ops import Op
 from tests.support.examples import examples
+from tests.support.refusals import Refused
 
 RANKS = 3
 
@@ -170,5 +170,5 @@ def test_a_buffer_for_every_message_lets_both_senders_go_on() -> None:
 
 
 def test_a_rank_that_does_not_exist() -> None:
-    with pytest.raises(TraceError, match="rank 0 sends to rank 2, which does not exist"):
+    with Refused("sent to nobody", rank=0, to=2, error=TraceError):
         Diary([[send(2)], []])

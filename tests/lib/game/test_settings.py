@@ -31,6 +31,7 @@ from lib.game.costs import CLASSIC
 from lib.game.named_costs import pricing
 from lib.trace.ops import FORMS, FREE
 from tests.support import CLASSICS, finished
+from tests.support.refusals import Refused
 from tests.support.step_costs import STEP_COSTS
 
 SIZE = Size(1, 1, 1)
@@ -154,9 +155,9 @@ async def sums(model: Model) -> None:
 def test_an_operation_without_a_price_is_refused_by_runtime_and_referee(name: str, schedule: Any) -> None:
     ranks = 1 if schedule is one_step else 2
     outcome = run(schedule, 1, 1, ranks, setting=without(name))
-    assert f"{name} has no price in the costs 'short'" in str(outcome.error)
+    Refused("no price", operation=name, costs="short").require(outcome.error)
     forged = replace(run(schedule, 1, 1, ranks).trace, setting=without(name))
-    assert f"{name} has no price in the costs 'short'" in str(referee(forged).error)
+    Refused("no price", operation=name, costs="short").require(referee(forged).error)
 
 
 def test_the_classics_pass_in_finer_ticks_at_the_same_times() -> None:

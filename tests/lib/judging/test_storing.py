@@ -20,6 +20,7 @@ from lib.judging.recompute import Recomputation
 from lib.trace.ops import NO_BATCHES
 from tests.support import CLASSICS
 from tests.support.examples import examples
+from tests.support.refusals import Refused
 from tests.support.schedules.overlapping import fsdp_prefetch
 
 BASIC = run(CLASSICS[0].solution, 2, 4, 1).trace
@@ -43,32 +44,32 @@ def with_row(trace: Trace, at: int, row: Op, rank: int = 0) -> Trace:
     return changed(trace, ranks=(*trace.ranks[:rank], tuple(ops), *trace.ranks[rank + 1 :]))
 
 
-WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"start": 1, "end": 1}, "to store takes no time, and makes nothing"),
-    ({"end": 1}, "to store takes no time"),
-    ({"layer": 0}, "to store takes no time"),
-    ({"batches": frozenset({0})}, "to store takes no time"),
-    ({"outputs": (2,)}, "to store takes no time, and makes nothing"),
-    ({"args": ("weights", 0, 0)}, "to store takes no time"),
-    ({"inputs": [0]}, "to store takes no time"),
-    ({"inputs": ()}, "this record makes no sense"),
-    ({"inputs": (99,)}, "it stores value 99, which this rank has not made"),
-    ({"inputs": (-1,)}, "it stores value -1, which this rank has not made"),
-    ({"inputs": (4,)}, "it stores value 4, which this rank has not made"),
-    ({"inputs": (1,)}, "weights does not hold an optimizer state"),
-    ({"args": ("attic", 0)}, "attic does not hold a weight"),
-    ({"args": ("weights", [])}, "unhashable type: 'list'"),
-    ({"name": "delete", "inputs": ()}, "nothing is stored under this key"),
-    ({"name": "delete"}, "nothing is stored under this key"),
+WRONG: list[tuple[dict[str, Any], Refused]] = [
+    ({"start": 1, "end": 1}, Refused("takes no time", name="store")),
+    ({"end": 1}, Refused("takes no time", name="store")),
+    ({"layer": 0}, Refused("takes no time", name="store")),
+    ({"batches": frozenset({0})}, Refused("takes no time", name="store")),
+    ({"outputs": (2,)}, Refused("takes no time", name="store")),
+    ({"args": ("weights", 0, 0)}, Refused("takes no time", name="store")),
+    ({"inputs": [0]}, Refused("takes no time", name="store")),
+    ({"inputs": ()}, Refused("senseless record")),
+    ({"inputs": (99,)}, Refused("stored value not made", number=99)),
+    ({"inputs": (-1,)}, Refused("stored value not made", number=-1)),
+    ({"inputs": (4,)}, Refused("stored value not made", number=4)),
+    ({"inputs": (1,)}, Refused("wrong dictionary", dictionary="weights", kind="an optimizer state")),
+    ({"args": ("attic", 0)}, Refused("wrong dictionary", dictionary="attic", kind="a weight")),
+    ({"args": ("weights", [])}, Refused("senseless record", why="unhashable type: 'list'")),
+    ({"name": "delete", "inputs": ()}, Refused("nothing stored")),
+    ({"name": "delete"}, Refused("nothing stored")),
 ]
 
 
-@pytest.mark.parametrize(("wrong", "words"), WRONG, ids=lambda given: str(given)[:50])
-def test_a_wrong_record_is_refused_with_its_place(wrong: dict[str, Any], words: str) -> None:
+@pytest.mark.parametrize(("wrong", "expected"), WRONG, ids=lambda given: str(given)[:50])
+def test_a_wrong_record_is_refused_with_its_place(wrong: dict[str, Any], expected: Refused) -> None:
     at = stores(BASIC)
     error = referee(with_row(BASIC, at, BASIC.ranks[0][at]._replace(**wrong))).error
     assert error is not None
-    assert words in str(error)
+    expected.require(error)
     assert str(error).startswith("rank 0, t=0")
 
 
@@ -76,7 +77,7 @@ def test_a_deleted_value_is_deleted_once() -> None:
     at = stores(BASIC, "delete")
     ops = BASIC.ranks[0]
     error = referee(changed(BASIC, ranks=((*ops[: at + 1], ops[at], *ops[at + 1 :]),))).error
-    assert "nothing is stored under this key" in str(error)
+    Refused("nothing stored").require(error)
 
 
 def test_what_a_call_makes_is_stored_after_it_is_awaited() -> None:
@@ -89,7 +90,7 @@ def test_what_a_call_makes_is_stored_after_it_is_awaited() -> None:
     moved = [op._replace(args=(op.args[0] + (op.args[0] > at),)) if op.name == "await" else op for op in ops]
     error = referee(changed(trace, ranks=((*moved[: at + 1], early, *moved[at + 1 :]), *trace.ranks[1:]))).error
     assert awaited > at + 1
-    assert "is still pending; await it first" in str(error)
+    Refused("still pending").require(error)
 
 
 def test_what_no_operation_made_is_not_stored_in_a_puzzle() -> None:
@@ -100,7 +101,7 @@ def test_what_no_operation_made_is_not_stored_in_a_puzzle() -> None:
     stored = Op("store", end, end, None, NO_BATCHES, (made,), (), ("weights", "given"))
     trace = changed(BASIC, ranks=((*ops, stored),))
     assert referee(trace).error is None
-    assert "was made by hand or by a model of another Dist" in str(referee(trace, CLASSICS[0].goal).error)
+    Refused("made by hand").require(referee(trace, CLASSICS[0].goal).error)
 
 
 def test_of_two_refusals_the_first_is_given() -> None:
@@ -108,20 +109,20 @@ def test_of_two_refusals_the_first_is_given() -> None:
     ops = list(BASIC.ranks[0])
     computed = stores(BASIC, "forward")
     ops[computed] = ops[computed]._replace(inputs=(99, 0))
-    assert "it uses value 99" in str(referee(changed(BASIC, ranks=(tuple(ops),))).error)
+    Refused("value not made", number=99).require(referee(changed(BASIC, ranks=(tuple(ops),))).error)
     ops[at] = ops[at]._replace(layer=0)
     assert at < computed
-    assert "to store takes no time" in str(referee(changed(BASIC, ranks=(tuple(ops),))).error)
+    Refused("takes no time", name="store").require(referee(changed(BASIC, ranks=(tuple(ops),))).error)
 
 
-@pytest.mark.parametrize(("after", "words"), [(0, "are not numbered by whole numbers"), (1, "makes no sense")])
-def test_a_value_is_numbered_by_a_whole_number(after: int, words: str) -> None:
+@pytest.mark.parametrize(("after", "expected"), [(0, Refused("values not numbered")), (1, Refused("senseless record"))])
+def test_a_value_is_numbered_by_a_whole_number(after: int, expected: Refused) -> None:
     ops = BASIC.ranks[0]
     final, stored = ops[stores(BASIC, "set_final_weight")], ops[stores(BASIC)]
     end: dict[str, Any] = {"start": ops[-1].end, "end": ops[-1].end}
     again = final._replace(**{**end, "inputs": (float(final.inputs[0]),)})
     error = referee(changed(BASIC, ranks=((*ops, again, *[stored._replace(**end)] * after),))).error
-    assert words in str(error)
+    expected.require(error)
 
 
 def other_record(draw: Random, op: Op, made: int) -> Op:

@@ -21,7 +21,6 @@ from lib import (
     KeyValueGrad,
     Model,
     Outcome,
-    RuleError,
     Setting,
     Trace,
     TraceError,
@@ -40,6 +39,7 @@ from solutions.ulysses import ulysses
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.programs.attention import Grouped, Program
+from tests.support.refusals import Refused
 
 FREE = {"loss": 0, "update": 0, "receive": 0, "pass_to": 0, "allreduce": 3, "heads": 2, "tokens": 2}
 COST = Costs("attention", ticks={"keys": 32, "attend": 64, "allgather": 6, "scatterreduce": 6, **FREE})
@@ -215,41 +215,44 @@ def in_weights(s: Start) -> None:
     s.model.weights[0] = s.keys[0]  # type: ignore[assignment]
 
 
-REFUSED: dict[Callable[[Start], None], str] = {
-    partly_to_loss: "add the parts first",
-    partly_to_keys: "these tokens {2, 3} have seen the keys of {2, 3} only; attend to the others first",
-    later_keys: "the tokens {0, 1} attend to none of {2, 3}, which come later",
-    keys_twice: "the keys of {0, 1} were passed twice",
-    keys_again: "the keys of {2, 3} are in both",
-    into_whole: "this activation is complete",
-    into_other_tokens: "the activation has the tokens {3}",
-    other_batch: "these keys are of layer 1 and batch 0 of 2; the queries are of layer 1 and batch 1 of 2",
-    added_twice: "the keys of {2, 3} are in both; add each once",
-    added_whole: "which is already complete; only parts of a sum are added",
-    added_keys: "keys and values are not parts of a sum",
-    first_before_last: "the keys of {0, 1} are used by the queries of {0-3}; the queries of {2, 3} are missing: "
-    "backward goes from the last tokens to the first",
-    through_some: "this gradient has come through the keys of {2, 3} only; the keys of {0, 1} are missing",
-    queries_twice: "the queries of {2, 3} are in both",
-    through_to_layer_below: "only through the keys of others; keys_backward completes it",
-    tokens_twice: "the tokens {2, 3} of 4 of batch 0 are in both",
-    update_with_some: "the gradient has only tokens {2, 3} of 4 of batch 0; add the others first",
-    forward: "a layer of attention is computed in two parts; call keys and attend",
-    cut: "name the tokens in get_activation(batches, shares=[...])",
-    no_list: "attend(): pass a list of what keys(...) returned",
-    no_keys: "no keys were given",
-    no_shares: "no shares were given; name at least one, such as shares=[0]",
-    too_late: "share 4 does not exist; there are shares 0 to 3",
-    swapped: "the arguments are in the wrong order: inp is the weight of layer 1",
-    wrong_layer: "pass the input activation of layer 0",
-    in_weights: "store it in activations",
+REFUSED: dict[Callable[[Start], None], Refused] = {
+    partly_to_loss: Refused("parts not added"),
+    partly_to_keys: Refused("keys not attended", tokens="{2, 3}", keys="{2, 3}"),
+    later_keys: Refused("keys come later", tokens="{0, 1}", keys="{2, 3}"),
+    keys_twice: Refused("keys passed twice", keys="{0, 1}"),
+    keys_again: Refused("keys in both", keys="{2, 3}"),
+    into_whole: Refused("complete attention"),
+    into_other_tokens: Refused("other tokens", tokens="{3}"),
+    other_batch: Refused(
+        "keys of another layer", layer=1, batches="batch 0 of 2", queries_layer=1, queries_batches="batch 1 of 2"
+    ),
+    added_twice: Refused("shares in both", shares="keys of {2, 3}"),
+    added_whole: Refused("complete sum"),
+    added_keys: Refused("not part of sum"),
+    first_before_last: Refused("queries missing", keys="{0, 1}", users="{0-3}", missing="{2, 3}"),
+    through_some: Refused("keys missing", keys="{2, 3}", missing="{0, 1}"),
+    queries_twice: Refused("shares in both", shares="queries of {2, 3}"),
+    through_to_layer_below: Refused("gradient not yet complete"),
+    tokens_twice: Refused("shares in both", shares="tokens {2, 3} of 4 of batch 0"),
+    update_with_some: Refused("shares missing", batches="tokens {2, 3} of 4 of batch 0"),
+    forward: Refused("attention in two parts"),
+    cut: Refused("shares not named"),
+    no_list: Refused("no keys"),
+    no_keys: Refused("no keys"),
+    no_shares: Refused("no shares"),
+    too_late: Refused("does not exist", thing="share", number=4, exist="there are shares 0 to 3"),
+    swapped: Refused("arguments swapped"),
+    wrong_layer: Refused(
+        "other input", inp="input activation of layer 1, batch 0 of 2, shares 0, 1 of 4 of the tokens", layer=0
+    ),
+    in_weights: Refused("wrong dictionary", hint="; store it in activations"),
 }
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_what_cannot_be_is_refused_in_words(wrong: Callable[[Start], None]) -> None:
     error = run(lambda model: wrong(Start(model)), 2, 2, 1, setting=SETTING).error
-    assert REFUSED[wrong] in str(error)
+    REFUSED[wrong].require(error)
 
 
 async def exchange(model: Model, name: str, value: Callable[[Model], Any]) -> None:
@@ -266,17 +269,20 @@ async def keys_of_heads(model: Model) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "words"),
+    ("schedule", "expected"),
     [
-        (lambda model: exchange(model, "heads", tokens_of([0, 1])), "its part is share 0 of 2 of the tokens"),
-        (lambda model: exchange(model, "heads", tokens_of([1 - model.rank])), "its part is share 0 of 2 of the tokens"),
-        (lambda model: exchange(model, "tokens", tokens_of([0, 1])), "its part is heads 0 of 2"),
-        (lambda model: exchange(model, "heads", lambda m: m.load_weights(0)[0]), "heads takes an activation"),
-        (keys_of_heads, "these are heads {0} of 2; exchange heads for tokens first, then call keys"),
+        (lambda model: exchange(model, "heads", tokens_of([0, 1])), Refused("other share", share=0, n=2)),
+        (lambda model: exchange(model, "heads", tokens_of([1 - model.rank])), Refused("other share", share=0, n=2)),
+        (lambda model: exchange(model, "tokens", tokens_of([0, 1])), Refused("other heads", heads=0, n=2)),
+        (
+            lambda model: exchange(model, "heads", lambda m: m.load_weights(0)[0]),
+            Refused("not of attention", name="heads"),
+        ),
+        (keys_of_heads, Refused("heads to attention", heads=0, n=2, call="keys")),
     ],
 )
-def test_an_exchange_of_the_wrong_tokens_is_refused(schedule: Any, words: str) -> None:
-    assert words in str(run(schedule, 1, 1, 2, setting=SETTING).error)
+def test_an_exchange_of_the_wrong_tokens_is_refused(schedule: Any, expected: Refused) -> None:
+    expected.require(run(schedule, 1, 1, 2, setting=SETTING).error)
 
 
 def test_other_layers_have_no_attention() -> None:
@@ -287,36 +293,39 @@ def test_other_layers_have_no_attention() -> None:
         model.get_activation([0], shares=[0])
 
     for wrong in (with_keys, with_shares):
-        assert "is for layers of attention; the layers of this game are 'dense'" in str(run(wrong, 1, 1, 1).error)
+        Refused("other kind of layers", kind="attention", layers="dense").require(run(wrong, 1, 1, 1).error)
     without_price = Setting(COSTS["long"], layer="attention")
-    assert "keys has no price in the costs 'long'" in str(run(with_keys, 1, 1, 1, setting=without_price).error)
+    Refused("no price", operation="keys", costs="long").require(run(with_keys, 1, 1, 1, setting=without_price).error)
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "expected"),
     [
-        ({"shares": 4}, "shares are for layers of attention; these are 'dense'"),
-        ({"shares": 0, "layer": "attention"}, "shares must be a whole number from 1 to"),
-        ({"shares": 3, "layer": "attention"}, "256 tokens cannot be divided into 3"),
-        ({"layer": "attention", "kinds": ("block",)}, "kinds are for dense layers"),
-        ({"shares": 4, "layer": "attention", "lengths": (Fraction(1, 128),)}, "1/128 of 256 tokens"),
-        ({"shares": 8, "layer": "attention", "lengths": (1, Fraction(1, 64))}, "cannot be divided into 8"),
-        ({"lag": 1, "layer": "attention"}, "neither local replicas nor lag"),
-        ({"task": "local", "layer": "attention"}, "neither local replicas nor lag"),
+        ({"shares": 4}, Refused("shares without attention", layers="dense")),
+        ({"shares": 0, "layer": "attention"}, Refused("no number in bounds", minimum=1)),
+        ({"shares": 3, "layer": "attention"}, Refused("shares not equal", size="256 tokens", shares=3)),
+        ({"layer": "attention", "kinds": ("block",)}, Refused("only for dense layers", fields="kinds")),
+        (
+            {"shares": 4, "layer": "attention", "lengths": (Fraction(1, 128),)},
+            Refused("shares not equal", size="1/128 of 256 tokens"),
+        ),
+        ({"shares": 8, "layer": "attention", "lengths": (1, Fraction(1, 64))}, Refused("shares not equal", shares=8)),
+        ({"lag": 1, "layer": "attention"}, Refused("attention in other game")),
+        ({"task": "local", "layer": "attention"}, Refused("attention in other game")),
     ],
 )
-def test_what_is_no_setting_is_refused(fields: dict[str, Any], words: str) -> None:
-    with pytest.raises(RuleError, match=words):
+def test_what_is_no_setting_is_refused(fields: dict[str, Any], expected: Refused) -> None:
+    with expected:
         Setting(COST, **fields)
-    with pytest.raises(RuleError, match="keys_values must be a whole number"):
+    with Refused("no number in bounds", name="Costs: keys_values", got=-1):
         Costs("wrong", keys_values=-1)
 
 
 def test_labels_made_by_hand_are_checked() -> None:
     for kind in (Activation, ActivationGrad, KeyValue, KeyValueGrad):
         assert kind(0, 1, {0}, 1, heads=(1, 4)).memory() * 4 == kind(0, 1, {0}, 1).memory()  # type: ignore[arg-type]
-        for heads in ((4, 4), (0, 1), 3):
-            with pytest.raises(RuleError, match="heads"):
+        for heads, reason in (((4, 4), "does not exist"), ((0, 1), "too small"), (3, "no part")):
+            with Refused(reason, thing="heads"):
                 kind(0, 1, {0}, 1, heads=heads)  # type: ignore[arg-type]
     assert str(KeyValue(1, 2, {0}, 2, shards={1}, total=4)) == (  # type: ignore[arg-type]
         "key-value block of layer 1, batch 0 of 2, share 1 of 4 of the tokens"
@@ -327,17 +336,17 @@ def test_labels_made_by_hand_are_checked() -> None:
 
 
 @pytest.mark.parametrize(
-    ("op", "column", "content", "words"),
+    ("op", "column", "content", "expected"),
     [
-        ("attend", "uses", [2], "inp must be an activation"),
-        ("attend", "at", [0, 1], "it takes place from tick"),
-        ("get_activation", "shares", [0], "the activation has the tokens {0}"),
-        ("get_activation", "shares", [1, 0], "shares cannot be"),
-        ("get_activation", "shares", [99], "share 99 does not exist"),
-        ("keys_backward", "batches", [1], "it is of batches [0], not [1]"),
+        ("attend", "uses", [2], Refused("wrong kind for use", use="inp", kind="an activation")),
+        ("attend", "at", [0, 1], Refused("other ticks")),
+        ("get_activation", "shares", [0], Refused("other tokens", tokens="{0}")),
+        ("get_activation", "shares", [1, 0], Refused("unreadable operation", why="shares cannot be [1, 0]")),
+        ("get_activation", "shares", [99], Refused("does not exist", thing="share", number=99)),
+        ("keys_backward", "batches", [1], Refused("other batches", batches=[0], its_batches=[1])),
     ],
 )
-def test_a_forged_row_is_refused(op: str, column: str, content: Any, words: str) -> None:
+def test_a_forged_row_is_refused(op: str, column: str, content: Any, expected: Refused) -> None:
     data = json.loads(trace_to_json(solved("ring_context")[0]))
     rows = [row for row in data["operations"][0] if row["op"] == op]
     rows[-1][column] = content
@@ -345,7 +354,7 @@ def test_a_forged_row_is_refused(op: str, column: str, content: Any, words: str)
         error: Exception | None = referee(trace_from_json(json.dumps(data))).error
     except TraceError as why:
         error = why
-    assert words in str(error)
+    expected.require(error)
 
 
 # --- What it takes ---

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 import drawing
-from lib import Model, RuleError, Scalar, Setting, TraceError, referee, run, trace_from_json, trace_to_json
+from lib import Model, PuzzleError, Scalar, Setting, TraceError, referee, run, trace_from_json, trace_to_json
 from lib.engine.replay.replay import replay
 from lib.game.costs import CLASSIC
 from tests.support.mutants import zeroed
+from tests.support.refusals import Refused
 from tests.support.schedules.clipping import Rank, data_parallel, on_the_host, pipeline, sharded
 
 GAME = Setting(clip=True)
@@ -86,34 +87,46 @@ async def gathered(rank: Rank) -> None:
     await rank.model.allgather(rank.model.norm(0, rank.gradients([0, 1])[0]), 0)
 
 
-REFUSED: dict[Callable[[Rank], Any], str] = {
-    some_batches: "the gradient has only batch 0 of 2; add batch 1 first: a norm is of the full sum",
-    another_layer: "norm(1, ...) needs a gradient of layer 1",
-    of_a_weight: "grad must be a weight gradient; got the weight of layer 0",
-    some_layers: "this norm has the layers {0} of 2; add the others first",
-    some_shards: "this norm has shards {1} of 2 of layer 0; add the others first",
-    no_norm: "this game clips gradients; pass scale=, the norm of the gradients of all layers",
-    a_gradient: "scale must be a norm; got the weight gradient of layer 0",
-    added_twice: "layer 0 is in both the first value and the second value; add each square once",
-    reduced_twice: "layer 0 is in both rank 0 and rank 1; add each square once",
-    shard_and_layer: "shard 1 is in both the first value and the second value; add each square once",
-    another_step: "this is the norm of the layers {0, 1} of 2, and the weight gradient of layer 0, batches 0, 1 of 2, "
-    "unsharded, step 1; scale a gradient by the norm of its own step",
-    steps_mixed: "cannot sum values that differ in step: the first value contributes the norm of the layers {0} of 2",
-    gathered: "only weights, optimizer states and weight gradients have shards to gather; got the norm of",
+REFUSED: dict[Callable[[Rank], Any], Refused] = {
+    some_batches: Refused("norm of some batches", batches="batch 0 of 2", missing="batch 1"),
+    another_layer: Refused("norm of another layer", layer=1),
+    of_a_weight: Refused(
+        "wrong kind for use", use="grad", kind="a weight gradient", value="the weight of layer 0, unsharded, step 0"
+    ),
+    some_layers: Refused("partial norm", norm="the layers {0} of 2"),
+    some_shards: Refused("partial norm", norm="shards {1} of 2 of layer 0"),
+    no_norm: Refused("no scale"),
+    a_gradient: Refused("scale no norm", scale="the weight gradient of layer 0, batches 0, 1 of 2, unsharded"),
+    added_twice: Refused("in both", thing="layer", number=0, both="both the first value and the second value"),
+    reduced_twice: Refused("in both", thing="layer", number=0, both="both rank 0 and rank 1"),
+    shard_and_layer: Refused("in both", thing="shard", number=1, both="both the first value and the second value"),
+    another_step: Refused(
+        "norm of another step",
+        scale="norm of the layers {0, 1} of 2",
+        grad="weight gradient of layer 0, batches 0, 1 of 2, unsharded, step 1",
+    ),
+    steps_mixed: Refused(
+        "values differ",
+        verb="sum",
+        differ="step",
+        who="the first value",
+        first="norm of the layers {0} of 2",
+        other="norm of the layers {1} of 2, step 1",
+    ),
+    gathered: Refused("no shards to gather"),
 }
 
 
-def refused(wrong: Callable[[Rank], Any], **changes: Any) -> str:
+def refused(wrong: Callable[[Rank], Any], **changes: Any) -> PuzzleError | None:
     async def schedule(model: Model) -> None:
         await wrong(Rank(model))
 
-    return str(run(schedule, 2, 2, 2, setting=Setting(**{"steps": 2, "clip": True, **changes})).error)
+    return run(schedule, 2, 2, 2, setting=Setting(**{"steps": 2, "clip": True, **changes})).error
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_what_a_norm_cannot_be_is_refused_in_words(wrong: Callable[[Rank], Any]) -> None:
-    assert REFUSED[wrong] in refused(wrong)
+    REFUSED[wrong].require(refused(wrong))
 
 
 async def older_weights(rank: Rank) -> None:
@@ -129,38 +142,38 @@ async def older_weights(rank: Rank) -> None:
 
 
 def test_the_norm_is_of_gradients_of_the_same_version() -> None:
-    assert "scale a gradient by the norm of its own step" in refused(older_weights, lag=1)
+    Refused("norm of another step").require(refused(older_weights, lag=1))
 
 
 @pytest.mark.parametrize("wrong", [some_batches, a_gradient])
 def test_where_nothing_is_clipped_there_is_no_norm(wrong: Callable[[Rank], Any]) -> None:
     call = "norm" if wrong is some_batches else "scale="
-    assert f"{call} is for a setting with clip=True; this game does not clip gradients" in refused(wrong, clip=False)
+    Refused("no clipping", call=call).require(refused(wrong, clip=False))
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "expected"),
     [
-        ({"clip": 1}, "clip must be True or False; got 1"),
-        ({"clip": True, "task": "local"}, "clip is for the task 'train'"),
+        ({"clip": 1}, Refused("not boolean", name="clip", got=1)),
+        ({"clip": True, "task": "local"}, Refused("clip without training")),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(fields: Any, words: str) -> None:
-    with pytest.raises(RuleError, match=words):
+def test_a_setting_that_cannot_be_is_refused(fields: Any, expected: Refused) -> None:
+    with expected:
         Setting(**fields)
 
 
 @pytest.mark.parametrize(
-    ("label", "words"),
+    ("label", "expected"),
     [
-        ((2, 0, {0}, 3), "it has shards of 2 layers"),
-        ((2, 0, set(), 2), "it has shards of 2 layers"),
-        ((2, 0, {2}, 2), "shard 2 does not exist"),
-        ((2, 1, {0}, 2, 1), "version 1 is not older than step 1"),
+        ((2, 0, {0}, 3), Refused("no norm", layers=2, total=3)),
+        ((2, 0, set(), 2), Refused("no norm", layers=2, total=2)),
+        ((2, 0, {2}, 2), Refused("does not exist", thing="shard", number=2)),
+        ((2, 1, {0}, 2, 1), Refused("version not older", older=1, step=1)),
     ],
 )
-def test_an_impossible_norm_is_refused(label: Any, words: str) -> None:
-    with pytest.raises(RuleError, match=words):
+def test_an_impossible_norm_is_refused(label: Any, expected: Refused) -> None:
+    with expected:
         Scalar(*label)
 
 
@@ -226,29 +239,29 @@ def test_a_trace_says_that_gradients_are_clipped() -> None:
     assert json.loads(text)["clip"] is True
     assert referee(trace_from_json(text)).error is None
     plain = {name: content for name, content in json.loads(text).items() if name != "clip"}
-    assert "norm is for a setting with clip=True" in str(referee(trace_from_json(json.dumps(plain))).error)
-    with pytest.raises(TraceError, match="clip must be True or False"):
+    Refused("no clipping", call="norm").require(referee(trace_from_json(json.dumps(plain))).error)
+    with Refused("not boolean", name="clip", error=TraceError):
         trace_from_json(json.dumps({**plain, "clip": "yes"}))
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "words"),
+    ("name", "changes", "expected"),
     [
-        ("norm", {"end": 1}, "it takes place from tick"),
-        ("norm", {"inputs": ()}, "a record of norm holds a layer, 1 used values"),
-        ("norm", {"layer": 1}, "norm(1, ...) needs a gradient of layer 1"),
-        ("update", {"inputs": (7, 0, 1)}, "this game clips gradients; pass scale="),
-        ("update", {"inputs": (0,) * 5}, "a record of update holds a layer, 3 or 4 used values"),
+        ("norm", {"end": 1}, Refused("other ticks")),
+        ("norm", {"inputs": ()}, Refused("other record", name="norm", form="a layer, 1 used values")),
+        ("norm", {"layer": 1}, Refused("norm of another layer", layer=1)),
+        ("update", {"inputs": (7, 0, 1)}, Refused("no scale")),
+        ("update", {"inputs": (0,) * 5}, Refused("other record", name="update", form="a layer, 3 or 4 used values")),
     ],
 )
-def test_a_forged_norm_is_refused(name: str, changes: Any, words: str) -> None:
+def test_a_forged_norm_is_refused(name: str, changes: Any, expected: Refused) -> None:
     trace = run(pipeline, 2, 2, 2, setting=GAME).trace
     ops = list(trace.ranks[0])
     at = next(i for i, op in enumerate(ops) if op.name == name)
     if changes.get("inputs") == (7, 0, 1):
         changes = {"inputs": ops[at].inputs[:3]}
     ops[at] = ops[at]._replace(**changes)
-    assert words in str(referee(replace(trace, ranks=(tuple(ops), trace.ranks[1]))).error)
+    expected.require(referee(replace(trace, ranks=(tuple(ops), trace.ranks[1]))).error)
 
 
 def test_a_picture_shows_a_norm() -> None:

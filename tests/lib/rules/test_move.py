@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 import drawing
-from lib import Model, Setting, referee, run, trace_from_json, trace_to_json
+from lib import Model, PuzzleError, Setting, referee, run, trace_from_json, trace_to_json
 from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay
 from lib.game.tiers import Tier
+from tests.support.refusals import Refused
 from tests.support.schedules.tiers import TWO_TIERS, moved
 
 IN_TURN = replace(TWO_TIERS, name="in turn", overlap=False)
@@ -42,39 +43,39 @@ async def to_the_disk(model: Model) -> None:
     model.parked[0] = await model.move(model.load_weights(0, tier="host")[0], to="disk")
 
 
-REFUSED: dict[Callable[[Model], Any], tuple[Setting, str]] = {
-    to_where_it_is: (tiers(), "weight of layer 0, unsharded, step 0, on the host already; move it to another tier"),
-    to_no_tier: (tiers(), "there is no memory tier 'cloud' in the costs 'two tiers'; known: host, disk"),
-    from_the_device: (tiers(), "the value to move must be a parked value"),
+REFUSED: dict[Callable[[Model], Any], tuple[Setting, Refused]] = {
+    to_where_it_is: (tiers(), Refused("moved already", value="weight of layer 0, unsharded, step 0, on the host")),
+    to_no_tier: (tiers(), Refused("no such tier", tier="cloud", costs="two tiers", known="host, disk")),
+    from_the_device: (tiers(), Refused("wrong kind for use", use="the value to move", kind="a parked value")),
 }
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_what_cannot_be_moved_is_refused_in_words(wrong: Callable[[Model], Any]) -> None:
-    setting, words = REFUSED[wrong]
-    assert words in str(run(wrong, 1, 1, 1, setting=setting).error)
+    setting, expected = REFUSED[wrong]
+    expected.require(run(wrong, 1, 1, 1, setting=setting).error)
 
 
 @pytest.mark.parametrize(
-    ("setting", "words"),
+    ("setting", "expected"),
     [
-        (Setting("host_updates"), "move has no price in the costs 'host_updates'; it is not part of this game"),
-        (tiers(host=Tier(10, None)), "fetch for the tier 'host' has no price"),
-        (tiers(disk=Tier(None, 50)), "offload for the tier 'disk' has no price"),
-        (tiers(disk=Tier(40, 50, 100)), "disk holds 0 of 100 elements, and this needs 262,144 more"),
+        (Setting("host_updates"), Refused("no price", operation="move", costs="host_updates")),
+        (tiers(host=Tier(10, None)), Refused("no price", operation="fetch for the tier 'host'")),
+        (tiers(disk=Tier(None, 50)), Refused("no price", operation="offload for the tier 'disk'")),
+        (tiers(disk=Tier(40, 50, 100)), Refused("tier full", tier="disk", there=0, capacity=100)),
     ],
 )
-def test_a_move_needs_two_tiers_with_prices_and_room(setting: Setting, words: str) -> None:
-    assert words in str(run(to_the_disk, 1, 1, 1, setting=setting).error)
+def test_a_move_needs_two_tiers_with_prices_and_room(setting: Setting, expected: Refused) -> None:
+    expected.require(run(to_the_disk, 1, 1, 1, setting=setting).error)
 
 
 def test_a_pending_move_is_not_stored() -> None:
     async def schedule(model: Model) -> None:
         model.parked[0] = model.move(model.load_weights(0, tier="host")[0], to="disk")  # type: ignore[assignment]
 
-    error = str(run(schedule, 1, 1, 1, setting=Setting(TWO_TIERS)).error)
-    assert "parked holds parked values only; got the result of move()" in error
-    assert "which is still pending; await it first" in error
+    error = run(schedule, 1, 1, 1, setting=Setting(TWO_TIERS)).error
+    pending = "the result of move() on line 74, which is still pending; await it first"
+    Refused("wrong dictionary", dictionary="parked", got=pending).require(error)
 
 
 # --- Time and memory, by hand: a fetch from one tier and an offload to the other, and 10 ticks a weight for each ---
@@ -111,21 +112,21 @@ def test_moves_run_beside_copies_to_and_from_the_device() -> None:
 # --- The record ---
 
 
-def forged(**changes: Any) -> str:
+def forged(**changes: Any) -> PuzzleError | None:
     """What the referee says of a run whose first move is another record."""
     trace = run(moved, 1, 1, 1, setting=Setting(IN_TURN)).trace
     assert trace_from_json(trace_to_json(trace)) == trace
     (ops,) = trace.ranks
     at = next(i for i, op in enumerate(ops) if op.name == "move")
     other = (*ops[:at], ops[at]._replace(**changes), *ops[at + 1 :])
-    return str(referee(replace(trace, ranks=(other,))).error)
+    return referee(replace(trace, ranks=(other,))).error
 
 
 def test_a_forged_move_is_refused() -> None:
-    assert "it takes place from tick 0 to 80" in forged(end=81)
-    assert "on the disk already; move it to another tier" in forged(args=("disk",))
-    assert "there is no memory tier 'cloud'" in forged(args=("cloud",))
-    assert "a record of move holds" in forged(args=())
+    Refused("other ticks", start=0, end=80, op_start=0).require(forged(end=81))
+    Refused("moved already").require(forged(args=("disk",)))
+    Refused("no such tier", tier="cloud").require(forged(args=("cloud",)))
+    Refused("other record", name="move").require(forged(args=()))
 
 
 # --- On tensors ---

@@ -18,7 +18,7 @@ from lib import (
     Delta,
     Model,
     OuterState,
-    RuleError,
+    PuzzleError,
     Setting,
     Size,
     TraceError,
@@ -36,6 +36,7 @@ from tests.catalog.lessons.families.outer_steps import all_together, one_by_one,
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.programs.outer import Program
+from tests.support.refusals import Refused
 
 TICKS = {**COSTS["outer_steps"].ticks, "backward_input": 10, "backward_weight": 10}
 
@@ -228,47 +229,56 @@ async def wrong_kinds(rank: Rank) -> None:
     rank.model.outer_update(0, rank.agreed[0], rank.outer[0], rank.outer[0])  # type: ignore[arg-type]
 
 
-REFUSED: dict[Callable[[Rank], Any], str] = {
-    unsummed: "the copies of {0} of 2 are in this delta; all-reduce it first",
-    summed_twice: "batch 0 is in both rank 0 and rank 1; sum each copy once",
-    updated_twice: "this delta starts from round 0 and the weight is of round 1",
-    another_state: "pass the outer state that belongs to this weight",
-    too_late: "this average is 2 steps late, and this game allows 1",
-    not_there_yet: "the agreed weight is of step 2 and the copy of step 1; train it first",
-    merged_twice: "merge a copy with the agreed weight of the round after its own",
-    old_agreed: "the agreed weight is of step 1 and the copy of step 2; merge them",
-    old_agreed_updated: "the agreed weight is of step 0 and the copy of step 1; merge them",
-    not_merged: "the copy is of round 0 and the agreed weight of round 1; merge the copy with each agreed weight",
-    too_long: "this copy has made 3 steps since the agreed weight, and a round has at most 2; take the change earlier",
-    untrained: "which no replica has trained; after is a copy, from update",
-    from_a_copy: "before is an agreed weight: as loaded, or from outer_update",
-    another_layer: "delta(0, ...) needs a value of layer 0",
-    other_shards: "the weight is shard 0 of 2, and this is the weight of layer 0, unsharded, step 1",
-    other_rounds: "sum copies of one round",
-    weights_averaged: "the value to reduce must be a weight gradient",
-    another_replica: "belong to different replicas; a replica uses its own copies",
-    other_batches: "this replica trains with batch 0, but the gradient covers batch 1 of 2",
-    final_copy: "declare the agreed weight, and the copy with set_final_copy",
-    early_final: "this is the agreed weight of step 1; the last round ends after step 2",
-    early_copy: "not the copy after all 4 steps; pass what update returned",
-    agreed_as_copy: "which no replica has trained; copy is a copy, from update",
-    zero_gradient: "this gradient has no batches; compute one",
-    wrong_kinds: "delta must be an outer gradient; got the outer optimizer state of layer 0",
+REFUSED: dict[Callable[[Rank], Any], Refused] = {
+    unsummed: Refused("copies missing", batches="{0}", of=2),
+    summed_twice: Refused("in both", thing="batch", number=0, both="both rank 0 and rank 1"),
+    updated_twice: Refused("delta of another round", delta_round=0, weight_round=1),
+    another_state: Refused("other outer state"),
+    too_late: Refused("merged too late", late="2 steps", allowed=1),
+    not_there_yet: Refused("merged too early", step=2, copy_step=1),
+    merged_twice: Refused("merge of other rounds"),
+    old_agreed: Refused("not merged", step=1, copy_step=2),
+    old_agreed_updated: Refused("not merged", step=0, copy_step=1),
+    not_merged: Refused("copy not merged", copy_round=0, round_of=1),
+    too_long: Refused("round too long", steps=3, most=2),
+    untrained: Refused("weight not a copy", what="after"),
+    from_a_copy: Refused("weight not agreed", what="before"),
+    another_layer: Refused("other layer", call="delta", layer=0),
+    other_shards: Refused(
+        "other shards",
+        shards="shard 0 of 2",
+        other="weight of layer 0, unsharded, step 1, of the replica trained since step 0 with batch 0",
+    ),
+    other_rounds: Refused("copies of other rounds"),
+    weights_averaged: Refused("wrong kind for use", use="the value to reduce", kind="a weight gradient"),
+    another_replica: Refused("copies of different replicas"),
+    other_batches: Refused("copy with other batches", batches="batch 0", grad_batches="batch 1 of 2"),
+    final_copy: Refused("final weight not agreed"),
+    early_final: Refused("round not last", step=1, last=2),
+    early_copy: Refused("copy not final", steps=4),
+    agreed_as_copy: Refused("weight not a copy", what="copy"),
+    zero_gradient: Refused("gradient of no batches"),
+    wrong_kinds: Refused(
+        "wrong kind",
+        name="delta",
+        kind="an outer gradient",
+        value="the outer optimizer state of layer 0, unsharded, step 0",
+    ),
 }
 
 
-def refused(wrong: Callable[[Rank], Any], game: Setting) -> str:
+def refused(wrong: Callable[[Rank], Any], game: Setting) -> PuzzleError | None:
     async def schedule(model: Model) -> None:
         await wrong(Rank(model))
 
-    return str(run(schedule, 2, 2, 2, setting=game).error)
+    return run(schedule, 2, 2, 2, setting=game).error
 
 
 @pytest.mark.parametrize("wrong", REFUSED)
 def test_what_an_outer_step_cannot_be_is_refused_in_words(wrong: Callable[[Rank], Any]) -> None:
     ticks = {**TICKS, "pass_to": 0, "receive": 0}
     costs = replace(COSTS["outer_steps"], name="messages", ticks=ticks)
-    assert REFUSED[wrong] in refused(wrong, Setting(costs, steps=4, task="outer", outer=2, late=1))
+    REFUSED[wrong].require(refused(wrong, Setting(costs, steps=4, task="outer", outer=2, late=1)))
 
 
 CALLS: dict[str, Callable[[Model, Any], Any]] = {
@@ -285,24 +295,24 @@ def test_in_other_tasks_there_is_no_outer_step(call: str) -> None:
         CALLS[call](model, model.load_weights(0)[0])
 
     error = run(schedule, 1, 1, 1, setting=Setting(steps=2, task="local")).error
-    assert f"{call} is for the task 'outer'; the task of this game is 'local'" in str(error)
+    Refused("no outer steps", call=call, task="local").require(error)
 
 
 @pytest.mark.parametrize(
-    ("fields", "words"),
+    ("fields", "expected"),
     [
-        ({"task": "outer"}, "outer must be a whole number from 1"),
-        ({"task": "outer", "outer": 2, "late": -1}, "late must be a whole number from 0"),
-        ({"task": "outer", "outer": 2, "mix": 1}, "mix must be at least 0 and less than 1; got 1"),
-        ({"task": "outer", "outer": 2, "mix": 0.5}, "mix must be a fraction"),
-        ({"outer": 2}, "outer, late and mix are for the task 'outer'; this one is 'train'"),
-        ({"task": "local", "late": 1}, "outer, late and mix are for the task 'outer'; this one is 'local'"),
-        ({"task": "outer", "outer": 2, "lag": 1}, "lag is for the task 'train'"),
-        ({"task": "outer", "outer": 2, "layer": "attention"}, "neither local replicas nor lag"),
+        ({"task": "outer"}, Refused("no number in bounds", minimum=1)),
+        ({"task": "outer", "outer": 2, "late": -1}, Refused("no number in bounds", minimum=0)),
+        ({"task": "outer", "outer": 2, "mix": 1}, Refused("mix out of bounds", mix="1")),
+        ({"task": "outer", "outer": 2, "mix": 0.5}, Refused("no fraction")),
+        ({"outer": 2}, Refused("outer fields without outer", task="train")),
+        ({"task": "local", "late": 1}, Refused("outer fields without outer", task="local")),
+        ({"task": "outer", "outer": 2, "lag": 1}, Refused("lag without training")),
+        ({"task": "outer", "outer": 2, "layer": "attention"}, Refused("attention in other game")),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused(fields: Any, words: str) -> None:
-    with pytest.raises(RuleError, match=words):
+def test_a_setting_that_cannot_be_is_refused(fields: Any, expected: Refused) -> None:
+    with expected:
         Setting(**fields)
 
 
@@ -328,11 +338,9 @@ def nothing(*_: Any) -> None:
 def test_each_layers_agreed_weight_and_each_replicas_copy_are_declared() -> None:
     assert altered({}).error is None
     error = altered({"set_final_weight": lambda model: nothing}).error
-    assert "no rank set a final weight for layer 0" in str(error)
+    Refused("no final weight", layer=0).require(error)
     of_rank_1 = {"set_final_copy": lambda model: model.set_final_copy if model.rank else nothing}
-    assert "no rank set the final copy of layer 0 that was trained with batch 0; call set_final_copy(0, ...)" in str(
-        altered(of_rank_1).error
-    )
+    Refused("no final copy", layer=0, missing="batch 0").require(altered(of_rank_1).error)
 
 
 def test_a_replica_computes_a_step_with_one_weight_in_each_layer() -> None:
@@ -353,9 +361,13 @@ def test_a_replica_computes_a_step_with_one_weight_in_each_layer() -> None:
             model.set_final_copy(layer, rank.copies[layer][-1])
 
     outcome = finished(schedule, 2, 2, 2, setting=setting(steps=2, outer=1))
-    error = str(referee(outcome.trace).error)
-    assert "batch 0 of step 1 is computed with the weight of layer 0" in error
-    assert "compute a step with one weight in each layer" in error
+    Refused(
+        "several weights",
+        batch=0,
+        step=1,
+        first="weight of layer 0, unsharded, step 1, of the replica trained since step 1 with batch 0",
+        weight="weight of layer 0, unsharded, step 1, of the replica trained since step 0 with batch 0",
+    ).require(referee(outcome.trace).error)
 
 
 # --- Values and the record ---
@@ -369,11 +381,11 @@ def test_outer_gradients_are_checked_and_added() -> None:
     assert total.is_complete()
     assert not one.is_complete()
     assert str(total) == "outer gradient of layer 0, unsharded, round 0, steps 0 to 2, of the copies {0, 1} of 2"
-    with pytest.raises(RuleError, match="batch 0 is in both the first value and the second value; sum each copy once"):
+    with Refused("in both", thing="batch", number=0, both="both the first value and the second value"):
         one + one
-    with pytest.raises(RuleError, match="its copies together have the batches of its mark"):
+    with Refused("copies of other batches"):
         Delta(0, 1, 2, copy=copy, copies=((1,),))
-    with pytest.raises(RuleError, match="an outer gradient is of copies"):
+    with Refused("outer gradient without copies"):
         Delta(0, 1, 2)
     assert one.memory() == OuterState(0, 1, 0).memory() == 512 * 512
 
@@ -389,23 +401,23 @@ def test_a_trace_says_what_the_rounds_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "words"),
+    ("name", "changes", "expected"),
     [
-        ("outer_update", {"end": 0}, "it takes place from tick"),
-        ("delta", {"inputs": (0,)}, "a record of delta holds a layer, 2 used values"),
-        ("merge", {"end": 10_000}, "it takes place from tick"),
-        ("load_weights", {"args": (0, 1, None, 2)}, "a record says 1 where an outer state is loaded; got 2"),
-        ("load_weights", {"args": (0, 1)}, "it makes 2 values from number 0 on"),
-        ("set_final_copy", {"layer": 1}, "set_final_copy(1, ...) needs a value of layer 1"),
+        ("outer_update", {"end": 0}, Refused("other ticks")),
+        ("delta", {"inputs": (0,)}, Refused("other record", name="delta", form="a layer, 2 used values")),
+        ("merge", {"end": 10_000}, Refused("other ticks")),
+        ("load_weights", {"args": (0, 1, None, 2)}, Refused("record of outer", got=2)),
+        ("load_weights", {"args": (0, 1)}, Refused("other values", values=2, first=0)),
+        ("set_final_copy", {"layer": 1}, Refused("other layer", call="set_final_copy", layer=1)),
     ],
 )
-def test_a_forged_record_is_refused(name: str, changes: Any, words: str) -> None:
+def test_a_forged_record_is_refused(name: str, changes: Any, expected: Refused) -> None:
     trace = run(streaming_diloco, 2, 2, 2, setting=setting()).trace
     ops = list(trace.ranks[0])
     at = next(i for i, op in enumerate(ops) if op.name == name)
     ops[at] = ops[at]._replace(**changes)
     error = referee(replace(trace, ranks=(tuple(ops), *trace.ranks[1:]))).error
-    assert words in str(error)
+    expected.require(error)
 
 
 # --- Time, memory and traffic ---

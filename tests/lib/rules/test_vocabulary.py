@@ -28,6 +28,7 @@ from lib.engine.replay.replay import replay
 from lib.game.kinds import Kind
 from tests.support import finished
 from tests.support.mutants import zeroed
+from tests.support.refusals import Refused
 
 W, A = 512 * 512, 512 * 256
 PARTS = COSTS["parts"]
@@ -208,32 +209,48 @@ def _scores_added(head: Head) -> None:
     head.grad + Head(head.model, 1, 2).grad
 
 
-REFUSED: list[tuple[Callable[[Head], None], str]] = [
-    (_no_total, "this gradient knows only the vocabulary {0} of 2; all-reduce what backward_input returned, and pass"),
-    (_part_as_total, "this is part 0 of 2 of a sum; add the parts first: allreduce"),
-    (_total_of_others, "pass the sum of what backward_input(2, ...) returned for batch 0 of 2"),
-    (_scores_as_total, "total is the activation gradient for backward(2), batch 0 of 2, the vocabulary {0} of 2; pass"),
-    (_total_of_no_kind, "total must be an activation gradient; got the input activation of layer 2"),
-    (_other_shard, "these are scores of the vocabulary {0} of 2, and the weight is shard 1 of 2; use the same shards"),
-    (_full_scores, "these are scores of the full vocabulary, and the weight is shard 0 of 2"),
-    (_full_weight, "these are scores of the vocabulary {0} of 2, and the weight is unsharded"),
-    (_whole_backward, "this weight is shard 0 of 2; call backward_input, all-reduce its result, and pass the sum"),
-    (_part_below, "this is part 0 of 2 of a sum; add the parts first"),
-    (_total_of_a_full_head, "total is for a head that is cut by vocabulary; leave it out here"),
-    (_cut_block, "this weight is only shard 1 of 2; allgather it first"),
-    (_same_part_twice, "part 0 of the sum is in both values"),
-    (_scores_added, "cannot sum values that differ in shards"),
+REFUSED: list[tuple[Callable[[Head], None], Refused]] = [
+    (_no_total, Refused("no total for scores", tokens="the vocabulary {0} of 2")),
+    (_part_as_total, Refused("parts not added", parts="part 0 of 2 of a sum")),
+    (_total_of_others, Refused("other total", layer=2, batches="batch 0 of 2")),
+    (
+        _scores_as_total,
+        Refused(
+            "other total",
+            total="activation gradient for backward(2), batch 0 of 2, the vocabulary {0} of 2",
+            layer=2,
+            batches="batch 0 of 2",
+        ),
+    ),
+    (
+        _total_of_no_kind,
+        Refused(
+            "wrong kind for use",
+            use="total",
+            kind="an activation gradient",
+            value="the input activation of layer 2, batch 0 of 2",
+        ),
+    ),
+    (_other_shard, Refused("vocabulary differs", scores="the vocabulary {0} of 2", shards="shard 1 of 2")),
+    (_full_scores, Refused("vocabulary differs", scores="the full vocabulary", shards="shard 0 of 2")),
+    (_full_weight, Refused("vocabulary differs", scores="the vocabulary {0} of 2", shards="unsharded")),
+    (_whole_backward, Refused("no total for shards", shards="shard 0 of 2")),
+    (_part_below, Refused("parts not added", parts="part 0 of 2 of a sum")),
+    (_total_of_a_full_head, Refused("total not needed")),
+    (_cut_block, Refused("weight not gathered", shards="shard 1 of 2")),
+    (_same_part_twice, Refused("parts in both", parts="part 0")),
+    (_scores_added, Refused("values differ", verb="sum", differ="shards")),
 ]
 
 
-@pytest.mark.parametrize(("what", "words"), REFUSED, ids=[what.__name__[1:] for what, _ in REFUSED])
-def test_what_a_cut_head_refuses(what: Callable[[Head], None], words: str) -> None:
+@pytest.mark.parametrize(("what", "expected"), REFUSED, ids=[what.__name__[1:] for what, _ in REFUSED])
+def test_what_a_cut_head_refuses(what: Callable[[Head], None], expected: Refused) -> None:
     async def schedule(model: Model) -> None:
         what(Head(model, 0, 2))
 
     error = run(schedule, 3, 2, 1, setting=setting()).error
     assert isinstance(error, RuleError)
-    assert words in str(error)
+    expected.require(error)
 
 
 def test_a_cut_head_needs_prices_of_both_halves() -> None:
@@ -242,7 +259,7 @@ def test_a_cut_head_needs_prices_of_both_halves() -> None:
 
     stages = Setting(replace(COSTS["stages"], kinds={"head": HEAD._replace(ticks={})}), kinds=("block", "head"))
     error = run(schedule, 2, 1, 1, setting=stages).error
-    assert "a cut head needs backward in two halves, which the costs 'stages' do not price" in str(error)
+    Refused("cut head not priced", costs="stages").require(error)
 
 
 def test_an_all_reduce_takes_no_scores_and_no_gradient_of_a_full_head() -> None:
@@ -252,15 +269,17 @@ def test_an_all_reduce_takes_no_scores_and_no_gradient_of_a_full_head() -> None:
     async def full(model: Model) -> None:
         await model.allreduce(Head(model, 0, 1).part(), 1)
 
-    assert "cannot sum values that differ in shards" in str(run(scores, 3, 1, 2, setting=setting()).error)
-    assert "the value to reduce must be a weight gradient" in str(run(full, 3, 1, 2, setting=setting()).error)
+    Refused("values differ", verb="sum", differ="shards").require(run(scores, 3, 1, 2, setting=setting()).error)
+    Refused("wrong kind for use", use="the value to reduce", kind="a weight gradient").require(
+        run(full, 3, 1, 2, setting=setting()).error
+    )
 
 
 def test_values_by_hand_say_whether_a_cut_head_made_them() -> None:
     scores = Activation(3, 3, {0}, 2, shards={1}, total=4, vocabulary=True)  # type: ignore[arg-type]
     assert str(scores) == "activation after the last layer, batch 0 of 2, the vocabulary {1} of 4"
     assert not scores.is_complete()
-    with pytest.raises(RuleError, match="vocabulary must be True or False; got 1"):
+    with Refused("vocabulary not boolean", got=1):
         ActivationGrad(1, 3, {0}, 2, vocabulary=1)  # type: ignore[arg-type]
 
 
@@ -280,19 +299,25 @@ def _column(name: str, column: str, content: Callable[[Any], Any]) -> Callable[[
     return change
 
 
-FORGED: list[tuple[Callable[[dict[str, Any]], None], str]] = [
-    (_column("backward_weight", "uses", lambda uses: uses[:2]), "this gradient knows only the vocabulary {0} of 2"),
-    (_column("load_weights", "shard", lambda shard: 1), "part 1 is in both rank 0 and rank 1; sum each part once"),
-    (_column("forward", "at", lambda at: [at[0], at[0] + 40]), "it takes place from tick"),
+FORGED: list[tuple[Callable[[dict[str, Any]], None], Refused]] = [
+    (
+        _column("backward_weight", "uses", lambda uses: uses[:2]),
+        Refused("no total for scores", tokens="the vocabulary {0} of 2"),
+    ),
+    (
+        _column("load_weights", "shard", lambda shard: 1),
+        Refused("in both", thing="part", number=1, both="both rank 0 and rank 1"),
+    ),
+    (_column("forward", "at", lambda at: [at[0], at[0] + 40]), Refused("other ticks")),
 ]
 
 
-@pytest.mark.parametrize(("change", "words"), FORGED, ids=["no total", "another shard", "the time of a full head"])
-def test_a_forged_trace_is_refused(change: Callable[[dict[str, Any]], None], words: str) -> None:
+@pytest.mark.parametrize(("change", "expected"), FORGED, ids=["no total", "another shard", "the time of a full head"])
+def test_a_forged_trace_is_refused(change: Callable[[dict[str, Any]], None], expected: Refused) -> None:
     data = json.loads(trace_to_json(outcome(setting()).trace))
     for row in data["operations"][0]:
         change(row)
-    assert words in str(referee(trace_from_json(json.dumps(data))).error)
+    expected.require(referee(trace_from_json(json.dumps(data))).error)
 
 
 # --- Replay ---
