@@ -79,8 +79,9 @@ check: $(VENV)/.check  ## check format, lint and types
 screens: $(VENV)/.test  ## write what commands print to tests/screens, to be read in the diff
 	$(BIN)/python -m tests.screens
 
-docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, map puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
+docs: $(VENV)/.test  ## redraw the pictures of README.md and docs/pictures.md, map puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
+	PYTHONPATH=. $(BIN)/python docs/generate/screens.py
 	PYTHONPATH=. $(BIN)/python docs/generate/listings.py
 	PYTHONPATH=. $(BIN)/python docs/generate/field.py
 	PYTHONPATH=. $(BIN)/python docs/generate/expresses.py

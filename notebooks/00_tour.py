@@ -252,7 +252,7 @@ draw_group({"rank 1, before": grads[1], "rank 1, after": scattered[1]})
 
 # %% [markdown]
 # If you gather those shards, you have the result of the all-reduce. So an all-reduce is a reduce-scatter followed by an
-# all-gather, which will matter in puzzle 4. The next cell shows that the values are equal, and what each rank sends:
+# all-gather, which will matter in `fsdp`. The next cell shows that the values are equal, and what each rank sends:
 # with four ranks, the bytes of the two halves add up to those of the whole.
 
 
@@ -353,7 +353,7 @@ draw(out)
 # ## `play` does all of this in one call
 #
 # In the puzzles, one cell runs every rank, judges and draws the run, and shows how you did. Here is a first try at
-# puzzle 0 that fails. You see the message, your line of code, and how far the run got:
+# `basic` that fails. You see the message, your line of code, and how far the run got:
 
 
 # %%

@@ -23,6 +23,14 @@ def documentation() -> str | None:
     return _addresses().get("Documentation")
 
 
+def page(name: str) -> str:
+    """Where a page of the documentation is: its address, or until there is one its file in this clone; empty where the
+    game was installed without it."""
+    if documentation():
+        return f"{documentation()}{name}/"
+    return f"docs/{name}.md" if (ROOT / "docs" / f"{name}.md").is_file() else ""
+
+
 def requirement() -> str:
     """What `pip install` needs to install this version elsewhere: the tag, or until then the wheel."""
     return f"git+{source()}@v{VERSION}" if source() else wheel()

@@ -1,4 +1,4 @@
-"""The picture of docs/architecture.md: from a player's code to a verdict and a picture, on three tracks."""
+"""The picture of docs/architecture.md: from a player's code to a verdict and a picture, on the four tracks."""
 
 from __future__ import annotations
 
@@ -40,14 +40,22 @@ ROWS = {
         "": "",
         "plans, holders": "drawing/layouts/",
     },
+    "plans": {
+        "a split": "of a training job",
+        "an estimate": "lib/planning/",
+        "a plan": "lib/planning/",
+        "seconds, GiB": "puzzles/tracks/plan/",
+        "": "",
+        "time, memory": "drawing/runs/",
+    },
 }
-"""By track: what stands in each box, and below it the folder. One judge states the verdicts of all three."""
+"""By track: what stands in each box, and below it the folder. One judge states the verdicts of all."""
 
-COLOURS = dict(zip(ROWS, (KINDS["opt_states"], KINDS["activations"], "#d7e8d4")))
+COLOURS = dict(zip(ROWS, (KINDS["opt_states"], KINDS["activations"], "#d7e8d4", "#ecd9e4")))
 
 
 def picture() -> Picture:
-    """Three rows of boxes with arrows; the verdict is one box for all."""
+    """A row of boxes with arrows for each track; the verdict is one box for all."""
     width = len(STOPS) * (WIDTH + GAP) - GAP
     height = 30 + len(ROWS) * (HEIGHT + GAP) - GAP
     description = (

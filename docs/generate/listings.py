@@ -62,14 +62,14 @@ def played(track: Track[Any]) -> Iterator[str]:
     """The puzzles of a track, with the columns of `puzzles list`."""
     columns = [*track.words.overview_columns] or ["targets"]
     yield from (f"### {track.title}: {track.idea}", "")
-    yield f"| | chapter | puzzle | the idea | {' | '.join(columns)} |"
-    yield f"|---|---|---|---|{'---|' * len(columns)}"
+    yield f"| chapter | puzzle | the idea | {' | '.join(columns)} |"
+    yield f"|---|---|---|{'---|' * len(columns)}"
     for group in track.groups:
         for slug in group.slugs:
             puzzle = track.puzzle(slug)
             cells = [*track.words.overview_cells(puzzle)] or [track.words.listed_limits(puzzle)]
-            idea, number = placed()[slug].idea or puzzle.title, track.puzzles.number(slug)
-            yield f"| {number} | {group.name} | {linked(slug, slug in CORE)} | {idea} | {' | '.join(cells)} |"
+            idea = placed()[slug].idea or puzzle.title
+            yield f"| {group.name} | {linked(slug, slug in CORE)} | {idea} | {' | '.join(cells)} |"
     note = track.words.overview_note([track.puzzle(slug) for slug in track.slugs])
     yield from ("", *([note, ""] if note else []))
 

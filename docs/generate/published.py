@@ -60,7 +60,7 @@ why.
 MEMORY = """\
 ## Memory of large runs
 
-The planner states a range for the fullest GPU: from fused code without holes in the allocator's memory to eager code
+The planner states a range for the fullest GPU: from fused code without allocator fragmentation to eager code
 with them. {known} of the runs have a published peak, as PyTorch's allocator counts it; {inside} of these peaks lie in
 the range, and the others above it. All {ran} runs ran: the planner says *fits* of {fits}, *depends on the code* of
 {depends}, and *does not fit* of {refused}.

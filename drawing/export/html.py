@@ -145,7 +145,7 @@ def legend_items(scene: Scene) -> Iterator[dict[str, Any]]:
     if len(scene.streams) > 1:
         yield {"words": "dotted line: called but not started, or ended but not awaited"}
     if highest(scene):
-        yield {"words": "hatched memory: not stored but used later"}
+        yield {"words": "hatched memory: held only in a variable"}
 
 
 def run_data(scene: Scene) -> dict[str, Any]:

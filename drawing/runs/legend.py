@@ -100,7 +100,7 @@ def memory_entries(samples: Sequence[Sample]) -> Iterator[LegendEntry]:
     if any(share.hidden for sample in samples for share in sample):
         frame = (0.0, 6.0, 24.0, ROW - 6)
         strokes = lines(hatch(*frame, gap=3.5), style(None, palette.INK, 0.8))
-        yield worded(24, [box(*frame, style(palette.EMPTY)), strokes], "not stored but used later")
+        yield worded(24, [box(*frame, style(palette.EMPTY)), strokes], "held only in a variable")
 
 
 def squares(named: Sequence[tuple[str, str]]) -> Iterator[LegendEntry]:

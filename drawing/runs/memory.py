@@ -84,7 +84,7 @@ def draw_row_memory(row: MarkRow, most: int, scale: Scale) -> Iterator[Diagram]:
             yield tooltip(polygons(areas(levels, unit, scale, floor), style(colour)), words)
         kept = [low + share.stored for low, share in zip(base, shares, strict=True)]
         hidden = list(merged(lane.memory, kept, tops))
-        yield from draw_hidden(hidden, unit, scale, floor, f"{row.all}: not stored but used later: {KIND_NAMES[kind]}")
+        yield from draw_hidden(hidden, unit, scale, floor, f"{row.all}: held only in a variable: {KIND_NAMES[kind]}")
         base = tops
     yield lines([outline(list(merged(lane.memory, base, base)), unit, scale, floor)], style(None, MEMORY, 1.2))
     if scale.is_labelled(row):

@@ -7,7 +7,7 @@ from chalk.types import Diagram
 from drawing.number_text import time_text
 from drawing.palette import ALARM, CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, STEP, STEP_EDGE, STROKE, UNDER_WAY
 from drawing.pen import Point, box, hatch, label, lines, panel, polygons, style, text_width, tooltip
-from lib.communication.deadlock_text import circle_in
+from lib.communication.deadlock_text import cycle_in
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
 from .captions import describe, describe_gap, has_ended, short_reason
@@ -69,7 +69,7 @@ def draw_lanes(scene: Scene, scale: Scale, critical: bool = False) -> Diagram:
         middle = (scale.axis_height + height) / 2
         back.append(label((LEFT + scale.right) / 2, middle, "nothing has happened yet", 13, SOFT))
     rows = [part for row in scene.rows.every for part in draw_row(row, scene, scale)]
-    links = [*draw_links(scene.rows.links(scene.links), scale), *draw_circle(scene, scale)]
+    links = [*draw_links(scene.rows.links(scene.links), scale), *draw_cycle(scene, scale)]
     path = draw_critical(scene, scale) if critical else []
     starts = [(scale.x(band.start), y0, y1) for _, band, y0, y1 in places(scene, scale) if band.start]
     borders = lines([[(x, y0), (x, y1)] for x, y0, y1 in starts], style(None, STEP_EDGE, 1.4))  # where a step begins
@@ -163,10 +163,10 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
     return [strokes, lines(lost, style(None, INK, 1.2, dash=(3, 3))), heads]
 
 
-def draw_circle(scene: Scene, scale: Scale) -> list[Diagram]:
-    """A deadlock in a circle: an arrow from each rank to the rank for which it waits, at their stuck calls."""
+def draw_cycle(scene: Scene, scale: Scale) -> list[Diagram]:
+    """A deadlock in a cycle: an arrow from each rank to the rank for which it waits, at their stuck calls."""
     waits = []
-    for number, pair in enumerate(circle_in(str(scene.report.error))):
+    for number, pair in enumerate(cycle_in(str(scene.report.error))):
         x = scale.x(scene.end) - 6.0 * (number + 1)
         start, end = ((x, sum(row_of(rank, 0, scale)) / 2) for rank in pair)
         waits.append((start, end))

@@ -25,12 +25,12 @@ class WaitingRank(NamedTuple):
 IN_GROUP = " in the group "
 """Part of a call that names one."""
 
-CIRCLE = "they wait in a circle: "
+CYCLE = "they wait for each other in a cycle: "
 
 FIXES = {
     "collective": "a collective completes only when every rank calls it, in the same order",
     "post": "a mailbox holds one unread message; let the other rank receive before you send to it again",
-    "receive": "each receive needs a pass_to to that rank",
+    "receive": "each `receive` needs a matching `pass_to` to that rank",
     "lane": "a lane runs its calls in the order in which they were made, so make the calls of different groups in one "
     "order on all ranks",
 }
@@ -60,9 +60,9 @@ def deadlock_text(
     for rank, state in sorted(absent.items()):
         by_state.setdefault(state, []).append(rank)
     clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
-    circle = _circle(waits)
-    if circle:
-        clauses.append(CIRCLE + ", ".join(f"rank {a} for rank {b}" for a, b in circle))
+    cycle = _cycle(waits)
+    if cycle:
+        clauses.append(CYCLE + ", ".join(f"rank {a} waits for rank {b}" for a, b in cycle))
     missed = [(source, to) for source, to in unread if any(_passes_over(wait, source, to) for wait in waits)]
     if missed:
         clauses.append("unread: " + ", ".join(f"a message from rank {source} to rank {to}" for source, to in missed))
@@ -75,7 +75,7 @@ def deadlock_text(
         waits={wait.rank: wait.call for wait in waits},
         of={wait.rank: wait.of for wait in waits},
         absent=dict(absent),
-        circle=circle,
+        cycle=cycle,
         unread=missed,
     )
 
@@ -84,7 +84,7 @@ def nearest_to_cause(
     waits: Sequence[WaitingRank], absent: Collection[int], unread: Collection[tuple[int, int]]
 ) -> frozenset[int]:
     """Ranks whose own call explains a deadlock: those that pass over a message which has come, else those that wait for
-    a rank that has ended. Empty if there are none, as in a circle."""
+    a rank that has ended. Empty if there are none, as in a cycle."""
     passing = {wait.rank for wait in waits if any(_passes_over(wait, source, to) for source, to in unread)}
     return frozenset(passing or {wait.rank for wait in waits if any(rank in absent for rank in wait.of)})
 
@@ -101,10 +101,10 @@ def stuck_ranks(text: str) -> dict[int, str]:
     return stuck
 
 
-def circle_in(text: str) -> list[tuple[int, int]]:
-    """The pairs of ranks that wait for each other in a circle, read back from a deadlock's text."""
-    _, _, circle = text.partition(CIRCLE)
-    return [(int(a), int(b)) for a, b in re.findall(r"rank (\d+) for rank (\d+)", circle)]
+def cycle_in(text: str) -> list[tuple[int, int]]:
+    """The pairs of ranks that wait for each other in a cycle, read back from a deadlock's text."""
+    _, _, cycle = text.partition(CYCLE)
+    return [(int(a), int(b)) for a, b in re.findall(r"rank (\d+) waits for rank (\d+)", cycle)]
 
 
 def _passes_over(wait: WaitingRank, source: int, to: int) -> bool:
@@ -120,8 +120,8 @@ def _without_group(waits: Sequence[WaitingRank]) -> str:
     return f"; or name a group: {wait.call} on line {wait.line} has none, so it waits for every rank"
 
 
-def _circle(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:
-    """Ranks of which each waits for the next and the last for the first, as pairs; empty if there is no such circle.
+def _cycle(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:
+    """Ranks of which each waits for the next and the last for the first, as pairs; empty if there is no such cycle.
     Who waits for several ranks or for any, as in a collective, is in none."""
     waits_for = {wait.rank: wait.of[0] for wait in waits if len(wait.of) == 1}
     for start in waits_for:

@@ -60,7 +60,8 @@ def notes_on(
         place = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
         notes.append(
             Note(
-                f"the peak, on {place}, includes values that you hold in variables or in calls: {outside}",
+                f"the peak, on {place}, includes values that you hold in variables or have passed to pending calls: "
+                f"{outside}",
                 about="unstored",
             )
         )

@@ -1,7 +1,7 @@
 """Bytes of a parameter, of a logit and of a layer's activations, by kernels. Two kinds of code bound the memory of a
 run.
 
-*Fused* code keeps the least: it is compiled, has a fused loss, and leaves no holes in the allocator's memory. *Eager*
+*Fused* code keeps the least: it is compiled, has a fused loss, and leaves the allocator's memory unfragmented. *Eager*
 code keeps the most: it runs single operations, and leaves holes. Bytes are counted from tensors, not fitted;
 docs/truth.md compares published peaks.
 """

@@ -197,6 +197,6 @@ def tie_text(plans: Sequence[Plan]) -> str:
     names = ", ".join(str(places[id(plan)]) for plan in tie)
     return (
         f"Plans {names} are a tie: they differ by less than {share:.0f} %, the usual error of predictions with "
-        f"{kernels} kernels. Of them plan {places[id(smallest)]} needs least memory, and plan {places[id(quietest)]} "
-        "sends least over the network."
+        f"{kernels} kernels. Plan {places[id(smallest)]} needs the least memory; plan {places[id(quietest)]} "
+        "sends the least over the network."
     )

@@ -182,8 +182,8 @@ def problems(job: Job, split: Split) -> Iterator[str]:
         )
     if job.batch % (split.dp * split.microbatch):
         yield (
-            f"{counted(job.batch, 'sequence')} cannot be dealt to {counted(split.dp, 'replica')} in microbatches of "
-            f"{split.microbatch}; " + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
+            f"{counted(job.batch, 'sequence')} cannot be split across {counted(split.dp, 'replica')} in microbatches "
+            f"of {split.microbatch}; " + _fit("dp x microbatch", job.batch, split.dp * split.microbatch)
         )
     m = split.batches(job)
     if split.schedule == "interleaved" and m % split.pp:

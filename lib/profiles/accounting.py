@@ -240,7 +240,7 @@ def _late_hosts(accounting: Accounting, steps: Sequence[Accounting]) -> Iterator
             worst: Idle = max((idle for idle in accounting.idle if idle.rank == rank), key=lambda idle: idle.host)
             span = accounting.step.spans[rank][worst.at]
             text = (
-                f"Rank {accounting.step.ranks[rank]} idles {shares.host:.1f} ms with its inputs there, most before "
-                f"{span.cells[0]} ({worst.host:.1f} ms)."
+                f"Rank {accounting.step.ranks[rank]} idles for {shares.host:.1f} ms although its inputs are there, "
+                f"mostly before {span.cells[0]} ({worst.host:.1f} ms)."
             )
             yield ProfileFinding("host", text, shares.host, accounting.step.ranks[rank], span.cells[0], span.start)

@@ -153,7 +153,8 @@ class Model(TierOperations):
     # --- What ranks do together ---
 
     def allreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """Returns the sum of every rank's `v`, on every rank. Takes 0.3 steps, from when the last rank joins.
+        """Returns the sum of every rank's `v`, on every rank. Takes 0.3 steps, counted from the moment the
+        last rank joins.
 
         Between blocks it also sums parts of activations and of their gradients. For local replicas it averages weights.
         With a `group`, only these ranks take part: an axis of the mesh, several axes as a tuple, or ranks such as
@@ -163,15 +164,16 @@ class Model(TierOperations):
         return self._collective("allreduce", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def allgather(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """Returns the shards of all ranks joined, on every rank. Takes 0.3 steps, from when the last rank joins.
+        """Returns the shards of all ranks joined, on every rank. Takes 0.3 steps, counted from the moment the
+        last rank joins.
 
         Between blocks it also joins shares of the tokens. Arguments as in `allreduce`.
         """
         return self._collective("allgather", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
 
     def scatterreduce(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
-        """Returns shard `rank` of RANKS of the sum of every rank's full `v` (reduce-scatter). Takes 0.3 steps, from
-        when the last rank joins.
+        """Returns shard `rank` of RANKS of the sum of every rank's full `v` (reduce-scatter). Takes 0.3 steps,
+        counted from the moment the last rank joins.
 
         Of parts from a block, it returns the sum for this rank's share of the tokens. In a group, the shard is the
         rank's place in the group. Arguments as in `allreduce`.

@@ -113,8 +113,11 @@ class Storage(dict[Any, K], Generic[K]):
 
     def _absent(self, key: Any, then: str = "remove it after its last use") -> NoReturn:
         removed = self._removed.get(key)
-        advice = "store a value first" if removed is None else f"line {removed} removed the value; {then}"
-        have = f"has the keys {', '.join(map(repr, self))}" if self else "is empty"
+        advice = (
+            "store a value under this key first" if removed is None else f"line {removed} removed the value; {then}"
+        )
+        keys = ", ".join(map(repr, self))
+        have = f"has only the key{'s' if len(self) > 1 else ''} {keys}" if keys else "is empty"
         raise NotStoredError(
             SAYS("nothing stored", dictionary=self.name, have=have, advice=advice),
             self._recorder.place(f"{self.name}[{_key_text(key)}]"),

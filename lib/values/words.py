@@ -33,9 +33,9 @@ SAYS = Words(
         "not part of sum": "this is the {value}; keys and values are not parts of a sum",
         "complete sum": "this is the {value}, which is already complete; only parts of a sum are added",
         "copies of other rounds": "{who} contributes the {first}, {other_who} the {other}; sum copies of one round",
-        "in both": "{thing} {number} is in {both}; {then}",
-        "parts in both": "{parts} of the sum is in both values; add each once",
-        "shares in both": "the {shares} are in both; add each once",
+        "in both": "{both} include {thing} {number}; {then}",
+        "parts in both": "both values already include {parts} of the sum; add each once",
+        "shares in both": "both values already include the {shares}; add each once",
         "versions differ": "one gradient was made with version {sum_version}, the other with {grad_version}; all of a step use one version",
     }
 )

@@ -65,10 +65,6 @@ class Listing(Mapping[str, P]):
         """The chapter that a puzzle is in."""
         return self._chapter_of[slug]
 
-    def number(self, slug: str) -> int:
-        """Its place in the order of play, from 0."""
-        return tuple(self._chapter_of).index(slug)
-
     def __getitem__(self, slug: str) -> P:
         return self._chapter_of[slug].puzzle(slug)
 

@@ -75,5 +75,5 @@ def _leftovers() -> str:
     if not can_fork():
         return "a run's processes are ended if they are still its children"
     if sys.platform == "linux":
-        return "a run's processes are found and ended, also outside its process group; its folder is removed"
+        return "a run's processes are found and ended, even outside its process group; its folder is removed"
     return "a run's processes are ended if they stay in its process group; its folder is removed"

@@ -179,7 +179,7 @@ def _require_trust(trust: bool, paths: tuple[str, ...]) -> None:
     if trust or protection().guards_files:
         return
     for folder in filter(Path.is_dir, map(Path, paths)):
-        if not (folder.resolve().is_relative_to(INSTALL_ROOT / "solutions") or _is_own_work(folder)):
+        if not (_is_reference(str(folder)) or _is_own_work(folder)):
             raise click.UsageError(
                 f"nothing here protects your files from the code in {folder}: it can read and change every file that "
                 f"you can. If you trust all of it, add --trust; {_advice()}"
@@ -206,6 +206,10 @@ def _is_own_work(folder: Path) -> bool:
 
 def _remember(graded: Graded, tell: bool) -> None:
     remember(graded)
-    if tell and graded.attempted and not is_own_file(graded.path):
-        status, watch = next_command("status"), next_command("watch", graded.path)
-        print_wrapped(terminal(), f"'{status}' does not count this file as yours. '{watch}' makes it count.")
+    if tell and graded.attempted and not is_own_file(graded.path) and not _is_reference(graded.path):
+        watch = next_command("watch", graded.path)
+        print_wrapped(terminal(), f"This file does not count for your stars yet. Run '{watch}' to add it.")
+
+
+def _is_reference(path: str) -> bool:
+    return Path(path).resolve().is_relative_to(INSTALL_ROOT / "solutions")

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from puzzles.catalog.path import CORE, PATH, known
+from puzzles.catalog.content import content, puzzle_files
+from puzzles.catalog.path import CORE, PATH, PathStep, known
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
 from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.tracks import SHIPPED, TRACKS, PuzzleGroup, Track, before, mark, track_of
+from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, track_of
+from puzzles.tracks.references import reference_file
 
 from .shared.params import terminal
 from .shared.puzzle_params import SLUGS, group_or_puzzle
@@ -74,7 +76,7 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
     for track in dict.fromkeys(map(track_of, group.slugs)):
         slugs = [slug for slug in group.slugs if track_of(slug) is track]
         if track.listing is not None and track.words.overview_columns:
-            _show_overview(console, track, slugs, track.listing.number)
+            _show_overview(console, track, slugs)
         else:
             for slug in slugs:
                 _show_limits(console, track, slug, entries[slug])
@@ -108,21 +110,19 @@ def _marked(slug: str) -> str:
     return f"{slug}*" if mark(slug) == "core" else slug
 
 
-def _show_overview(console: Console, track: Track[Any], slugs: Sequence[str], number_of: Callable[[str], int]) -> None:
+def _show_overview(console: Console, track: Track[Any], slugs: Sequence[str]) -> None:
     """A table of a chapter's puzzles, and a line below it."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("#", justify="right")
     table.add_column("puzzle", no_wrap=True, style="bold")
     table.add_column("title")
     for heading in track.words.overview_columns:
         table.add_column(heading, justify="right", no_wrap=True)
     puzzles = list(map(track.puzzle, slugs))
     for puzzle in puzzles:
-        slug = puzzle.slug
-        table.add_row(str(number_of(slug)), _marked(slug), puzzle.title, *track.words.overview_cells(puzzle))
+        table.add_row(_marked(puzzle.slug), puzzle.title, *track.words.overview_cells(puzzle))
     console.print()
     print_table(console, table)
     console.print()
@@ -139,6 +139,33 @@ def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzlePr
 
 
 TITLE = 2 + max(len(step.title) for step in PATH)
+
+
+READ, WRITTEN = 100, 2
+"""Words read in a minute, and minutes for a line that is written and made to work. Nobody was timed."""
+
+
+def effort() -> tuple[int, int]:
+    """What the core path asks for: words of statements and backgrounds, and lines of code that the references have more
+    than the starters."""
+    words = lines = 0
+    for (_, _, slug), name in puzzle_files().items():
+        reference = reference_file(slug) if slug in CORE else None
+        if reference is not None:
+            said = content()[name]
+            words += sum(len(said[text].split()) for text in ("statement", "concept", "in_practice"))
+            lines += _code_lines(reference.read_text(encoding="utf-8")) - _code_lines(said["starter"])
+    return words, lines
+
+
+def _code_lines(source: str) -> int:
+    return sum(bool(line.strip()) and not line.strip().startswith("#") for line in source.splitlines())
+
+
+def _places(step: PathStep) -> str:
+    """The places of a step's puzzles on the path: '3-5', '9'."""
+    first, last = (CORE.index(slug) + 1 for slug in (step.slugs[0], step.slugs[-1]))
+    return f"{first}-{last}" if first < last else str(first)
 
 
 @click.command()
@@ -158,16 +185,24 @@ def path() -> None:
         return f"{slug} (known)" if slug in done else slug
 
     print_wrapped(console, f": {len(done & set(CORE))} of {len(CORE)} puzzles are done.", lead="The core path")
-    for number, step in enumerate(PATH, 1):
-        lead, *rest = (f"{number:>2}  {step.title:<{TITLE}}", *[" " * (TITLE + 4)] * len(step.slugs))
+    for step in PATH:
+        lead, *rest = (f"{_places(step):<7}{step.title:<{TITLE}}", *[" " * (TITLE + 7)] * len(step.slugs))
         stops = f"{GLUE} ".join(stop(slug).replace(" ", GLUE) for slug in step.slugs)
         for margin, line in zip((lead, *rest), wrapped(stops, min(console.width, MAX_WIDTH) - len(lead)).splitlines()):
             console.print(Text(margin + line), soft_wrap=True)
-    print_wrapped(console, f"The other {len(SHIPPED) - len(CORE)} puzzles are extra: '{next_command('list')}'.", "dim")
+    print_wrapped(console, f"The other puzzles are optional: '{next_command('list')}'.", "dim")
     if set(CORE) - solved:
         print_wrapped(
             console,
-            "Do you know some of it? Solve any puzzle, in a file or a notebook: what comes before it counts as known.",
+            "You can start anywhere: when you solve a puzzle, everything before it counts as known.",
+            "dim",
+        )
+        words, lines = effort()
+        hours = round(words / READ / 60 + lines * WRITTEN / 60)
+        print_wrapped(
+            console,
+            f"The whole path takes about {hours} hours. This is an estimate: {round(words, -2):,} words to read, at "
+            f"{READ} a minute, and {round(lines, -1)} lines to write, at {WRITTEN} minutes each.",
             "dim",
         )
     opens = f" '{next_command('next')}' opens it." if next_slug(entries) else ""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from puzzles.address import page
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.text_lines import MAX_WIDTH, aligned_lines, text_lines
 from puzzles.grading.progress import remember_hint
@@ -59,11 +60,13 @@ def show_puzzle(console: Console, puzzle: Puzzle) -> None:
     for command, meaning in ((("start", slug), "writes the starter to a file"), (("hint", slug), "gives a hint"),
                              (("show", slug, "--about"), "explains the idea behind it")):  # fmt: skip
         print_wrapped(console, f"'{next_command(*command)}' {meaning}")
+    if mistakes := page("mistakes"):
+        print_wrapped(console, f"{mistakes} shows twenty mistakes with their messages")
 
 
 def show_background(console: Console, puzzle: Puzzle) -> None:
     track = track_of(puzzle.slug)
-    print_wrapped(console, f"Behind {track.words.called(puzzle)}: {puzzle.title}", "bold")
+    print_wrapped(console, f"Behind {track.words.heading(puzzle)}", "bold")
     print_paragraphs(console, puzzle.concept)
     for title, text in (("In practice", puzzle.in_practice), *track.words.background(puzzle)):
         _heading(console, title)

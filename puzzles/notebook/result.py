@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
 from puzzles.reports.feedback import HEADLINES, details, story, what_next
 from puzzles.tracks import Track, track_of
-from puzzles.tracks.outcomes import Measure, capitalized, stars_text
+from puzzles.tracks.outcomes import Measure, stars_text
 from puzzles.tracks.references import as_lines, differing_lines, reference_file
 
 from .display import Shown, rendered, show_once
@@ -133,11 +133,6 @@ class Result(Shown):
         return self.track.words.figures_text(self.puzzle, self.values) if self.values else ""
 
     @property
-    def name(self) -> str:
-        """The puzzle's name for the start of a line: 'Puzzle 4', 'FSDP'."""
-        return capitalized(self.track.words.called(self.puzzle))
-
-    @property
     def next_step(self) -> str:
         """A sentence on what to do next."""
         slug = self.puzzle.slug
@@ -158,8 +153,7 @@ class Result(Shown):
 
     def text(self) -> str:
         """The result in plain text."""
-        name = self.name if self.name == self.puzzle.slug else f"{self.name}, {self.puzzle.slug}"
-        lines = [f"{self.stars_text} {name}: {self.headline} {self.figures}"]
+        lines = [f"{self.stars_text} {self.puzzle.slug}: {self.headline} {self.figures}"]
         lines += [self.message] if self.message else []
         lines += [f"{'->' if n == self.place.line else '  '} {n:>4} {code}" for n, code in self.place.excerpt()]
         lines += [f"Note: {note}" for note in self.shown_notes]

@@ -102,10 +102,10 @@ def what_next(after: str = "", passed: Iterable[str] = ()) -> str:
     track = track_of(slug)
     done = _finished(after, solved_slugs(entries, passed)) if after in passed else ""
     try:
-        mention = track.words.mention(track.puzzle(slug))
+        title = f" ({track.puzzle(slug).title})"
     except ModuleNotFoundError:  # in a browser: layouts need numpy, which is not loaded there
-        mention = slug
-    return f"{done}Next: {mention}: '{next_command('show', slug)}'."
+        title = ""
+    return f"{done}Next: '{next_command('show', slug)}'{title}."
 
 
 def _finished(slug: str, solved: set[str]) -> str:

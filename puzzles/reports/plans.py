@@ -39,18 +39,17 @@ def report_plans(console: Console, found: Search, by_rank: bool = False) -> None
         print_table(console, families(found.families))
     for table in (ranks(shown[0]), at_the_peak(shown[0])) if by_rank else ():
         print_table(console, table)
-    first = f"The first {len(found.best)} are the fastest." if len(found.best) > 1 else "The first is the fastest."
+    first = f"Plans 1 to {len(found.best)} are the fastest." if len(found.best) > 1 else "Plan 1 is the fastest."
     if tie := tie_text(shown):
         print_wrapped(console, tie)
     print_wrapped(
         console,
         f"Splits that divide the job: {found.considered:,}. Splits that may fit the {job.gpu.usable / GIB:.1f} GiB of "
-        f"a GPU: {found.fitting:,}. Estimated: {found.estimated:,}. {first} * marks the front: what is faster needs "
-        "more memory. "
-        "Memory is a range, from fused code (low) to eager code with holes in the allocator's memory (high); depends: "
-        "only the low end fits."
-        + (" s/step is of compiled code, eager of code that is not." if job.kernels == "pytorch" else "")
-        + (" The optimizer's states are on the host." if shown[0].split.offload == "states" else ""),
+        f"a GPU: {found.fitting:,}. Estimated: {found.estimated:,}. {first} A plan with * is on "
+        "the front: every faster one needs more memory. Memory is a range, from fused code (low) to eager code with "
+        'allocator fragmentation (high). "depends" means that only the low end of the range fits.'
+        + (" s/step is the time of compiled code, eager that of eager code." if job.kernels == "pytorch" else "")
+        + (" The optimizer states are in host memory." if shown[0].split.offload == "states" else ""),
     )
 
 
@@ -71,7 +70,7 @@ def report_config(console: Console, plan: Plan) -> None:
         console,
         {
             VERDICTS[0]: f"It fits the {usable}.",
-            VERDICTS[1]: f"Whether it fits the {usable} depends on the code: fused code does, eager code does not.",
+            VERDICTS[1]: f"It fits the {usable} with fused kernels, not in eager mode.",
             VERDICTS[2]: f"It does not fit the {usable}; {memory_advice(plan.job, plan.split)}.",
         }[plan.verdict],
     )

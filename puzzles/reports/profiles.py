@@ -122,7 +122,8 @@ def findings_text(found: Study) -> Iterator[str]:
     waited = found.chosen.waited_for
     if waited:
         place, ms = max(waited.items(), key=lambda item: item[1])
-        yield f"Ranks wait longest for rank {found.chosen.step.ranks[place]}: {ms:.1f} ms in all, warm-up left out."
+        rank = found.chosen.step.ranks[place]
+        yield f"Ranks wait longest for rank {rank}: {ms:.1f} ms in total, without the warm-up."
 
 
 def prospect_text(found: Study) -> Iterator[str]:
@@ -132,8 +133,8 @@ def prospect_text(found: Study) -> Iterator[str]:
         kind = "" if bound.has_halves else " of full backwards"
         yield (
             f"Bound: with the median times and this memory, no order{kind} takes less than {bound.ms:.1f} ms "
-            f"({_in_ms(bound.reason)}). Replayed so, this order takes {bound.replay:.1f} ms, and {bound.even:.1f} ms "
-            f"with even stages; measured: {found.chosen.step.length:.1f} ms."
+            f"({_in_ms(bound.reason)}). With these times, this order takes {bound.replay:.1f} ms, and "
+            f"{bound.even:.1f} ms with even stages; measured: {found.chosen.step.length:.1f} ms."
         )
     if found.prospect.refusal:
         yield found.prospect.refusal

@@ -227,8 +227,8 @@ def _next(graded: Graded, why: bool = False) -> Iterator[str]:
             yield "Nothing attempted yet. Write your code between the two marks of a starter, then grade again."
         else:
             renamed = [(name, near) for name in sorted(names) if (near := meant(name, ALL))]
-            told = f" Did you mean '{renamed[0][1]}' by '{renamed[0][0]}'?" if renamed else _teachers()
-            yield f"Nothing attempted yet: this file has no puzzle that is known here.{told}"
+            told = f" Did you mean '{renamed[0][1]}' instead of '{renamed[0][0]}'?" if renamed else _teachers()
+            yield f"Nothing attempted yet: this file defines no puzzle of this game.{told}"
             first = renamed[0][1] if renamed else first
         show, start = next_command("show", first), next_command("start", first)
         yield f"'{show}' shows the puzzle, '{start}' writes its starter to a file."
@@ -255,7 +255,7 @@ def _teachers() -> str:
 def _way_on(path: str, verdict: Verdict) -> str:
     slug = verdict.puzzle
     draw, hint = next_command("draw", sanitized(path), slug, "--open"), next_command("hint", slug)
-    picture = f", and '{draw}' draws what it does" if track_of(slug).show.has_pictures else ""
+    picture = f", and '{draw}' draws the run" if track_of(slug).show.has_pictures else ""
     return f"{verdict.advice or 'Stuck?'} '{hint}' gives a hint{picture}."
 
 

@@ -124,7 +124,6 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "drawn": track.show.has_pictures,
         "saved": track.judge.is_saved,
         "title": puzzle.title,
-        "called": capitalized(track.words.called(puzzle)),
         "heading": puzzle.title if home_of(puzzle.slug) else track.words.heading(puzzle),
         "limits": track.words.limits(puzzle),
         "mark": mark(puzzle.slug),

@@ -30,7 +30,7 @@ MIN_PART, MAX_NEAR = 3, 3
 """Letters of a part of a name by which puzzles are suggested, and how many are."""
 
 MAX_DIGITS = 10
-"""Of a puzzle's number. Python refuses to read numbers of thousands."""
+"""Of a puzzle's place. Python refuses to read numbers of thousands."""
 
 _tracks: dict[str, Track[Any]] = {}
 _by_slug: dict[str, Track[Any]] = {}
@@ -112,7 +112,7 @@ def default_slugs() -> tuple[str, ...]:
 
 def find(name: str) -> Puzzle:
     """The puzzle of this name: its slug ('fsdp', 'FSDP'; in any case, where only one puzzle has it), also with its
-    track ('layout:ffn'), or its number in the track; a number by itself means a schedule.
+    track ('layout:ffn'), or its place on the core path, from 1.
 
     Raises:
         UnknownPuzzleError: there is none; the text names the nearest one, or all of them.
@@ -123,8 +123,8 @@ def find(name: str) -> Puzzle:
     if track and len(among) > 1:
         raise UnknownPuzzleError(f"there is no track '{track}'; there are {', '.join(TRACKS)}")
     slugs = {slug: one for one in among for slug in one.slugs}
-    if wanted.isdecimal() and len(wanted) < MAX_DIGITS and int(wanted) < len(among[0].slugs):
-        wanted = among[0].slugs[int(wanted)]
+    if wanted.isdecimal() and len(wanted) < MAX_DIGITS and 0 < int(wanted) <= len(CORE):
+        wanted = CORE[int(wanted) - 1]
     if wanted not in slugs:
         same = [slug for slug in slugs if _loose(slug) == _loose(wanted)]
         if not same:
@@ -211,7 +211,7 @@ def place(slug: str) -> str:
     """'core 7 of 25; after: zero1; the same on real tensors: FSDP'; empty where there is no mark."""
     if not mark(slug):
         return ""
-    order = f"core {CORE.index(slug) + 1} of {len(CORE)}" if slug in CORE else "extra"
+    order = f"core {CORE.index(slug) + 1} of {len(CORE)}" if slug in CORE else "optional"
     parts = [order]
     if slug in AFTER:
         parts.append(f"after: {', '.join(AFTER[slug])}")

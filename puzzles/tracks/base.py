@@ -219,17 +219,9 @@ class Words(Part[P], ABC):
         """By the name of a figure in JSON: the number that it may be `at_most`, or has to be `below`."""
         return {name: {"at_most": target} for name, target in self.targets(puzzle).items()}
 
-    def called(self, puzzle: P) -> str:
-        """Name of a puzzle in a sentence: 'layout puzzle 4', 'FSDP'."""
-        return f"{self.track.name} puzzle {self.track.puzzles.number(puzzle.slug)}"
-
     def heading(self, puzzle: P) -> str:
-        """Name and title: 'Puzzle 4: Fully sharded data parallel'."""
-        return f"{capitalized(self.called(puzzle))}: {puzzle.title}"
-
-    def mention(self, puzzle: P) -> str:
-        """Name and title within a sentence: 'puzzle 4, Fully sharded data parallel'."""
-        return f"{self.called(puzzle)}, {puzzle.title}"
+        """Name and title: 'fsdp: Fully sharded data parallel'."""
+        return f"{puzzle.slug}: {puzzle.title}"
 
     @abstractmethod
     def limits(self, puzzle: P) -> str:

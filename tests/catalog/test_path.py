@@ -76,6 +76,6 @@ def test_the_next_puzzle_after_an_extra_one_is_in_its_chapter_and_then_on_the_pa
 def test_the_words_on_a_place() -> None:
     assert place("fsdp") == f"core 7 of {len(CORE)}; after: zero1; the same on real tensors: FSDP"
     assert place("FSDP") == f"core 8 of {len(CORE)}; after: fsdp, DataParallel; the same as a schedule: fsdp"
-    assert place("wsdp") == "extra; after: ddp"
+    assert place("wsdp") == "optional; after: ddp"
     assert (mark("a teacher's"), place("a teacher's")) == ("", "")
     assert before(["basic", "FSDP", "a teacher's"]) == "Order: FSDP after fsdp and DataParallel."

@@ -310,8 +310,8 @@ def test_a_later_chapter_runs_too(file: str, solved: bool) -> None:
 def require_played(book: Any, chapter: Chapter, solved: bool) -> None:
     expected = "Solved!" if solved else "Not attempted"
     for slug in chapter.slugs:
-        puzzle, (shown,) = PUZZLES[slug], outputs(book, f"{slug}-play")
-        assert f"Puzzle {PUZZLES.number(puzzle.slug)}, {slug}: {expected}" in shown.data["text/plain"]
+        (shown,) = outputs(book, f"{slug}-play")
+        assert f"{slug}: {expected}" in shown.data["text/plain"]
         assert f'data-status="{"passed" if solved else "not_attempted"}"' in shown.data["text/html"]
         assert ("<svg" in shown.data["text/html"]) == solved
 

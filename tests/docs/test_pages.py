@@ -334,7 +334,7 @@ def test_the_report_of_the_page_on_profiles_is_the_commands(tmp_path: Path, monk
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
-    (shown,) = blocks(PROFILE, "text")
+    shown, *_ = blocks(PROFILE, "text")
     done = puzzles("profile", "traces/")
     assert done.exit_code == 0
     assert done.output == shown

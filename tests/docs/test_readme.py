@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.generate import gallery, listings
+from docs.generate import gallery, listings, screens
 from drawing import svg
 from lib import PuzzleError, run
 from puzzles.tracks import SHIPPED
@@ -89,14 +89,15 @@ def test_the_first_pictures_are_what_is_drawn_today() -> None:
 def test_the_pictures_are_what_is_drawn_today() -> None:
     drawn = {f"{name}.svg": svg(picture) for name, picture in gallery.pictures()}
     shown = {path.name: path.read_text(encoding="utf-8") for path in gallery.FOLDER.iterdir()}
-    del shown["profile.svg"]  # which the test of docs/profile.md draws
+    for name in ("profile", *(f"screen_{name}" for name in screens.SHOWN)):  # which other tests draw
+        del shown[f"{name}.svg"]
     assert sorted(shown) == sorted(drawn), "a picture is missing or left over: make docs"
     assert [name for name in drawn if shown[name] != drawn[name]] == [], "out of date: make docs"
 
 
 def test_every_picture_is_shown() -> None:
     page = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("pictures", "field"))
-    assert sorted(set(re.findall(r"\(pictures/(.*?)\)", page))) == sorted(
+    assert sorted(set(re.findall(r"\((?:docs/)?pictures/(.*?)\)", page + README))) == sorted(
         path.name for path in gallery.FOLDER.iterdir()
     )
     for path in re.findall(r"\]\((docs/[^)]*)\)", README):

@@ -22,7 +22,7 @@ from drawing.runs.scene import Scene, scene_of
 from drawing.runs.timeline_rows import frame_of
 from lib import PuzzleError, Setting, Trace, run
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
-from puzzles.tracks import workbench
+from puzzles.catalog import text_lines
 from tests.drawing.test_palette import VISION, apart, contrast
 
 NEW = ("microbatch", "operation")
@@ -223,7 +223,7 @@ def test_an_unknown_colour_is_one_clear_error(eight: Trace, tmp_path: Path) -> N
 
 
 def test_commands_know_the_colours_that_drawing_has() -> None:
-    assert workbench.COLOURS == COLOURS
+    assert text_lines.COLOURS == COLOURS
 
 
 @pytest.mark.slow

@@ -117,9 +117,9 @@ def test_memory_is_split_by_kind() -> None:
 
 def test_what_a_dictionary_does_not_hold_is_hatched() -> None:
     drawn = draw(run(gallery.hidden_memory, 3, 2, 1))
-    assert "rank 0: not stored but used later: weights, at most 786,432 elements" in tips(drawn)
-    assert "not stored but used later" in texts(drawn)
-    assert not any("not stored" in tip for tip in [*tips(picture("gpipe")), *texts(picture("gpipe"))])
+    assert "rank 0: held only in a variable: weights, at most 786,432 elements" in tips(drawn)
+    assert "held only in a variable" in texts(drawn)
+    assert not any("only in a variable" in tip for tip in [*tips(picture("gpipe")), *texts(picture("gpipe"))])
 
 
 def test_the_target_is_a_dashed_line_for_each_rank() -> None:

@@ -333,7 +333,7 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
         (["run", "mine.py", "FSDP", "--size", "2,2,2"], ("FSDP", "track 'engine'", "for schedules")),
         ([*AT, "-n", "4"], ("-n", "--size")),
         ([*AT, "--no-tensors", "--small"], ("--no-tensors", "--small")),
-        (["run", "mine.py", "FSDP", "--no-tensors"], ("FSDP", "--no-tensors are for schedules")),
+        (["run", "mine.py", "FSDP", "--no-tensors"], ("FSDP", "--no-tensors")),
         (["draw", "mine.py", "mine", "--size", "2,2,2", "--pareto"], ("--pareto", "targets")),
         (["costs", "party"], ("'party'", "did you mean 'parts'?")),
         (["costs", "--json"], ("name it",)),

@@ -52,7 +52,7 @@ def test_it_takes_what_the_referee_says_of_the_same_run(schedule: Any, size: Any
 
 
 def test_a_puzzles_name_gives_what_is_left_out_and_its_targets_do_not_apply() -> None:
-    for arguments in ((ddp,), ("ddp", ddp), ("2", ddp), (2, ddp)):
+    for arguments in ((ddp,), ("ddp", ddp), ("3", ddp), (3, ddp)):
         result = free(*arguments, costs="slow")
         assert result.trace is not None
         assert result.trace.size == (2, 4, 4)

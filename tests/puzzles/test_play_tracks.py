@@ -132,7 +132,7 @@ def test_a_failing_class_has_the_line_in_its_method(mine: Path) -> None:
 def test_a_wrong_result_points_to_the_start_of_the_class(mine: Path) -> None:
     text = RING.replace("return x\n", "x[0] += 1\n        return x\n")
     wrong = play("RingAllReduce", definition(mine, "RingAllReduce", text))
-    assert wrong.message.startswith("device 0, forward() differs from what a single device computes: at [0] ")
+    assert wrong.message.startswith("device 0, forward() ")
     assert text.splitlines()[wrong.place.line - 1].startswith("class RingAllReduce")
 
 
@@ -144,7 +144,7 @@ def test_an_untouched_class_is_not_attempted_though_it_is_in_no_module(mine: Pat
 
 def test_a_layout_has_the_picture_of_its_plan(mine: Path) -> None:
     result = play("layout:ffn", definition(mine, "ffn", source("layout/ffn")))
-    assert result.text().startswith("★★★ Layout puzzle 1, ffn: Solved! 12,288 of 12,288 bytes moved, ")
+    assert result.text().startswith("★★★ ffn: Solved! 12,288 of 12,288 bytes moved, ")
     assert result.trace.bytes == 12_288
     picture = result.picture
     assert "matmul2" in picture

@@ -1,4 +1,4 @@
-"""The three tracks together: names that do not collide, lists that are easy to read, data that survives JSON."""
+"""The tracks together: names that do not collide, lists that are easy to read, data that survives JSON."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ def test_a_puzzle_is_found_by_its_slug_with_and_without_its_track(slug: str) -> 
     track = ALL[slug]
     for name in (slug, f" {slug} ", f"{track.name}:{slug}", f"{track.name}:{slug.lower()}"):
         assert find(name).slug == slug
-    assert find(f"{track.name}:{track.slugs.index(slug)}").slug == slug
     assert find_several(slug) == (slug,)
 
 
 def test_case_decides_where_two_puzzles_differ_in_nothing_else() -> None:
-    assert [find(name).slug for name in ("fsdp", "FSDP", "Fsdp", "engine:fsdp", "onebucket", "4", "grad-accum")] == [
+    assert [find(name).slug for name in ("fsdp", "FSDP", "Fsdp", "engine:fsdp", "onebucket", "7", "grad-accum")] == [
         *("fsdp", "FSDP", "fsdp", "FSDP", "OneBucket", "fsdp", "grad_accum")
     ]
 
@@ -136,6 +135,7 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     page = " ".join(puzzles("status").stdout.split())
     assert "18,432 bytes sent" in page
     assert "12,288 bytes moved" in page
+    puzzles("reset", "layout", "--yes", code=0)
     assert [progress.load()[slug].stars for slug in ("FSDP", "ffn")] == [2, 0]
 
 

@@ -139,7 +139,7 @@ def test_a_weight_that_is_loaded_again() -> None:
     score = scored(again, Goal("own", SIZE, 99, 2_200_000, steady=True))
     line = line_of("loaded again")
     (missed,) = score.missed
-    assert missed.startswith("in a second step the peak would be ")
+    assert missed.startswith("in a second step ")
     assert missed.endswith(f"and line {line} loads layer 0 again, and the target is < 2.3M")
 
 
@@ -147,7 +147,7 @@ def test_a_classic_that_passes_is_told_what_the_third_star_needs() -> None:
     goal = Goal("own", SIZE, 99, 9_900_000, traffic=700_000, steady=True, decides="star")
     score = scored(keeps_a_shard, goal)
     assert (score.missed, score.stars) == ((), 2)
-    assert score.notes[-1].startswith("it sends 1,179,648 elements, and the third star needs < 0.8M. Line ")
+    assert score.notes[-1].startswith("it sends 1,179,648 elements, ")
 
 
 def test_replicas_that_drift_too_far() -> None:

@@ -181,7 +181,7 @@ SCENES = (
     Scene("wrong_words", (
         "wach my_solutions.py", "show fdsp", "grade no_file.py", "hint basic -n 9", "solve --ranks 4",
     )),
-    Scene("list", ("list", "list classics", "list layout")),
+    Scene("list", ("list", "list classics", "list data")),
     Scene("path", ("path",)),
     Scene("next", ("next", f"grade {MINE}")),
     Scene("show_schedule", ("show basic",)),
@@ -191,7 +191,7 @@ SCENES = (
     Scene("show_plan", ("show llama_8b_16",)),
     Scene("show_background", ("show fsdp --about", "hint fsdp", "hint fsdp -n 2")),
     graded("pass_schedule", "solutions/gpipe.py", "--why"),
-    graded("pass_two_stars", "solutions/fsdp.py"),
+    graded("pass_two_stars", "solutions/ddp.py"),
     graded("pass_class", "solutions/engine/fsdp.py"),
     graded("pass_layout", "solutions/layout/ffn.py"),
     graded("pass_plan", "solutions/plan/llama_8b_16.py"),
@@ -213,7 +213,7 @@ SCENES = (
     Scene("time_out", (f"grade {MINE} --limit time=0.2",), {MINE: ENDLESS}, sandboxed=True),
     Scene("not_python", (f"grade {MINE}",), {MINE: OPEN_PARENTHESIS}),
     Scene("no_attempt", (f"grade {MINE}",), {MINE: OTHER_NAME}),
-    Scene("of_others", ("grade solved.py",), {"solved.py": "solutions/ddp.py"}),
+    Scene("of_others", ("grade solved.py",), {"solved.py": "solutions/fsdp.py"}),
     Scene("watch", ("next", f"watch {MINE}"), keys="hlpsxq"),
     Scene("status", (f"watch {MINE}", "status"), {MINE: "solutions/basic.py"}, keys="q"),
     Scene("class", ("class .",), {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ FULL = Protection(landlock=6, seccomp=True, other_user=False)
 """Of a machine where nothing is missing."""
 
 FOLDER = Path(__file__).parent
+
+TOTALS = re.compile(r"(?<=\d of )\d+(?= stars)|(?<=  0 of )\d+$", re.MULTILINE)
+"""Of the stars of a track or a chapter: they change when a puzzle is added, so they are left out."""
 
 
 def approved(scene: Scene) -> Path:
@@ -76,4 +80,4 @@ def _typed(words: str, keys: str) -> str:
     lines = [f"$ puzzles {words}", *(line.rstrip() for line in result.output.splitlines())]
     if result.exit_code:
         lines.append(f"exit code {result.exit_code}")
-    return "\n".join([*lines, ""])
+    return TOTALS.sub("...", "\n".join([*lines, ""]))

@@ -52,7 +52,7 @@ def test_the_listing_has_the_path_and_each_puzzles_place() -> None:
     shown = listing()
     assert [slug for step in shown["path"] for slug in step["slugs"]] == list(CORE)
     assert shown["puzzles"]["fsdp"]["mark"] == "core"
-    assert shown["puzzles"]["wsdp"]["place"] == "Extra; after: ddp"
+    assert shown["puzzles"]["wsdp"]["place"] == "Optional; after: ddp"
 
 
 @pytest.fixture(scope="module")

@@ -83,9 +83,6 @@ class FakeWords(Words[Puzzle]):
     def measures(self, puzzle: Puzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [Measure.at_most("steps", figures.get("time"), TIME, "time")]
 
-    def called(self, puzzle: Puzzle) -> str:
-        return f"fake {puzzle.slug[-1]}"
-
     def limits(self, puzzle: Puzzle) -> str:
         return f"At most {TIME}"
 

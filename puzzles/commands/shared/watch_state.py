@@ -190,7 +190,7 @@ class WatchState:
         shown = [*here, *(slug for slug in ALL if slug not in here and self._is_attempted(slug))]
         rows = [ScreenPart(partial(self._print_row, slug), optional=slug not in here) for slug in shown]
         passed = (
-            f"{counted(len(self._passed()), 'puzzle')} of this file passed. '{next_command('path')}' shows the path."
+            f"{counted(len(self._passed()), 'puzzle')} in this file passed. '{next_command('path')}' shows the path."
         )
         self._show([BLANK, *rows, BLANK, ScreenPart(partial(print_wrapped, text=passed, style="dim"), optional=False)])
 
@@ -248,8 +248,7 @@ class WatchState:
         if self.current in self._passed() and following != self.current:
             track = track_of(following)
             console.print()
-            mention = track.words.mention(track.puzzle(following))
-            offer = f"Press n for the next one: {mention}. Its starter is added to the file."
+            offer = f"Press n for the next puzzle, {track.puzzle(following).title}. Its starter is added to the file."
             print_wrapped(console, offer, "green")
 
     def _print_picture(self, console: Console) -> None:

@@ -16,7 +16,7 @@ export function sheet(puzzle, { dark, docs }) {
     hintsOf(puzzle),
     ...puzzle.background.map(([title, html]) => h("details", {}, h("summary", {}, title), h("div", { html }))),
     puzzle.place ? h("p", { class: "place" }, `${puzzle.place}.`) : "",
-    docs ? h("p", {}, h("a", { href: `${docs}puzzles/${puzzle.slug}/`, class: "docs" }, "This puzzle in the documentation")) : "",
+    docs ? h("p", {}, h("a", { href: `${docs}puzzles/${puzzle.slug}/`, class: "docs" }, "This puzzle in the documentation"), ", ", h("a", { href: `${docs}mistakes/`, class: "docs" }, "twenty mistakes")) : "",
     h("details", {}, h("summary", {}, "Sources"), h("ul", {}, puzzle.sources.map((html) => h("li", { html })))));
   for (const one of made.querySelectorAll("pre")) one.tabIndex = 0; // where it scrolls, the keyboard reaches it
   return made;

@@ -30,18 +30,20 @@ CALLS = (
 JUDGED = (
     (
         "Results",
-        "They may differ from a single device's by 0.00001 of the largest number; the data use all 24 bits of float32.",
+        "They may differ from a single device's by 0.00001 of the largest number. The values fill float32's 24-bit "
+        "significand, so rounding shows.",
     ),
     (
         "Bytes",
-        "A float costs 4, an integer 8, a number of 64 bits 16, so packing numbers gains nothing. In puzzles about "
-        "compression, arrays cost their own bytes. A message costs at least 8, and 8 more for each further dimension.",
+        "Prices in bytes: float 4, integer 8, 64-bit number 16. Packing several numbers into one saves nothing. In "
+        "puzzles about compression, arrays cost their own bytes. A message costs at least 8, and 8 more for each "
+        "further dimension.",
     ),
     (
         "Flops",
-        "Two for each product: of matrices by their shapes, and of arrays element by element. Products with masks "
-        "do not count, and neither do products with the first 16 numbers of Python. A float that is taken out of an "
-        "array counts as one, after the first 1,024 of a device.",
+        "Two for each multiply-add of a matrix product, and two for each element where arrays are multiplied. "
+        "Multiplying by a mask is free. Each device may also multiply by 16 different Python numbers, and read 1,024 "
+        "array elements as Python floats, for free; every further float costs 1 flop.",
     ),
     (
         "Figures",
@@ -64,9 +66,6 @@ class Words(base.Words[EnginePuzzle]):
             Measure.at_most(FIGURES[name].words, figures.get(name), limit) for name, limit in puzzle.targets.items()
         ]
 
-    def called(self, puzzle: EnginePuzzle) -> str:
-        return puzzle.slug
-
     def limits(self, puzzle: EnginePuzzle) -> str:
         return f"Targets for each device: {puzzle.targets_text()}"
 
@@ -83,17 +82,20 @@ class Words(base.Words[EnginePuzzle]):
     def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         """What is best known, and what the third star takes."""
         if stars >= 3:
-            return "Three stars: no known class is better."
+            return "Three stars: no better class is known."
         better = better_record(puzzle, figures)
         if better is None:
             return SEE_NOTE
         known = ", ".join(f"{better[n]:,} {FIGURES[n].words}" for n in figures if better[n] < figures[n])
-        return f"Best known: {known}. Match that for the third star."
+        return f"Best known: {known}. Match them for the third star."
 
     def comparison(self, puzzle: EnginePuzzle, figures: Mapping[str, float], kept: str) -> Iterator[str]:
         """What a verdict cannot vouch for."""
         if PRODUCTS & puzzle.targets.keys():
-            yield "Products by sums of logarithms or angles, and two products in one float64, are not counted in full."
+            yield (
+                "Multiplications by sums of logarithms or angles, and two of them in one float64, are not "
+                "counted in full."
+            )
         if {"sent", "uplink"} & puzzle.targets.keys() and not trials_of(puzzle)[0]().packing:
             yield (
                 "The judge counts what is sent, 4 B for a float. A float has room for the digits of 1.7 numbers at the "

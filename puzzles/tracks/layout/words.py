@@ -85,15 +85,16 @@ class Words(base.Words["LayoutPuzzle"]):
         if not puzzle.is_proven:
             return super().record(puzzle, figures, stars, family)
         if stars < 3:
-            return f"Best known: {puzzle.best:,} bytes moved, with reduce-scatters. Match that for the third star."
+            return f"For the third star, move {puzzle.best:,} bytes, with reduce-scatters."
         if puzzle.least is not None:
             return (
                 "Three stars: the exact planner finds no plan that moves less under this cap, as long as strategies "
-                f"use all devices. With devices that hold copies, or parts of axes, it finds {puzzle.least:,} bytes."
+                "use all devices. With copies on some devices, or an axis split in part, it finds "
+                f"{puzzle.least:,} bytes."
             )
         return (
-            "Three stars: the exact planner finds no plan that moves less under this cap, not even one that leaves "
-            "devices unused or splits parts of axes."
+            "Three stars: the exact planner finds no plan that moves less under this cap, including plans that leave "
+            "devices unused or split an axis in part."
         )
 
     def sections(self, puzzle: LayoutPuzzle) -> Sequence[Section]:

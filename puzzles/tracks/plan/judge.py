@@ -174,7 +174,7 @@ def memory_text(plan: Plan) -> str:
     kinds = sorted(((plan.memory[kind], WORDS_OF_KINDS[kind]) for kind in KINDS if plan.memory[kind] > 0), reverse=True)
     return (
         f"the fullest GPU{where} needs {plan.peak / GIB:,.1f} to {plan.high / GIB:,.1f} GiB, and "
-        f"{plan.job.gpu.usable / GIB:.1f} are for training: {listed([f'{what} {n / GIB:,.1f}' for n, what in kinds])}"
+        f"{plan.job.gpu.usable / GIB:.1f} GiB are available: {listed([f'{what} {n / GIB:,.1f}' for n, what in kinds])}"
     )
 
 
@@ -190,12 +190,24 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     text = memory_text(plan)
     yield f"{text[:1].upper()}{text[1:]}."
     if plan.verdict == VERDICTS[1]:
-        yield "Whether this fits depends on the code: fused code does, eager code runs out of memory."
+        yield "It fits with fused kernels, not in eager mode."
     sent = [f"{plan.by_link[link] / 10**9:,.1f} GB over {words}" for link, words in LINK_WORDS if plan.by_link[link]]
     yield f"A GPU sends {listed(sent) or 'nothing'} in a step."
 
 
 LINK_WORDS = (("nvlink", "NVLink"), ("network", "the network"), ("host", "the link to its host"))
+
+
+COSTS_IN_WORDS = {
+    "recomputation": "recomputation",
+    "tp": "tensor parallel communication",
+    "cp": "context parallel communication",
+    "ep": "expert parallelism",
+    "replicas": "synchronizing the replicas",
+    "host": "the link to the host",
+    "bubble": "the pipeline's bubble",
+}
+"""The names of DOMINATES within a sentence."""
 
 
 def dominating(plan: Plan) -> tuple[str, float]:
@@ -213,12 +225,12 @@ def prediction_lines(plan: Plan, predicted: Prediction | None) -> Iterator[str]:
     low, high, said = plan.peak / GIB, plan.high / GIB, predicted.gib
     right = low * (1 - NEARLY) <= said <= high * (1 + NEARLY)
     fits = "it fits" if plan.fits else "it does not fit"
-    memory = f"You predicted {said:g} GiB. It is {low:.1f} to {high:.1f}, and {fits}"
-    yield f"{memory}: {'within 10 %' if right else f'off by {abs(said - min(max(said, low), high)):.1f} GiB'}."
+    error = "within 10 %" if right else f"off by {abs(said - min(max(said, low), high)):.1f} GiB"
+    yield f"You predicted {said:g} GiB. The fullest GPU needs {low:.1f} to {high:.1f} GiB, and {fits}: you are {error}."
     name, share = dominating(plan)
-    answer = "Right" if name == predicted.dominates else "It is not"
-    cost = f"apart from computing everything once, {name} takes the most time, {share:.0%}"
-    yield f"You predicted that {predicted.dominates} dominates. {answer}: {cost}."
+    answer = "Right" if name == predicted.dominates else "No"
+    cost = f"apart from computing everything once, {COSTS_IN_WORDS[name]} takes the most time, {share:.0%}"
+    yield f"You predicted: {predicted.dominates}. {answer}: {cost}."
 
 
 def change_text(change: Faster | None) -> str:

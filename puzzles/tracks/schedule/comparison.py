@@ -19,7 +19,7 @@ from puzzles.tracks.outcomes import SEE_NOTE, amount, listed, number_text
 
 Figures = tuple[float, int, int | None]
 
-BEYOND = "Beyond:"
+BEYOND = "With"
 """How the sentence on a record begins that needs a later idea."""
 
 
@@ -55,16 +55,15 @@ def _own(puzzle: SchedulePuzzle, point: Figures, stars: int) -> Iterator[str]:
     has_others = any(not record.is_of(goal.family) for record in goal.open_front)
     ahead = _soonest(puzzle, point)
     of_this_kind = f" of this kind ({goal.family})" if has_others else ""
-    of_this_kind += " with the ideas so far" if ahead else ""
     own, any_kind = _best(goal.rivals(goal.family), point), _best(goal.open_front, point)
     if stars >= 3:
-        yield f"Three stars: no better schedule{of_this_kind} is known."
+        yield f"Three stars: no better schedule{of_this_kind} is known{' with the ideas so far' if ahead else ''}."
     else:
-        yield _to_beat(goal, own, f"Best known{of_this_kind}")
+        yield _to_beat(goal, own, f"Best known{of_this_kind}{' with the ideas so far' if ahead else ''}")
     if ahead:
         slugs = taught_in(goal.untold(ahead))
-        ideas = f"the {'ideas' if len(slugs) > 1 else 'idea'} of {listed([f'`{slug}`' for slug in slugs])}"
-        yield f"{BEYOND} with {ideas}, {goal.words(ahead)}."
+        ideas = "later ideas" if len(slugs) > 1 else "a later idea"
+        yield f"{BEYOND} {ideas} ({listed([f'`{slug}`' for slug in slugs])}): {goal.words(ahead)}."
     if not has_others:
         return
     if any_kind is None:
@@ -97,7 +96,7 @@ def _to_beat(goal: Goal, better: Record | None, which: str) -> str:
     """What the third star takes; if no record is better, a note is what costs it."""
     if better is None:
         return SEE_NOTE
-    return f"{which}: {goal.words(better)}. Match that for the third star."
+    return f"{which}: {goal.words(better)}. Match it for the third star."
 
 
 def _best(records: Sequence[Record], point: Figures) -> Record | None:

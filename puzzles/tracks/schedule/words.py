@@ -12,7 +12,7 @@ from typing import Any
 
 from lib import Goal, Model
 from lib.values.algebra import counted
-from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
+from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import EXTENDED
 from puzzles.catalog.schedule.setting_text import differences, price_text, size_text
 from puzzles.tracks import base
@@ -35,16 +35,16 @@ SHARD = ("value.shard(i, n)", "Shard i of n of a weight, optimizer state or weig
 """A call of a value, which players need where a puzzle cuts one."""
 
 SECOND_STEP = (
-    "The memory target also holds in a second step. There, whatever a rank loads counts from the start, each time that "
-    "it is loaded, and a message counts until it is read. Each rank ends with the updated form of what it loads."
+    "The memory target also holds in a second step, which starts from the weights that the first one updated. In that "
+    "step, loaded weights count from t = 0, and twice if they are loaded twice. A message counts until it is read."
 )
 SECOND_REQUEST = (
-    "The memory target also holds in a second request, where whatever a rank loads counts from the start, each time "
-    "that it is loaded."
+    "The memory target also holds in a second request. There, loaded weights count from t = 0, and twice if they are "
+    "loaded twice."
 )
 """What the memory target counts besides the peak of the run (`Goal.steady`)."""
 
-ONCE = "No rank loads a weight twice, and a second step needs no more memory than the first."
+ONCE = "Load each weight only once. A second step must fit in the same memory."
 """What the third star takes where the memory target is for the first step only."""
 
 STEPS = re.compile(r"\b[0-9.]+ steps?\b")
@@ -82,18 +82,16 @@ class Words(base.Words[SchedulePuzzle]):
         found = {name: {"below": limit} for name, limit in below.items() if limit is not None}
         return found if goal.drift is None else found | {"drift": {"at_most": goal.drift}}
 
-    def called(self, puzzle: SchedulePuzzle) -> str:
-        return f"puzzle {PUZZLES.number(puzzle.slug)}"
-
     def limits(self, puzzle: SchedulePuzzle) -> str:
         """'4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M sent'."""
         goal = puzzle.goal
         words = [f"{goal.time_text} {goal.costs.time_words}", f"{goal.memory_text} elements"]
         words += [f"{goal.host_text} on the host"] if goal.host_text else []
-        if goal.traffic_text:
-            words.append(f"{goal.traffic_text} sent" + (" for the third star" if goal.decides == "star" else ""))
+        sent, for_star = f"{goal.traffic_text} sent", goal.decides == "star"
+        words += [sent] if goal.traffic_text and not for_star else []
         words += [] if goal.drift is None else [f"at most {counted(goal.drift, 'update')} between two averages"]
-        return f"{size_text(goal.size)}; targets: {', '.join(words)}"
+        third = f"; for the third star also {sent}" if goal.traffic_text and for_star else ""
+        return f"{size_text(goal.size)}; targets: {', '.join(words)}{third}"
 
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
@@ -125,8 +123,9 @@ class Words(base.Words[SchedulePuzzle]):
     def sections(self, puzzle: SchedulePuzzle) -> list[Section]:
         """The calls, what counts as memory if a second step counts, and what the third star takes."""
         goal, others = puzzle.goal, "; ".join(map(size_text, puzzle.other_sizes))
-        also = f", and the same code also works at other sizes: {others}" if others else ""
-        third = f"No known schedule of its kind is better{also}."
+        third = "Match the best known schedule of its kind."
+        if others:
+            third += f" The same code must work at other sizes: {others}."
         again = SECOND_REQUEST if goal.setting.task == "infer" else SECOND_STEP
         if not goal.steady:
             third = f"{third} {ONCE}"
@@ -157,7 +156,7 @@ class Words(base.Words[SchedulePuzzle]):
         for_star = any(puzzle.goal.decides == "star" for puzzle in puzzles)
         times = " or ".join(sorted({puzzle.goal.costs.time_words for puzzle in puzzles}))
         note = f"L, B, R: layers, batches, ranks. Targets: {times}, peak memory, elements sent."
-        return note + (" Traffic decides the third star only." if for_star else "")
+        return note + (" Traffic counts only for the third star." if for_star else "")
 
     def devices(self, puzzle: SchedulePuzzle) -> int:
         return puzzle.goal.size.ranks

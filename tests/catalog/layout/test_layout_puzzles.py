@@ -80,8 +80,8 @@ def test_a_pass_says_what_was_left_out(tmp_path):
     def said(slug: str, stars: int) -> str:
         return TRACKS["layout"].words.record(LAYOUT_PUZZLES[slug], {}, stars)
 
-    assert "not even one that leaves devices unused or splits parts of axes" in said("ffn", 3)
-    assert "With devices that hold copies, or parts of axes, it finds 163,840 bytes." in said("embedding_head", 3)
+    assert "devices unused" in said("ffn", 3)
+    assert "163,840 bytes" in said("embedding_head", 3)
     missing = said("megatron_mlp", 2)
     assert "49,152" in missing
     assert not missing.startswith("Three stars")
@@ -204,7 +204,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_commands_are_those_of_the_schedule_track(here: Path):
     assert "megatron_mlp" in puzzles("list", "layout").stdout
     assert "matmul2 = matmul(relu, weight2): (64, 64)" in puzzles("show", "ffn").stdout
-    assert "Behind layout puzzle 1" in puzzles("show", "layout:1", "--about").stdout
+    assert "Behind ffn" in puzzles("show", "layout:ffn", "--about").stdout
     assert "hint 2 of 3" in puzzles("hint", "layout:ffn", "-n", "2").stdout
     assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
     assert "my_ffn.py has a definition of ffn already" in puzzles("start", "ffn").stderr

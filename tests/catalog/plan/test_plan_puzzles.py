@@ -176,7 +176,7 @@ def test_a_plan_that_depends_on_the_code_passes_and_is_told_so() -> None:
     score = scored(puzzle, Split(dp=64, ep=8))
     assert isinstance(score, Score)
     assert score.figures["gib"] <= puzzle.gib < score.figures["gib_high"]
-    assert any("depends on the code" in line for line in score.why)
+    assert any("fused" in line and "eager" in line for line in score.why)
 
 
 # --- Words ---
@@ -186,11 +186,11 @@ def test_a_wrong_prediction_is_answered() -> None:
     puzzle = PLAN_PUZZLES["llama_8b_16"]
     score = scored(puzzle, Split(dp=2, tp=8), Prediction(60, "bubble"))
     assert isinstance(score, Score)
-    assert score.why[0].startswith("You predicted 60 GiB. It is 16.2 to 18.1, and it fits: off by 41.9 GiB.")
-    assert "It is not: apart from computing everything once, tp takes the most time, 37%" in score.why[1]
+    assert all(fact in score.why[0] for fact in ("60 GiB", "16.2 to 18.1 GiB", "by 41.9 GiB"))
+    assert all(fact in score.why[1] for fact in ("bubble", "tensor parallel", "37%"))
     failed = scored(puzzle, Split(dp=16, zero=0), Prediction(60, "bubble"))
     assert isinstance(failed, Failure)
-    assert "You predicted 60 GiB. It is 174.6 to 194.2, and it does not fit" in failed.sentence
+    assert "174.6 to 194.2 GiB" in failed.sentence
 
 
 @pytest.mark.slow

@@ -166,11 +166,11 @@ async def a_sum_of_a_sum(model: Model) -> None:
             3: "await allreduce(layer=0) in the group of ranks 2, 3",
         },
         of={0: (0,), 1: (1,), 2: (2,), 3: (3,)},
-        circle=[(0, 0)],
+        cycle=[(0, 0)],
     ),
     setting=STREAMS,
 )
-async def chains_in_a_circle(model: Model) -> None:
+async def chains_in_a_cycle(model: Model) -> None:
     first, second = ("dp", "tp") if model.rank in (0, 3) else ("tp", "dp")
     one = model.allreduce(zero(model), 0, group=first)
     await model.allreduce(one, 0, group=second)

@@ -185,7 +185,7 @@ async def one_of_a_group_is_missing(model: Model) -> None:
             3: "allreduce(layer=0) in the group of ranks 2, 3",
         },
         of={0: (1,), 1: (3,), 2: (0,), 3: (2,)},
-        circle=[(0, 1), (1, 3), (3, 2), (2, 0)],
+        cycle=[(0, 1), (1, 3), (3, 2), (2, 0)],
     ),
 )
 async def groups_in_another_order(model: Model) -> None:

@@ -432,7 +432,7 @@ async def calls_in_another_order(model: Model) -> None:
             3: "await allreduce(layer=0) in the group of ranks 1, 3",
         },
         of={0: (2,), 1: (0,), 2: (3,), 3: (1,)},
-        circle=[(0, 2), (2, 3), (3, 1), (1, 0)],
+        cycle=[(0, 2), (2, 3), (3, 1), (1, 0)],
     ),
     setting=SQUARE,
 )

@@ -110,7 +110,7 @@ async def both_receive(model: Model) -> None:
         "nobody can move",
         waits={0: "pass_to(1)", 1: "pass_to(0)"},
         of={0: (1,), 1: (0,)},
-        circle=[(0, 1), (1, 0)],
+        cycle=[(0, 1), (1, 0)],
     ),
 )
 async def both_send_twice_before_receiving(model: Model) -> None:

@@ -535,7 +535,7 @@ def value_for_a_batch(model: Model) -> None:
     model.get_activation([model.load_weights(0)[0]])
 
 
-@refused("rule", Refused("nothing stored", place="weights[...]", advice="store a value first"))
+@refused("rule", Refused("nothing stored", place="weights[...]", advice="store a value under this key first"))
 def value_for_a_key(model: Model) -> None:
     model.weights[model.load_weights(0)[0]]
 
@@ -674,8 +674,8 @@ def strange_key(model: Model) -> None:
         "nothing stored",
         place="activations[3]",
         dictionary="activations",
-        have="has the keys 0",
-        advice="store a value first",
+        have="has only the key 0",
+        advice="store a value under this key first",
     ),
 )
 def missing_key(model: Model) -> None:
