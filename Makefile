@@ -132,8 +132,11 @@ lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; ex
 browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
 	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
+# A test whose name has this text is left out.
+EXCEPT ?=
+
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
-	$(BIN)/python -m pytest -rs tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
+	$(BIN)/python -m pytest -rs $(if $(EXCEPT),-k "not $(EXCEPT)") tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
 		tests/browser/test_site_versions.py tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches

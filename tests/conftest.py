@@ -37,6 +37,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # until all tests are collected
     home = mkdtemp(prefix="puzzles-tests-")
     config.add_cleanup(partial(rmtree, home, ignore_errors=True))  # here, and not at the exit of a forked process
     config.stash[HOMES] = Path(home, "players")
@@ -84,6 +85,7 @@ def pytest_collection_finish() -> None:
     """Thousands of tests are no garbage, and looking through them again and again takes a tenth of the run."""
     gc.freeze()
     gc.set_threshold(100_000, 20, 20)
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,6 @@ from time import perf_counter
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import nbclient
 import nbformat
 import pytest
 from click.testing import CliRunner
@@ -255,9 +254,11 @@ def executed(request: pytest.FixtureRequest) -> tuple[bool, list[Any]]:
 
 def run_through(text: str) -> Any:
     """A notebook after a run in a fresh kernel."""
+    from nbclient import NotebookClient  # which takes long to import
+
     notebook = nbformat.reads(text, as_version=4)
     options = {"resources": {"metadata": {"path": str(ROOT)}}, "extra_arguments": ["--Application.log_level=50"]}
-    nbclient.NotebookClient(notebook, timeout=45, kernel_name="python3", **options).execute()
+    NotebookClient(notebook, timeout=45, kernel_name="python3", **options).execute()
     return notebook
 
 

@@ -12,12 +12,12 @@ from click.testing import Result
 from lib.planning import plan
 from lib.planning.time_parts import time_parts
 from tests.support.commands import puzzles
+from tests.support.pages import blocks, page
 from tests.support.published_runs import EXPERTS, seconds_of
-from tests.test_imports import ROOT
 
-PAGE = (ROOT / "docs" / "planner.md").read_text(encoding="utf-8")
+PAGE = page("docs/planner.md")
 COMMANDS = re.findall(r"^puzzles plan .*", PAGE, re.MULTILINE)
-SHOWN = re.findall(r"^```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+SHOWN = blocks(PAGE, "text")
 EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
 CONFIGS = [line for line in COMMANDS if "run.toml" in line]
 MEASURED = [line for line in COMMANDS if "run.json" in line or "mine.toml" in line]
@@ -45,7 +45,7 @@ def test_the_example_prints_and_draws_what_is_shown(tmp_path: Path, monkeypatch:
 
 @pytest.mark.slow
 def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    (code,) = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (code,) = blocks(PAGE, "python")
     exec(compile(code, "planner.md", "exec"), {})
     assert capsys.readouterr().out == SHOWN[1]
 
@@ -79,7 +79,7 @@ def test_the_config_of_the_page_is_written_and_read(tmp_path: Path, monkeypatch:
 @pytest.mark.slow
 def test_the_measured_run_of_the_page_is_calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (run,) = re.findall(r"^```json\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    (run,) = blocks(PAGE, "json")
     Path("run.json").write_text(run, encoding="utf-8")
     calibrate, train = MEASURED
     ran(calibrate)

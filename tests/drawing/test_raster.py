@@ -16,11 +16,18 @@ from drawing.export import files as raster
 from lib import PuzzleError
 from puzzles.catalog.schedule import PUZZLES
 
-needs_cairo = pytest.mark.skipif(raster.cairo() is None, reason="needs CairoSVG and the system's Cairo library")
+needs_cairo = pytest.mark.usefixtures("cairo")
 BROWSER = next(filter(None, map(shutil.which, raster.BROWSERS)), "")
 needs_browser = pytest.mark.skipif(not BROWSER, reason="needs Chromium")
 PEAK = "peak 4,194,304"
 """A label with a halo, alone on white paper."""
+
+
+@pytest.fixture(scope="module")
+def cairo() -> None:
+    """Asked for by the tests that need it, since it takes long to import."""
+    if raster.cairo() is None:
+        pytest.skip("needs CairoSVG and the system's Cairo library")
 
 
 @pytest.fixture(scope="module")

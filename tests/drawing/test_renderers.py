@@ -37,18 +37,17 @@ RSVG = shutil.which("rsvg-convert")
 
 
 def by_cairo(source: str, width: int | None) -> bytes:
-    cairo = raster.cairo()
-    assert cairo is not None
+    cairo = raster.cairo()  # which takes long to import
+    if cairo is None:
+        pytest.skip("needs CairoSVG and the system's Cairo library")
     return bytes(cairo.svg2png(bytestring=source.encode(), output_width=width))
 
 
 def by_rsvg(source: str, width: int | None) -> bytes:
+    if RSVG is None:
+        pytest.skip("needs rsvg-convert, of the system package librsvg2-bin")
     wanted = [] if width is None else [f"--width={width}", "--keep-aspect-ratio"]
-    return subprocess.run([str(RSVG), *wanted], input=source.encode(), capture_output=True, check=True).stdout
-
-
-needs_cairo = pytest.mark.skipif(raster.cairo() is None, reason="needs CairoSVG and the system's Cairo library")
-needs_rsvg = pytest.mark.skipif(not RSVG, reason="needs rsvg-convert, of the system package librsvg2-bin")
+    return subprocess.run([RSVG, *wanted], input=source.encode(), capture_output=True, check=True).stdout
 
 
 def small() -> Outcome:
@@ -118,8 +117,8 @@ def test_every_kind_of_picture_is_rendered() -> None:
 REST = sorted({path.stem for path in gallery.FOLDER.glob("*.svg")} - {*IN_THE_GALLERY.values()})
 NAMES = [*IN_THE_GALLERY, *MADE, *ODD]
 CASES = [
-    pytest.param(render, name, marks=[mark, *([] if name in quick else [pytest.mark.slow])])
-    for render, mark, quick in ((by_cairo, needs_cairo, NAMES[::4]), (by_rsvg, needs_rsvg, NAMES[:1]))
+    pytest.param(render, name, marks=[] if name in quick else [pytest.mark.slow])
+    for render, quick in ((by_cairo, NAMES[::4]), (by_rsvg, NAMES[:1]))
     for name in [*NAMES, *REST]
 ]
 
@@ -137,8 +136,6 @@ def test_it_is_not_blank_and_keeps_its_shape_with_and_without_a_width(render: Ca
 
 
 @pytest.mark.slow
-@needs_cairo
-@needs_rsvg
 @pytest.mark.parametrize("name", [*NAMES, *REST])
 def test_both_draw_the_same(name: str) -> None:
     """Text is antialiased differently, so what is compared is blurred."""

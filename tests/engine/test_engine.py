@@ -24,7 +24,7 @@ from tests.support.engine_bodies.streams import Assembly
 EXHAUSTIVE = ("all_memory_orders", "many_launches", "many_random_programs")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("body", [pytest.param(b, marks=pytest.mark.slow if b in EXHAUSTIVE else []) for b in BODIES])
 def test_in_process(body: str) -> None:
     BODIES[body]("inprocess")

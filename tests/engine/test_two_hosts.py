@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.test_engine_docs import blocks
 from tests.support.mpi import mpiexec_or_skip
+from tests.support.pages import blocks, page
 from tests.support.two_hosts import command_on_node1, two_hosts_or_skip
 from tests.test_imports import ROOT
 
 MPIEXEC = mpiexec_or_skip()
+ENGINE = page("docs/engine.md")
 IS_MPICH = "HYDRA" in subprocess.run([*MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not IS_MPICH, reason="starts processes as MPICH does")]
 
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> Path:
     """Where the page's files are, and one that says where a process runs."""
     two_hosts_or_skip(tmp_path / "tried")
     for kind, name in (("python", "train.py"), ("text", "hosts"), ("sh", "train.slurm")):
-        (tmp_path / name).write_text(blocks(kind, name)[0])
+        (tmp_path / name).write_text(blocks(ENGINE, f'{kind} title="{name}"')[0])
     (tmp_path / "where.py").write_text(
         "import socket\nfrom mpi4py import MPI\n"
         "near = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).size\n"
@@ -60,7 +61,7 @@ def on_node1(folder: Path, *words: str, **more: str) -> tuple[str, int]:
 
 def by_hostfile(folder: Path, *words: str) -> tuple[str, int]:
     """The page's command, with a way to start processes on the other host."""
-    line = next(line for line in "".join(blocks("sh")).splitlines() if line.startswith("mpiexec -f hosts"))
+    line = next(line for line in "".join(blocks(ENGINE, "sh")).splitlines() if line.startswith("mpiexec -f hosts"))
     options = line.removeprefix("mpiexec ").removesuffix("python train.py").split()
     return on_node1(folder, *MPIEXEC, "-launcher-exec", f"{folder}/remote_shell", *options, sys.executable, *words)
 
@@ -71,11 +72,11 @@ def test_the_hosts_are_two(folder: Path) -> None:
 
 
 def test_the_pages_script_runs_with_its_hostfile(folder: Path) -> None:
-    assert by_hostfile(folder, "train.py")[0] == blocks("text")[0] * 4
+    assert by_hostfile(folder, "train.py")[0] == blocks(ENGINE, "text")[0] * 4
 
 
 def test_the_pages_slurm_script_runs_on_the_hosts_of_the_job(folder: Path) -> None:
-    assert on_node1(folder, "bash", "train.slurm", **JOB)[0] == blocks("text")[0] * 4
+    assert on_node1(folder, "bash", "train.slurm", **JOB)[0] == blocks(ENGINE, "text")[0] * 4
     (folder / "train.py").write_text((folder / "where.py").read_text())
     (folder / "begun").unlink()
     assert sorted(on_node1(folder, "bash", "train.slurm", **JOB)[0].splitlines())[::2] == ["node1 2", "node2 2"]

@@ -406,7 +406,6 @@ def test_what_is_not_a_trace_does_not_pass(text: str, message: str):
     assert json.loads(puzzles("verify", "trace.json", "--puzzle", "basic", "--json").stdout)["status"] == "failed"
 
 
-@pytest.mark.slow
 def test_a_trace_of_another_size_or_edited_does_not_pass():
     basic = CLASSICS[0].solution
     Path("small.json").write_text(trace_to_json(run(basic, 1, 1, 1).trace))

@@ -1,4 +1,4 @@
-"""Hostile classes and layouts, each with the verdict that it must get. Data for `test_hostile_tracks.py`."""
+"""Hostile classes and layouts, each with the verdict that it must get. Data for `test_hostile.py`."""
 
 from __future__ import annotations
 

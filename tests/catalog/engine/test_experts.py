@@ -11,9 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.engine import launch
+from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
 from puzzles.content.engine.experts import trials
+from puzzles.tracks.engine.trial_runs import require_right
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch
@@ -175,3 +177,27 @@ def test_no_token_is_in_doubt_about_its_expert(slug: str) -> None:
         for x in (x for call in trial.calls for x in call.arguments):
             second, first = np.sort(trials.router_probabilities(trial.params, x), axis=1)[:, -2:].T
             assert (first - second > 1e-3).all()
+
+
+def test_only_the_mistake_that_was_made_is_named() -> None:
+    right, mistake = np.array([1.0, 2.0]), np.array([1.0, 3.0])
+    call = MethodCall("forward", [right] * N, [right] * N, {"you added one": [mistake] * N})
+
+    class Returns(ShardedEngine):
+        def __init__(self, what: Any) -> None:
+            self.what = np.array(what)
+
+        def load_checkpoint(self, params: Any) -> None: ...
+        def backward(self, grads: Any) -> Any: ...
+
+        def forward(self, x: Any) -> Any:
+            return self.what
+
+    def told(what: list[float]) -> str:
+        trial = Trial({"what": what}, {}, (call,), about="here is nothing special")
+        with pytest.raises(WrongResultError) as why:
+            require_right(trial, perform(trial, Returns))
+        return str(why.value).partition("should be ")[2]
+
+    assert told([1, 3]) == "2; you added one; here is nothing special"
+    assert told([1, 4]) == "2; here is nothing special"

@@ -462,7 +462,7 @@ def test_all_keys_are_gathered_and_their_gradients_scattered() -> None:
 # --- Random programs ---
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int, packed: bool) -> None:
