@@ -14,6 +14,7 @@ from lib.layout.code.jax_code import ELEMENTWISE
 from lib.layout.examples import feed_forward
 from lib.layout.program.operators import GRADS, KINDS, OPTIMIZER
 from tests.layout.test_pins import CASES
+from tests.support.refusals import Refused
 from tests.test_imports import ROOT
 
 
@@ -60,7 +61,7 @@ def test_json_has_layouts_moves_and_costs(tensor_parallel) -> None:
 
 
 def test_what_cannot_be_written_is_refused(tensor_parallel) -> None:
-    with pytest.raises(LayoutError, match="there is no framework 'jaxx'; did you mean 'jax'"):
+    with Refused("no such framework", framework="jaxx", advice="did you mean 'jax'?", error=LayoutError):
         code_of(tensor_parallel, "jaxx")
     with pytest.raises(LayoutError, match="a program of JAX needs a mesh with named axes"):
         code_of(plan(feed_forward()), "jax")

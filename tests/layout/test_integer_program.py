@@ -16,6 +16,7 @@ from lib.layout.planning.integer_program import IntegerProgram, undivided
 from lib.layout.planning.objective import BYTES, Objective
 from tests.support.layout_examples import grouped_attention, swiglu, transformer
 from tests.support.layout_strategies import assert_same_program, eight_devices
+from tests.support.refusals import Refused
 
 GRID = mesh(data=2, model=4)
 
@@ -107,13 +108,13 @@ def test_the_same_effort_has_the_same_plan_however_long_it_takes() -> None:
 def test_an_impossible_cap_names_the_smallest_memory() -> None:
     graph = feed_forward()
     program = IntegerProgram(Choices(graph, {}, True), BYTES, 8_000)
-    with pytest.raises(LayoutError, match="no plan fits into 8,000 bytes on each device; the smallest possible is"):
+    with Refused("no plan fits", cap=8000, error=LayoutError):
         program.solve(60)
 
 
 def test_without_the_solver_the_refusal_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exact, "is_solver_here", lambda: False)
-    with pytest.raises(LayoutError, match=r"a plan needs highspy, which solves integer programs: pip install"):
+    with Refused("no highspy", install="pip install -e '.[exact]'", error=LayoutError):
         plan(swiglu())
 
 

@@ -10,6 +10,7 @@ from lib.layout.examples import add_attention, feed_forward
 from lib.layout.program.notation import graph_from_data, graph_to_data
 from tests.support.layout_examples import add_mlp
 from tests.support.layout_strategies import assert_same_program, values
+from tests.support.refusals import Refused
 
 GRID = mesh(data=2, model=4)
 BOTH = ("data", "model")
@@ -177,7 +178,7 @@ def test_what_cannot_be_pinned_is_refused(layouts: object, sentence: str) -> Non
 
 
 def test_axes_need_a_mesh() -> None:
-    with pytest.raises(LayoutError, match="names axes, and this graph has no mesh"):
+    with Refused("axes without mesh", error=LayoutError):
         plan(feed_forward(), layouts={"x": P("data")})
 
 

@@ -15,6 +15,7 @@ from lib.layout import LayoutError, join, mesh
 from lib.layout.spmd import Spmd, mesh_split
 from tests.support.examples import examples
 from tests.support.layout_strategies import numbers
+from tests.support.refusals import Refused
 
 GRID = mesh(data=2, model=2)
 SHAPES = {"x": (8, 4), "w0": (4, 16), "w1": (16, 4)}
@@ -177,7 +178,7 @@ def test_moving_on_purpose_is_no_conflict_and_a_plan_can_be_read() -> None:
 
 
 def test_a_mesh_of_another_size_is_refused() -> None:
-    with pytest.raises(LayoutError, match="the mesh 2x2 has 4 devices; this run has 2"):
+    with Refused("other number of devices", mesh="2x2", devices="4 devices", run=2, error=LayoutError):
         launch(Annotated, 2, {"x": [("data", None)]})
 
 

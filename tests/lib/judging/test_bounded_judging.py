@@ -30,7 +30,7 @@ def value(*label: Any) -> str:
 
 
 TOO_LARGE = [
-    (head(layers=HUGE), Refused("impossible count", name="layers", MAX_COUNT=10000, got=20000000)),
+    (head(layers=HUGE), Refused("impossible count", name="layers", most=10_000, got=20000000)),
     (head(batches=HUGE), Refused("impossible count", name="batches")),
     (head(ranks=HUGE), Refused("impossible count", name="ranks")),
     (value("Weight", 0, HUGE, 0), Refused("unreadable operation", operation=0, rank=0)),

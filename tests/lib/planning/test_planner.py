@@ -26,6 +26,7 @@ from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.timing import estimate
 from lib.planning.values import KINDS
 from tests.support.planned_runs import events_of, run_of_all_ranks
+from tests.support.refusals import Refused
 from tests.support.truth import MODELS
 
 H100, A100 = gpu("h100"), gpu("a100")
@@ -518,7 +519,9 @@ def test_a_search_refuses_what_does_not_divide_and_says_what_would(fixed: dict[s
 
 
 def test_gpus_that_nothing_divides_are_refused_with_the_nearest_that_work() -> None:
-    with pytest.raises(RuleError, match=r"64 sequences on 23 GPUs cannot be split with any split; 17 and 32 GPUs work"):
+    with Refused(
+        "no split", batch="64 sequences", gpus="23 GPUs", chosen="any split", work="; 17 and 32 GPUs work", job_gpus=23
+    ):
         search(Job(transformer("llama-3-8b"), H100, 23, 64))
 
 

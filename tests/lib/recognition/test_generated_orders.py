@@ -16,6 +16,7 @@ from lib.game.costs import Costs
 from lib.recognition import recognize, recognize_table
 from lib.schedules import Timetable, hanayo, interleaved, interleaved_zb, one_f_one_b, pipeline, v_half
 from tests.support import finished
+from tests.support.refusals import Refused
 from tests.support.schedules.random_pipelines import exchanged, played
 
 ORDERS: dict[str, Callable[[int, int], Timetable]] = {
@@ -130,12 +131,12 @@ def test_two_directions_need_even_numbers(p: int, m: int) -> None:
 
 def test_a_stage_lies_on_as_many_ranks_as_there_are_copies() -> None:
     rows = schedules.chimera(4, 4).rows
-    with pytest.raises(RuleError, match="stage 1 has cells on rank 1 and on rank 2; put all on one rank"):
+    with Refused("stage on several ranks", stage=1, others="rank 1", rank=2, where="one rank"):
         Timetable(rows)
     cells = Timetable.read("0F0 0B0 0F1 0B1 0F2 0B2 0F3 0B3").rows[0]
-    with pytest.raises(RuleError, match="stage 0 has cells on ranks 0, 1 and on rank 2; put all on 2 ranks"):
+    with Refused("stage on several ranks", stage=0, others="ranks 0, 1", rank=2, where="2 ranks"):
         Timetable((cells[:4], cells[4:6], cells[6:]), copies=2)
-    with pytest.raises(RuleError, match="microbatch 1 in stage 0 is on rank 0 and on rank 1; put it on one"):
+    with Refused("microbatch on several ranks", batch=1, stage=0, first=0, rank=1):
         Timetable((cells[:3], cells[3:]), copies=2)
 
 
