@@ -14,7 +14,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 # tests, and each would compile the project again.
 test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help play serve test gate test-all nightly mutate hunt fuzz bench check docs docs-site site site-archive notebooks wheel packages address release colab lab \
+.PHONY: help play serve test gate test-all nightly mutate hunt fuzz bench check screens docs docs-site site site-archive notebooks wheel packages address release colab lab \
 	browser site-test clean
 .NOTPARALLEL:
 
@@ -32,8 +32,9 @@ play: $(VENV)/.play  ## set everything up, show a solved puzzle, and say what to
 serve: site/.training-puzzles-site  ## open the game in your browser, from this machine; needs node and npm
 	$(BIN)/python -m puzzles.site --serve
 
+# The tests in a browser have targets of their own.
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
-	$(PYTEST) -m "not slow" --ran=$(VENV)/.ran
+	$(PYTEST) --ignore=tests/browser -m "not slow" --ran=$(VENV)/.ran
 
 # Another commit has another tenth of the slow tests.
 GATE := --ran=$(VENV)/.ran --gate=$(or $(SEED),$(shell git rev-parse HEAD 2>/dev/null),0)
@@ -74,6 +75,9 @@ check: $(VENV)/.check  ## check format, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+screens: $(VENV)/.test  ## write what commands print to tests/screens, to be read in the diff
+	$(BIN)/python -m tests.screens
 
 docs: $(VENV)/.play  ## redraw the pictures of README.md and docs/pictures.md, map puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py
@@ -144,10 +148,11 @@ $(VENV)/.play: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable .
 	@touch $@
 
-# One stamp per extra, so that a target installs what it needs even after EXTRAS changes.
-$(VENV)/.with-%: $(VENV)/.play
+# One stamp per extra, so that a target installs what it needs even after EXTRAS changes. Each installs the game as well,
+# because a second call of pip takes ten seconds.
+$(VENV)/.with-%: $(VENV)/bin/python pyproject.toml
 	$(PIP) install --editable '.[$*]'
-	@touch $@
+	@touch $(VENV)/.play $@
 
 comma := ,
 extras = $(addprefix $(VENV)/.with-,$(subst $(comma), ,$(strip $(1))))

@@ -180,7 +180,7 @@ def loaded_by(code: str) -> set[str]:
     return set(shell.stdout.split())
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("code", "heavy"),
     [

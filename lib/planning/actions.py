@@ -14,14 +14,16 @@ from types import MappingProxyType
 from typing import Any
 
 from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
+from lib.schedules.cells import Message
 from lib.schedules.timetable import Timetable
 
 from .cost_model import units_of
 from .job import Job
 from .split import CHUNKED, SCHEDULES, Split
 
-Action = tuple[str, Any]
-"""An operation, and what it is done with:
+Action = tuple[str, str, Any]
+"""The name of what it does to the rank's values (`values.effects_of`), an operation, and what it is done with. The name
+is the operation, but where an operation has several effects.
 
 a layer: `load` its weight and state, `keep` the newest gradient as its sum or `add` it to its sum, `keep_reduced` or
     `add_reduced` what a reduction has made, `release` its gathered weight, `update`, `store` its final weight
@@ -29,8 +31,11 @@ a layer, calls: `gather` the weight, `reduce` the gradient, `fetch` the state fr
 a layer and a microbatch: `input`, `forward`, `recompute` (forward again), `loss`, `backward`, `backward_input`,
     `backward_weight`, `drop` (the gradient of the model's input)
 a message: `receive`, and the call `send`
-an earlier action: `wait` for the end of this call
+a call: `wait` for its end
 """
+
+Call = tuple[str, Any]
+"""A call that a rank awaits later: its operation, and what it is done with."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +103,18 @@ OpIndex = tuple[int, int]
 """A layer and a microbatch."""
 
 
-def actions(program: Program, place: int) -> Iterator[Action]:
-    return _Rank(program, place).train()
+def actions(program: Program, place: int) -> list[Action]:
+    """What a rank does, in order."""
+    rank = _Rank(program, place)
+    rank.train()
+    return rank.actions
+
+
+WAITS = {call: f"wait {call}" for call in ("gather", "reduce", "fetch", "park")}
+
+
+def waited(operation: str, layer: int) -> Action:
+    return WAITS[operation], "wait", (operation, layer)
 
 
 OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
@@ -108,8 +123,13 @@ OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "back
 class _Rank:
     def __init__(self, program: Program, place: int) -> None:
         self.program, self.place, self.zero = program, place, program.zero
+        self.actions: list[Action] = []
+        self.do = self.actions.append
+        """Adds an action; generators within generators took twice as long."""
         self.layers = {stage: program.layers(stage) for stage in program.table.stages_of(place)}
         self.mine = program.layers_of(place)
+        self.inputs = frozenset(self.mine)
+        """Layers of which the rank keeps the input; other activations only pass the border of a stage."""
         self.gathered: int | None = None
         self.coming: int | None = None
         """The layer whose weight is being gathered."""
@@ -124,127 +144,138 @@ class _Rank:
         self.backwards.reverse()
         self.reducing: list[int] = []
 
-    def train(self) -> Iterator[Action]:
+    def train(self) -> None:
         for layer in self.mine:
-            yield "load", layer
+            self.do(("load", "load", layer))
         sending: Action | None = None
         for cell, received, sent in self.program.table.exchanges[self.place]:
             if received is not None:
-                yield "receive", received
-            yield from self.compute(*cell)
+                self.do((self.receive(received), "receive", received))
+            self.compute(*cell)
             if sent is not None:
                 if sending is not None:
-                    yield "wait", sending
-                sending = "send", sent
-                yield sending
+                    self.do(sending)
+                self.do(("send", "send", sent))
+                name = "wait send" if sent.made.op == "F" else "wait send of a gradient"
+                sending = name, "wait", ("send", sent)
         if sending is not None:
-            yield "wait", sending
-        yield from self.finish()
+            self.do(sending)
+        self.finish()
 
-    def compute(self, stage: int, op: str, batch: int) -> Iterator[Action]:
+    def receive(self, message: Message) -> str:
+        """What a message is to this rank."""
+        if message.made.op != "F":
+            return "receive of a gradient"
+        first = self.program.layers(message.used.stage).start
+        return "receive" if first in self.inputs else "receive to border"
+
+    def compute(self, stage: int, op: str, batch: int) -> None:
         operation, layers = OPERATIONS[op], self.layers[stage]
         if op in "BW":
             self.backwards.pop()
         run_goes_on = self.program.by_run and self.backwards[-1:] == [stage]
         if op == "F" and stage == 0:
-            yield "input", (0, batch)
+            self.do(("input" if 0 in self.inputs else "input to border", "input", (0, batch)))
         for layer in layers if op == "F" else reversed(layers):
             if self.zero == 3 and op != "W":
-                yield from self.weight(layer)
+                self.weight(layer)
             if self.program.recompute and op == "B":
-                yield "recompute", (layer, batch)
-            yield operation, (layer, batch)
+                self.do(("recompute", "recompute", (layer, batch)))
+            name = "forward to border" if op == "F" and layer + 1 not in self.inputs else operation
+            self.do((name, operation, (layer, batch)))
             if op in "BW":
                 self.missing[layer] -= 1
                 if self.zero < 2 or self.program.by_run:
-                    yield self.sum_up(layer)
+                    self.do(self.sum_up(layer))
                 if self.zero > 1:
-                    yield from () if run_goes_on else self.reduce_now(layer)
+                    if not run_goes_on:
+                        self.reduce_now(layer)
                 elif not self.missing[layer] and self.program.replicated and self.program.overlap:
-                    yield self.reduce(layer)
+                    self.do(self.reduce(layer))
         if op == "F" and stage == self.program.table.stages - 1:
-            yield "loss", (layers.stop - 1, batch)
+            self.do(("loss", "loss", (layers.stop - 1, batch)))
         if op in "BI" and stage == 0:
-            yield "drop", (0, batch)
+            self.do(("drop", "drop", (0, batch)))
 
-    def weight(self, layer: int) -> Iterator[Action]:
+    def weight(self, layer: int) -> None:
         """Provides the full weight of a layer (ZeRO 3). The next weight is gathered while this layer computes."""
         if self.gathered != layer:
             if self.gathered is not None:
-                yield "release", self.gathered
+                self.do(("release", "release", self.gathered))
             if self.coming is None:
-                yield "gather", layer
-            yield "wait", ("gather", layer)
+                self.do(("gather", "gather", layer))
+            self.do(waited("gather", layer))
             self.gathered, self.coming = layer, None
         self.next = next(self.uses, None)
         if self.program.overlap and self.next not in (None, layer):
             self.coming = self.next
-            yield "gather", self.next
+            self.do(("gather", "gather", self.next))
 
     # --- Gradients ---
 
-    def reduce_now(self, layer: int) -> Iterator[Action]:
+    def reduce_now(self, layer: int) -> None:
         """Reduces the gradient of one microbatch, or of a run of microbatches (ZeRO 2 and 3), during computation."""
-        yield from self.settle()
-        yield self.reduce(layer)
+        self.settle()
+        self.do(self.reduce(layer))
         if not self.program.overlap:
-            yield from self.settle()
+            self.settle()
 
     def sum_up(self, layer: int) -> Action:
         if layer in self.summed:
-            return "add", layer
+            return "add", "add", layer
         self.summed.add(layer)
-        return "keep", layer
+        return "keep", "keep", layer
 
     def reduce(self, layer: int) -> Action:
         self.reducing.append(layer)
         self.summed.discard(layer)
-        return "reduce", layer
+        return "reduce", "reduce", layer
 
-    def settle(self) -> Iterator[Action]:
+    def settle(self) -> None:
         for layer in self.reducing:
-            yield "wait", ("reduce", layer)
-            yield "add_reduced" if layer in self.reduced else "keep_reduced", layer
+            self.do(waited("reduce", layer))
+            name = "add_reduced" if layer in self.reduced else "keep_reduced"
+            self.do((name, name, layer))
             self.reduced.add(layer)
         self.reducing.clear()
 
     # --- The end of the step ---
 
-    def finish(self) -> Iterator[Action]:
+    def finish(self) -> None:
         """Updates each layer when its gradient is there. With ZeRO 1 and 2 each rank updates its shard, and gathers the
         weight. A state is fetched from the host while the previous one is used."""
         program = self.program
         if self.gathered is not None:
-            yield "release", self.gathered
+            self.do(("release", "release", self.gathered))
         if self.zero > 1:
-            yield from self.settle()
+            self.settle()
         elif program.replicated and not program.overlap:
             for layer in reversed(self.mine):
-                yield self.reduce(layer)
+                self.do(self.reduce(layer))
         order = self.reducing or self.mine[::-1]
         parking: Action | None = None
         for layer, after in zip(order, [*order[1:], None]):
             if self.reducing:
-                yield "wait", ("reduce", layer)
-                yield "keep_reduced", layer
+                self.do(waited("reduce", layer))
+                self.do(("keep_reduced", "keep_reduced", layer))
             if program.offload:
                 if parking is None:
-                    yield "fetch", layer
-                yield "wait", ("fetch", layer)
+                    self.do(("fetch", "fetch", layer))
+                self.do(waited("fetch", layer))
                 if after is not None:
-                    yield "fetch", after
-            yield "update", layer
+                    self.do(("fetch", "fetch", after))
+            self.do(("update", "update", layer))
             if program.offload:
                 if parking is not None:
-                    yield "wait", parking
-                parking = "park", layer
-                yield parking
+                    self.do(parking)
+                self.do(("park", "park", layer))
+                parking = waited("park", layer)
             if self.zero in (1, 2):
-                yield "gather", layer
+                self.do(("gather", "gather", layer))
         if parking is not None:
-            yield "wait", parking
+            self.do(parking)
         if self.zero in (1, 2):
             for layer in order:
-                yield "wait", ("gather", layer)
+                self.do(waited("gather", layer))
         for layer in order:
-            yield "store", layer
+            self.do(("store", "store", layer))

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 from lib.game.ring import elements_sent
 
-from .actions import Program, program_of
+from .actions import Program, actions, program_of
 from .cost_model import prices
 from .job import Job
 from .memory_model import widths, with_holes
 from .split import Split
 from .timing import Walked, walked
-from .values import KIND_OF, KINDS, effects_of, named_actions, sizes_of
+from .values import KIND_OF, KINDS, effects_of, sizes_of
 
 
 class PeakShare(NamedTuple):
@@ -53,7 +53,7 @@ def fullest(program: Program, place: int, sizes: Mapping[str, int]) -> tuple[Cou
     """The values of a rank at its fullest moment, and the operation that starts then."""
     effects, counts = effects_of(program), Counter[str]()
     most, peak, operation, number = -1, counts, "", 0
-    for name, _, _ in named_actions(program, place):
+    for name, _, _ in actions(program, place):
         effect = effects[name]
         for what, by in effect.before.items():
             counts[what] += by
@@ -132,7 +132,7 @@ def sent_by(job: Job, split: Split, place: int) -> dict[str, int]:
         **dict.fromkeys(("fetch", "park"), ("host", shard * wide.state * priced.shard)),
     }
     sent: dict[str, Fraction | int] = dict.fromkeys(SENT, 0)
-    for _, operation, _ in named_actions(program, place):
+    for _, operation, _ in actions(program, place):
         if operation in of_call:
             kind, number = of_call[operation]
             sent[kind] += number

@@ -6,7 +6,7 @@ from typing import Any
 from lib import Model, Weight
 from lib.schedules.cells import Message, by_message
 
-from .actions import Action, OpIndex, Program, actions
+from .actions import Call, OpIndex, Program, actions
 
 
 def planned(program: Program) -> Callable[[Model], Coroutine[Any, Any, None]]:
@@ -14,7 +14,7 @@ def planned(program: Program) -> Callable[[Model], Coroutine[Any, Any, None]]:
 
     async def schedule(model: Model) -> None:
         rank = _Rank(model, program)
-        for operation, what in actions(program, model.index("pp")):
+        for _, operation, what in actions(program, model.index("pp")):
             waiting = getattr(rank, operation)(what)
             if waiting is not None:
                 await waiting
@@ -30,7 +30,7 @@ class _Rank:
         self.model, self.program, self.zero = model, program, program.zero
         self.peers, self.tag = model.axis("pp"), by_message(program.table.stages)
         self.shard = (model.index("dp"), len(model.axis("dp"))) if program.replicated else (0, 1)
-        self.pending: dict[Action, Any] = {}
+        self.pending: dict[Call, Any] = {}
         self.gradients: list[Any] = []
         """Gradients of weights that are not stored yet, the newest last."""
 
@@ -140,7 +140,7 @@ class _Rank:
     def park(self, layer: int) -> None:
         self.pending["park", layer] = self.model.offload(self.model.opt_states.pop(layer), "host")
 
-    async def wait(self, call: Action) -> None:
+    async def wait(self, call: Call) -> None:
         """Stores the result of a call."""
         model, (operation, layer) = self.model, call
         result = await self.pending.pop(call)

@@ -15,12 +15,12 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from .actions import Program, program_of
+from .actions import Program, actions, program_of
 from .cost_model import Prices, prices
 from .job import Job
 from .memory_model import with_holes
 from .split import Split
-from .values import effects_of, named_actions, sizes_of
+from .values import effects_of, sizes_of
 
 
 class Estimate(NamedTuple):
@@ -80,28 +80,30 @@ STEPS = {
 def steps_of(program: Program) -> tuple[list[list[Step]], list[Run]]:
     """The steps of each rank, and the runs by their numbers."""
     messages: dict[Any, int] = {}
-    runs: dict[Run, int] = {}
-    return [list(_steps(program, place, messages, runs)) for place in range(program.table.ranks)], list(runs)
+    runs: dict[Run, Step] = {}
+    calls: dict[str, Step] = {}
+    """Steps of calls and their ends, by name: one object each, for there are many."""
 
-
-def _steps(program: Program, place: int, messages: dict[Any, int], runs: dict[Run, int]) -> Iterator[Step]:
-    run: list[str] = []
-    for name, operation, what in named_actions(program, place):
-        kind = STEPS.get(operation)
-        if kind is None:
-            run.append(name)
-            continue
+    def steps(place: int) -> Iterator[Step]:
+        run: list[str] = []
+        for name, operation, what in actions(program, place):
+            kind = STEPS.get(operation)
+            if kind is None:
+                run.append(name)
+                continue
+            if run:
+                yield runs.setdefault(tuple(run), ("run", len(runs), None))
+                run = []
+            if kind in ("receive", "send"):
+                yield kind, messages.setdefault(what.made, len(messages)), name
+            elif name in calls:
+                yield calls[name]
+            else:
+                yield calls.setdefault(name, (kind, operation if kind == "call" else what[0], name))
         if run:
-            yield "run", runs.setdefault(tuple(run), len(runs)), None
-            run = []
-        if kind == "call":
-            yield kind, operation, name
-        elif kind == "wait":
-            yield kind, what[0], name
-        else:
-            yield kind, messages.setdefault(what.made, len(messages)), name
-    if run:
-        yield "run", runs.setdefault(tuple(run), len(runs)), None
+            yield runs.setdefault(tuple(run), ("run", len(runs), None))
+
+    return [list(steps(place)) for place in range(program.table.ranks)], list(runs)
 
 
 class _Counts:

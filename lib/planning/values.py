@@ -3,11 +3,11 @@
 This is the only place that knows it: `timing` adds up the bytes, and `memory` names the values of the fullest moment.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .actions import Program, actions
+from .actions import Program
 from .cost_model import Prices
 
 KINDS = ("weights", "gradients", "states", "activations", "ends", "workspace")
@@ -61,7 +61,7 @@ class Effect(NamedTuple):
 
 
 def effects_of(program: Program) -> Mapping[str, Effect]:
-    """The effect of each action by the names of `named_actions`. An all-reduce is in place, as with NCCL."""
+    """The effect of each action by its name. An all-reduce is in place, as with NCCL."""
     zero = program.zero
     gradient = REDUCING if zero > 1 else GRADIENT
     reduced, state = (GRADIENT_SHARD, STATE_SHARD) if zero else (GRADIENT, STATE)
@@ -101,29 +101,3 @@ def effects_of(program: Program) -> Mapping[str, Effect]:
         "receive to border": Effect("receive", {OUTPUT: 1}),
         "receive of a gradient": Effect("receive", {INPUT_GRADIENT: 1}),
     }
-
-
-WAITS = {call: f"wait {call}" for call in ("gather", "reduce", "fetch", "park", "send")}
-
-
-def named_actions(program: Program, place: int) -> Iterator[tuple[str, str, Any]]:
-    """The actions of a rank, each with the name of its effect. An activation is kept if it is the input of one of the
-    rank's layers; others only pass the border of a stage."""
-    inputs = frozenset(program.layers_of(place))
-    border = {layer for layer in inputs if layer + 1 not in inputs}
-    for operation, what in actions(program, place):
-        name = operation
-        if operation == "forward":
-            if what[0] in border:
-                name = "forward to border"
-        elif operation == "wait":
-            call, of = what
-            name = "wait send of a gradient" if call == "send" and of.made.op != "F" else WAITS[call]
-        elif operation == "receive":
-            if what.made.op != "F":
-                name = "receive of a gradient"
-            elif program.layers(what.made.stage).stop not in inputs:
-                name = "receive to border"
-        elif operation == "input" and 0 not in inputs:
-            name = "input to border"
-        yield name, operation, what

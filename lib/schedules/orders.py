@@ -5,7 +5,7 @@ microbatch k. `(F0B1)` are two cells that start together. Operations for microba
 """
 
 import re
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from lib.errors import RuleError
@@ -264,12 +264,13 @@ def _v(p: int, m: int, script: Script) -> Timetable:
 
 def _row(script: str, stages: Sequence[int], m: int, firsts: Sequence[int] = ()) -> tuple[Slot, ...]:
     """The slots of a script, in which a chunk may begin with a later microbatch. A B counts as an I and a W."""
-    seen: Counter[str] = Counter()
+    seen: defaultdict[str, int] = defaultdict(int)
 
     def cell(op: str, chunk: str) -> Cell:
-        halves = [half + chunk for half in ("IW" if op == "B" else op)]
+        halves = ("I" + chunk, "W" + chunk) if op == "B" else (op + chunk,)
         batch = seen[halves[0]]
-        seen.update(halves)
+        for half in halves:
+            seen[half] += 1
         return Cell(stages[int(chunk)], op, batch)
 
     slots = [[cell(*named) for named in CELL.findall(group)] for group in SLOT.findall(script)]

@@ -18,7 +18,11 @@ NO_LIMIT = 10**12
 """The target of a draft, which everything meets."""
 
 
-class OwnPuzzleError(Exception):
+class RefusedError(Exception):
+    """A mistake of whoever typed a command or wrote a file; the text says what is wrong, and what to do."""
+
+
+class OwnPuzzleError(RefusedError):
     """A folder or file of puzzles that cannot be used; the text names the file, the field, and what to do."""
 
 

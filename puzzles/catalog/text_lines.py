@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from rich.measure import Measurement
     from rich.table import Column, Table
 
+COLOURS = ("layer", "microbatch", "operation")
+"""What the colours of operations may show in a picture of a schedule; `drawing` refuses any other."""
+
 MAX_WIDTH = 88
 """Columns of running text: wider is harder to read."""
 

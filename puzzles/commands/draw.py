@@ -15,7 +15,8 @@ from puzzles.tracks import OptionError, track_for, track_of
 from puzzles.tracks.workbench import DrawOptions
 
 from .shared.game_options import chosen, game_options
-from .shared.params import PUZZLE, SLUG_TEXT, SolutionPath, colour_option, seconds_text, usage_errors
+from .shared.params import colour_option, seconds_text, usage_errors
+from .shared.puzzle_params import PUZZLE, SLUG_TEXT, SolutionPath
 
 
 @click.command()

@@ -18,7 +18,8 @@ from puzzles.tracks import track_for
 
 from .shared.files import require_endings, write_run
 from .shared.game_options import chosen, costs_text, game_options
-from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, terminal, usage_errors
+from .shared.params import colour_option, require_picture, seconds_text, terminal, usage_errors
+from .shared.puzzle_params import SLUG_TEXT
 
 if TYPE_CHECKING:
     from lib.schedules import Timetable

@@ -15,7 +15,8 @@ from puzzles.tracks.outcomes import amount
 
 from .shared.course_options import course_option
 from .shared.game_options import puzzle_slugs
-from .shared.params import SLUG_TEXT, seconds_text, usage_errors
+from .shared.params import seconds_text, usage_errors
+from .shared.puzzle_params import SLUG_TEXT
 
 if TYPE_CHECKING:
     from puzzles.course.course_file import Course

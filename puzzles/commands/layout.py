@@ -225,7 +225,14 @@ class Report:
         lines = [
             "Bytes are what all devices send together. Flops are those of all devices, divided by those of one device",
             "that computes everything. A peak is of each device. XLA's figures are of its compiler for processors.",
+            f"A plan counts {self.graph.itemsize} bytes for each value; XLA's figures are of the types that it sends.",
         ]
+        if any(
+            merges(op.input_shapes[0], op.output_shape) for op in self.graph.operators.values() if op.kind == "reshape"
+        ):
+            lines.append(
+                "Of dimensions that a reshape merges or divides, plans split the first only; others may move less."
+            )
         lines += ["", "What pays in the best plan:", *(f"  {text}" for text in self._paying())]
         lines += ["", *constraints]
         for line in lines:
@@ -335,6 +342,11 @@ class Progress:
     def end(self) -> None:
         if self.shown:
             click.echo("\r" + " " * self.shown + "\r", nl=False, err=True)
+
+
+def merges(before: Sequence[int], after: Sequence[int]) -> bool:
+    """Whether a reshape between these shapes changes dimensions, rather than only adds or removes some of size 1."""
+    return [n for n in before if n > 1] != [n for n in after if n > 1]
 
 
 def counted_names(names: Iterable[str]) -> str:

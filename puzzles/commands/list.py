@@ -15,7 +15,8 @@ from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import SHIPPED, TRACKS, PuzzleGroup, Track, before, mark, track_of
 
-from .shared.params import SLUGS, group_or_puzzle, terminal
+from .shared.params import terminal
+from .shared.puzzle_params import SLUGS, group_or_puzzle
 
 if TYPE_CHECKING:
     from rich.console import Console

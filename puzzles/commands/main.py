@@ -34,13 +34,15 @@ OTHERS = {
 }
 WITH_OWN_PUZZLES = {*PLAY, "hint", "status", "reset", "notebook", *OTHERS["share"], "gradescope", "export"}
 """Commands that take `--puzzles FOLDER` behind their name too."""
+WITHOUT_PUZZLES = {"profile", "solve", "plan", "layout"}
+"""Commands that know no puzzle, and load none."""
 
 
 def add_own(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) -> None:
     """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
     ends."""
     if paths:
-        from puzzles.commands.shared.params import add_folders
+        from puzzles.commands.shared.puzzle_params import add_folders
 
         add_folders(ctx, paths)
 
@@ -133,12 +135,15 @@ class Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 @click.version_option(VERSION, prog_name="Training Puzzles", message="%(prog)s %(version)s")
-def main() -> None:
+@click.pass_context
+def main(ctx: click.Context) -> None:
     """Learn how large models are trained. Begin with 'puzzles next'."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="replace")  # a terminal that cannot write a star must not stop the program
+    if ctx.invoked_subcommand in WITHOUT_PUZZLES:
+        return
     from puzzles.custom import add_installed
 
     for problem in add_installed():

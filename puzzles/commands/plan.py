@@ -167,7 +167,6 @@ def plan(
 
     Times are in seconds. Traffic is what each GPU sends in a step, in GB. Memory is of the fullest GPU, in GiB.
     """
-    from drawing import require_ending
     from lib.planning import search
     from puzzles.reports.plans import report_config, report_largest, report_plans, report_training
 
@@ -187,6 +186,8 @@ def plan(
     with usage_errors():
         for path, of_a_run in ((pareto, False), (None if target else output, True)):
             if path:
+                from drawing import require_ending  # here, since it loads what draws
+
                 require_ending(path, of_a_run=of_a_run)
         fixed = {name: value for name, value in choices.items() if value is not None}
         how = {"kernels": kernels or "megatron", "fp8": fp8, "flash": flash, "overlap": overlap}
@@ -314,6 +315,9 @@ def as_record(plan: Plan) -> dict[str, Any]:
 
 
 def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str) -> None:
+    """Draws the files that are asked for, and loads what draws only then."""
+    if not (pareto or output):
+        return
     from drawing import TimedRun, draw_plans, save
 
     if pareto:

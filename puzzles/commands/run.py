@@ -13,7 +13,8 @@ from puzzles.tracks.workbench import TensorOptions
 
 from .export import imported
 from .shared.game_options import FIELDS, chosen, game_options
-from .shared.params import SLUG_TEXT, colour_option, require_picture, seconds_text, usage_errors
+from .shared.params import colour_option, require_picture, seconds_text, usage_errors
+from .shared.puzzle_params import SLUG_TEXT
 
 PATIENCE = 300.0
 """Seconds for PyTorch."""
@@ -101,12 +102,8 @@ def run(
     if ranks is not None and not isinstance(puzzle, Puzzle):
         raise click.UsageError("-n is for a puzzle's own size; set layers, batches and ranks with --size L,B,R")
     track = track_for(puzzle)
-    if tensors is not None and not track.show.runs_without_tensors:
-        raise click.UsageError(f"{puzzle.slug} always works on tensors; --tensors and --no-tensors are for schedules")
-    if on == "torch" and not track.show.runs_without_tensors:
-        raise click.UsageError(
-            f"{puzzle.slug} is judged with numpy; in your own program, launch(..., on='torch') runs a class on PyTorch"
-        )
+    with usage_errors():
+        track.show.require_runnable(puzzle, options)
     try:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -114,7 +111,6 @@ def run(
         raise click.UsageError(f"cannot write to {folder}: {problem.strerror or problem}") from None
     bench = CommandWorkbench(path, track, puzzle.slug, time_limit or TIME_LIMIT)
     with usage_errors():
-        track.show.require_runnable(puzzle, options)
         if trace is None:
             passed = track.show.run_on_tensors(puzzle, options, bench)
         else:

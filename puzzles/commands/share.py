@@ -10,7 +10,7 @@ from puzzles.failure import of_source
 from puzzles.grading.submission import Submission
 from puzzles.tracks import TRACKS, track_of
 
-from .shared.params import saved_puzzle
+from .shared.puzzle_params import saved_puzzle
 
 MAX_LINK = 8000
 """Characters of a link that some programs cut off."""

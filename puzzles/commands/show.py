@@ -13,7 +13,8 @@ from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import PUZZLE, terminal
+from .shared.params import terminal
+from .shared.puzzle_params import PUZZLE
 
 if TYPE_CHECKING:
     from rich.console import Console

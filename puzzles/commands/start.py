@@ -13,7 +13,8 @@ from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
-from .shared.params import group_or_puzzle, terminal
+from .shared.params import terminal
+from .shared.puzzle_params import group_or_puzzle
 from .show import show_statement
 
 DEFAULT_FILE = "my_solutions.py"

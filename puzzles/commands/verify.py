@@ -15,7 +15,8 @@ from puzzles.grading.submission import MAX_FILE_SIZE, SourceFile
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import saved_puzzle, terminal
+from .shared.params import terminal
+from .shared.puzzle_params import saved_puzzle
 
 
 @click.command()

@@ -224,7 +224,7 @@ def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
     try:
         if len(data) > MAX_FILE_SIZE:
             raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
-        outcome = RunOutcome(track_of(puzzle.slug).judge.row_of_saved(data.decode("utf-8-sig")))
+        outcome = RunOutcome(track_of(puzzle.slug).judge.row_of(data.decode("utf-8-sig")))
     except ValueError as why:
         outcome = RunOutcome(failure=Failure("rule", sanitized(f"this file cannot be judged: {why}")))
     verdict = run_judge(judge(puzzle, Definition(), only_shown=True), lambda request: outcome)

@@ -45,7 +45,7 @@ def gradescope(graded: Graded, scoring: Scoring) -> dict[str, Any]:
 def _test(graded: Graded, verdict: Verdict, scoring: Scoring) -> dict[str, Any]:
     track = track_of(verdict.puzzle)
     return {
-        "name": track.words.listed_as(track.puzzle(verdict.puzzle)),
+        "name": track.words.heading(track.puzzle(verdict.puzzle)),
         "score": scoring.score(graded, verdict),
         "max_score": scoring.most(verdict.puzzle),
         "status": "passed" if verdict.status == "passed" else "failed",

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from puzzles.catalog.fields import RefusedError
 from puzzles.catalog.listing import AnyChapter
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS
 from puzzles.catalog.puzzle import Puzzle
@@ -41,7 +42,7 @@ ALL: Mapping[str, Track[Any]] = MappingProxyType(_by_slug)
 """Every slug in the order of play, with its track. No two are alike; some differ in case only."""
 
 
-class UnknownPuzzleError(LookupError):
+class UnknownPuzzleError(RefusedError, LookupError):
     """No puzzle has that name; the text says which name was probably meant."""
 
 

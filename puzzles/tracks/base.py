@@ -22,7 +22,7 @@ from functools import cached_property
 from importlib import import_module
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from puzzles.catalog.fields import Fields, OwnPuzzleError
+from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox.deadline import TIME_LIMIT
@@ -52,7 +52,7 @@ class Section(NamedTuple):
     lines: Sequence[tuple[str, str]]
 
 
-class OptionError(Exception):
+class OptionError(RefusedError):
     """A command's option that a track does not support. The text says what to do instead."""
 
 
@@ -139,8 +139,6 @@ class Judge(Part[P], ABC):
     """Bytes that one run may send back."""
     reasons: Sequence[str] = ("layout",)
     """One-word reasons of its failures, besides the reasons of every track. Any code may use `lib.layout`."""
-    star_imports_solve: bool = False
-    """True if a name that `from module import *` may have imported is run to find out."""
     is_saved: bool = False
     """True if a kept run is saved in a file, which `verify` can judge again."""
     turn_seconds: float = TIME_LIMIT
@@ -163,26 +161,25 @@ class Judge(Part[P], ABC):
 
     def sent(self, row: Row) -> str:
         """A run in this process as JSON, from which the judge in another one has all that it needs."""
-        return json.dumps(row)
-
-    def row_of_sent(self, text: str) -> Row:
-        """The row of a run that another process has sent; a ValueError if the text is none."""
-        row = json.loads(text)
-        if not isinstance(row, dict):
-            raise ValueError("it is not a run")
-        return row
+        return (self.kept(row) if self.is_saved else "") or json.dumps(row)
 
     def kept(self, row: Row) -> str:
         """The part of a run from which it can be judged or drawn again, as JSON; empty if there is none."""
         return ""
 
-    def row_of_saved(self, text: str) -> Row:
-        """The row of a saved run.
+    def row_of(self, text: str) -> Row:
+        """The row of a run that another process has sent, or that was kept and saved.
 
         Raises:
-            ValueError: the text is not a saved run.
+            ValueError: the text is not a run.
         """
-        raise ValueError(f"runs of the track '{self.track.name}' are not saved")
+        try:
+            row = json.loads(text)
+        except RecursionError:
+            row = None
+        if not isinstance(row, dict):
+            raise ValueError("it is not a run")
+        return row
 
     def restored(self, puzzle: P, kept: str) -> Any:
         """The kept run as an object, for `Result.trace`; None if there is none."""
@@ -198,8 +195,6 @@ class Words(Part[P], ABC):
 
     form: str = ""
     """What a player writes, in words."""
-    noun: str = "function"
-    """Kind of definition that solves a puzzle."""
     why_title: str = "where memory and traffic go"
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
@@ -236,10 +231,6 @@ class Words(Part[P], ABC):
         """Name and title within a sentence: 'puzzle 4, Fully sharded data parallel'."""
         return f"{self.called(puzzle)}, {puzzle.title}"
 
-    def listed_as(self, puzzle: P) -> str:
-        """Name and title in a list of results."""
-        return self.heading(puzzle)
-
     @abstractmethod
     def limits(self, puzzle: P) -> str:
         """Size and targets in a line."""
@@ -259,6 +250,11 @@ class Words(Part[P], ABC):
     @abstractmethod
     def signature(self, slug: str) -> str:
         """Beginning of a definition: 'def fsdp(model)'."""
+
+    @property
+    def noun(self) -> str:
+        """Kind of definition that solves a puzzle."""
+        return "class" if self.signature("").startswith("class ") else "function"
 
     def record(self, puzzle: P, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         """A sentence on what is best known, and on the third star, after a pass; `family` is the kind of solution,
@@ -326,8 +322,6 @@ class Show(Part[P]):
     has_pictures: bool = False
     """True if `draw` can draw a player's solution."""
     colours: Sequence[str] = ()
-    runs_without_tensors: bool = False
-    """True if `run --no-tensors` can judge a player's solution."""
 
     def picture(self, puzzle: P, kept: str, judged: bool = True, colour: str = "layer") -> str:
         """A kept run as SVG, with the referee's words unless they are shown elsewhere; empty if there is none."""
@@ -365,6 +359,13 @@ class Show(Part[P]):
         Raises:
             OptionError: the text says which.
         """
+        if options.tensors is False:
+            raise OptionError(f"{puzzle.slug} always works on tensors; --no-tensors is for schedules")
+        if options.on == "torch":
+            raise OptionError(
+                f"{puzzle.slug} is judged with numpy; in your own program, launch(..., on='torch') runs a class on "
+                "PyTorch"
+            )
         if options.output:
             raise OptionError(f"there is no picture of {puzzle.slug}; leave out -o")
 

@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-COLOURS = ("layer", "microbatch", "operation")
-"""What the colours of operations may show in a picture of a schedule; `drawing` refuses any other."""
-
 Runner = Callable[[RunRequest], RunOutcome]
 """Runs the player's definition once, somewhere, and returns what came of it."""
 

@@ -198,8 +198,8 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     page.run(PLAY)
     wrong = page.result(PLAY, "failed")
     assert wrong["stars"] == "☆☆☆"
-    assert "rank 0, t=4, forward(layer=1): this is the input activation of layer 0" in wrong["text"]
-    assert "activations[2] = model.forward(1, activations[0], weights[1])" in wrong["text"]
+    assert "rank 0, t=4, forward(layer=1):" in wrong["text"]
+    assert "model.forward(1, activations[0], weights[1])" in wrong["text"]
     assert "Traceback" not in wrong["text"]
     assert min(wrong["picture"]) > 100
     assert wrong["shapes"] > 5
@@ -208,7 +208,7 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     page.run(PLAY)
     right = page.result(PLAY, "passed")
     assert right["stars"] == "★★☆"
-    assert "16.5 timesteps, target < 18" in right["text"]
+    assert "16.5 timesteps" in right["text"]
     assert min(right["picture"]) > 100
 
     page.type_into("def basic", BEST)

@@ -410,4 +410,4 @@ def test_an_answer_that_cannot_be_read_ends_python(game: Game) -> None:
     game.open("zb_h1")
     game.type(text + solution("zb_h1"))
     game.until_status("stopped")
-    assert "its answer cannot be read" in game.text(".verdict .message")
+    assert "cannot be read" in game.text(".verdict .message")

@@ -117,7 +117,7 @@ def test_numpy_is_loaded_when_a_puzzle_needs_it_and_only_then(game: Game) -> Non
     game.type(f"import numpy\nraise RuntimeError(f'numpy {{numpy.__version__}}')\n{solution('engine/fsdp')}")
     game.until_status("failed")
     assert "numpy 0" in game.text(".verdict .message")
-    assert "A class has no picture" in game.text(".picture")
+    assert "has no picture" in game.text(".picture")
     wheel, archive = sorted(later_files(game), key=lambda name: not name.endswith(".whl"))
     assert wheel.startswith("numpy-")
     assert archive == ARRAYS
@@ -130,8 +130,8 @@ def test_devices_wait_for_each_other_in_a_browser(game: Game) -> None:
     game.go("FSDP")
     game.type(DEVICES)
     game.until(lambda: "[True, " in game.text(".verdict .message"))
-    assert "[True, [3, 6, 5, 4, ended" in game.text(".verdict .message")
-    assert "on purpose, 4, [ended, ended, ended, ended]]" in game.text(".verdict .message")
+    assert "[True, [3, 6, 5," in game.text(".verdict .message")
+    assert "4, [ended, ended, ended," in game.text(".verdict .message")
 
 
 def test_what_goes_with_numpy_is_kept_for_a_visit_without_a_network(game: Game) -> None:

@@ -41,6 +41,7 @@ def stops() -> list[str]:
     return [f"{file} {name}" for file, name in re.findall(r"^\|[ \d]+\| `(.*?)` \| `(.*?)` \|", PAGE, re.MULTILINE)]
 
 
+@pytest.mark.slow
 @pytest.mark.own_server
 def test_a_run_makes_the_ten_stops_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the process tier, whose processes can write to the file; the profile of a parent goes on in its forks."""

@@ -39,6 +39,7 @@ def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.Mon
     assert spaces["SIZE"] == (8, 32, 8)
 
 
+@pytest.mark.slow
 def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text((ROOT / "solutions" / "zb_h1.py").read_text(encoding="utf-8"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.content.engine.shards.trials import bytes_per_device
 from tests.support import CLASSICS
 from tests.support.engine_trials import perform, reference
+from tests.support.solved import reference_of
 from tests.support.unmeasured_figures import Fact, unmeasured, wrong
 
 PAGE = Path(__file__).parents[2] / "docs" / "variants.md"
@@ -38,7 +38,7 @@ def measured(slug: str, figure: str, trial: int = 0) -> str:
 def sent(slug: str) -> str:
     """Bytes that the busiest rank of a reference schedule sends in its puzzle."""
     goal = PUZZLES[slug].goal
-    trace = run(getattr(import_module(f"solutions.{slug}"), slug), *goal.size, setting=goal.setting).trace
+    trace = run(reference_of(slug), *goal.size, setting=goal.setting).trace
     return f"{max(rank.bytes_sent for rank in referee(trace).ranks):,} B"
 
 
@@ -193,6 +193,7 @@ def test_every_figure_on_the_page_is_measured() -> None:
     assert unmeasured(TEXT, facts(), REFERENCES) == []
 
 
+@pytest.mark.slow
 def test_the_ten_steps_are_those_of_the_core_path_with_the_figures_of_one_model() -> None:
     page = field.page()
     assert field.FILE.read_text(encoding="utf-8") == page, "out of date: make docs"

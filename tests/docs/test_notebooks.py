@@ -7,7 +7,6 @@ import asyncio
 import json
 import re
 import sys
-from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from time import perf_counter
@@ -33,6 +32,7 @@ from puzzles.reports.html import rendered
 from puzzles.tracks import TRACKS
 from puzzles.version import VERSION
 from tests.support.kernel import ROOT
+from tests.support.solved import reference_of
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 MEGABYTE = 1_000_000
@@ -95,6 +95,7 @@ def test_statement_gap_target_and_solution_are_those_of_the_catalog(solved: bool
         assert all(source.title in background for source in puzzle.sources)
 
 
+@pytest.mark.slow
 def test_the_player_version_gives_no_solution_away() -> None:
     for empty, full in zip(books(), books(solved=True), strict=True):
         player, solved = cells_of(empty.text), cells_of(full.text)
@@ -189,7 +190,7 @@ def test_a_sketch_shows_every_rank_and_what_the_reference_loads(slug: str) -> No
     """As many filled boxes as there are pairs of a rank and a layer whose weight, or a shard of it, it loads."""
     puzzle = PUZZLES[slug]
     goal = puzzle.goal
-    outcome = lib.run(getattr(import_module(f"solutions.{slug}"), slug), *goal.size, setting=goal.setting)
+    outcome = lib.run(reference_of(slug), *goal.size, setting=goal.setting)
     loads = [{op.layer for op in ops if op.name == "load_weights"} for ops in outcome.trace.ranks]
     sketch, drawn = puzzle.sketch, TRACKS["schedule"].show.sketch(puzzle, rendered)
     size = puzzle.goal.size
@@ -223,6 +224,7 @@ def test_the_command_writes_fresh_copies_and_never_over_work(tmp_path: Path) -> 
     assert (folder / "01_puzzles.ipynb").read_text(encoding="utf-8") == books(solved=True)[1].text
 
 
+@pytest.mark.slow
 def test_the_message_names_a_folder_that_cannot_be_created(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     refused = run(str(tmp_path / "file" / "folder"))

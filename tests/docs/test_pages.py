@@ -22,6 +22,7 @@ def page(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["browser", "engine", "extended", "layout", "solver", "torch", "truth"])
 def test_the_python_of_a_page_prints_what_is_shown(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}

@@ -26,6 +26,7 @@ def test_the_report_of_the_page_is_the_commands(tmp_path: Path, monkeypatch: pyt
     assert done.output == shown
 
 
+@pytest.mark.slow
 def test_the_picture_of_the_page_is_todays(tmp_path: Path) -> None:
     target = tmp_path / "profile.svg"
     done = puzzles("profile", str(TRACES / "1f1b_slow"), "-o", str(target))

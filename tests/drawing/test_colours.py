@@ -82,6 +82,7 @@ def test_without_the_option_a_picture_is_as_ever(eight: Trace) -> None:
     assert len({svg(draw(eight, colour=colour)) for colour in COLOURS}) == 3
 
 
+@pytest.mark.slow
 def test_by_microbatch_each_has_a_hue_pale_in_forward_and_full_in_backward(eight: Trace) -> None:
     picture = draw(eight, colour="microbatch")
     for batch in range(8):
@@ -141,6 +142,7 @@ def test_a_bar_shows_the_chunk(v: int) -> None:
     assert bars == {(rank, rank + 4 * chunk): chunk / (v - 1) for rank in range(4) for chunk in range(v)}
 
 
+@pytest.mark.slow
 def test_chunks_that_touch_at_the_turn_of_a_v_are_two(halves: Trace) -> None:
     bars = scene_of(halves, colour="microbatch").colouring.bars
     assert bars == {(rank, layer): float(layer > 3) for rank in range(4) for layer in (rank, 7 - rank)}
@@ -174,6 +176,7 @@ def page_data(path: Path) -> Any:
     return {**data, **data["colourings"][data["colour"]]}
 
 
+@pytest.mark.slow
 def test_the_page_has_the_same_colours_numbers_and_bars(halves: Trace, tmp_path: Path) -> None:
     page = tmp_path / "x.html"
     for picture in (halves, draw(halves, colour="microbatch")):  # of a run, and of its picture
@@ -192,6 +195,7 @@ def test_the_page_has_the_same_colours_numbers_and_bars(halves: Trace, tmp_path:
     assert (page_data(page)["swatches"], {look["bar"] for look in page_data(page)["looks"]}) == ({}, {0})
 
 
+@pytest.mark.slow
 def test_comparisons_and_replays_are_coloured_too(eight: Trace) -> None:
     other = trace_of(zb_h1, 4, 8, 4, "parts")
     times = [[(op.start * 1e-3, op.end * 1e-3) for op in eight.events(rank)] for rank in range(4)]

@@ -6,6 +6,8 @@ import re
 from dataclasses import replace
 from itertools import pairwise
 
+import pytest
+
 from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
 from drawing.palette import ALARM, SOFT, STROKE
@@ -123,6 +125,7 @@ def test_a_record_is_named_after_its_file_and_variant() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_target_box_holds_what_meets_the_target() -> None:
     picture = draw_pareto(GOAL, [Attempt("mine.py", report("gpipe"))])
     (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]
@@ -131,6 +134,7 @@ def test_the_target_box_holds_what_meets_the_target() -> None:
     assert [node.get("stroke") for node in border] == [STROKE, SOFT]  # the target's box, and the open front
 
 
+@pytest.mark.slow
 def test_what_failed_is_named_and_has_no_place() -> None:
     wrong = Attempt("wrong.py", report("fsdp", GOAL))
     picture = draw_pareto(GOAL, [wrong])
@@ -151,6 +155,7 @@ def test_hostile_names_are_text() -> None:
     assert '<script>"' in texts(picture)
 
 
+@pytest.mark.slow
 def test_names_close_together_do_not_cover_each_other() -> None:
     picture = draw_pareto(GOAL, [Attempt(f"{i}.py", report("gpipe")) for i in range(4)])
     drawn = root(picture).iter(f"{SVG}text")

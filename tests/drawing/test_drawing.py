@@ -123,6 +123,7 @@ def test_batches_and_layers_are_written_on_the_marks() -> None:
     assert {"b0", "b1", "b2", "b3", "L"} <= set(written)
 
 
+@pytest.mark.slow
 def test_the_legend_has_only_what_occurs() -> None:
     names = {"loss", "backward", "update", "all-gather", "reduce-scatter", "all-reduce", "send", "receive", "idle"}
     assert names & set(texts(draw(trace_of(FSDP)))) == {

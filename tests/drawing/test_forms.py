@@ -50,7 +50,7 @@ def test_a_run_as_text() -> None:
     )
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_text_keeps_to_its_width(classic: Classic, width: int) -> None:
@@ -98,6 +98,7 @@ def viewed(slug: str) -> dict[str, Any]:
     return json.loads(viewer_json(scene_of(gallery.solved(slug).trace), slug))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_the_viewer_gets_each_event_once_and_each_rank_by_name(classic: Classic) -> None:
     outcome = run(classic.solution, *classic.size)

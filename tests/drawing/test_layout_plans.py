@@ -60,6 +60,7 @@ def step_plan() -> GraphPlan:
 PLANS = {"ffn": solved_ffn, "attention": rule_attention, "step": step_plan}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", PLANS)
 def test_every_tensor_and_reason_is_in_the_picture(name):
     found = PLANS[name]()
@@ -124,6 +125,7 @@ def test_boxes_do_not_overlap_and_sources_are_above_their_readers():
 # --- Who holds what ---
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", PLANS)
 def test_every_piece_of_every_device_is_shown(name):
     found = PLANS[name]()
@@ -276,6 +278,7 @@ def test_a_long_propagation_says_what_is_left_out():
 # --- As text and as a page ---
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_no_line_of_the_text_is_cut(width):
     for make in PLANS.values():
@@ -313,6 +316,7 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
     assert (tmp_path / "ffn.txt").read_text().count("\n1. matmul1") == 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", ["fsdp_mlp", "vocabulary_ends"])
 def test_the_page_of_given_ends_shows_what_gspmd_makes_of_them(slug, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

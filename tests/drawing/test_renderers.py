@@ -124,7 +124,7 @@ CASES = [
 ]
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("render", "name"), CASES)
 def test_it_is_not_blank_and_keeps_its_shape_with_and_without_a_width(render: Callable[..., bytes], name: str) -> None:
     source = source_of(name)

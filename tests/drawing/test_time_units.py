@@ -37,6 +37,7 @@ def test_a_text_picture_counts_in_microseconds(hierarchy: Outcome) -> None:
     assert not any("steps" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_two_runs_are_compared_in_microseconds(hierarchy: Outcome) -> None:
     picture = svg(draw_compare(hierarchy.trace, hierarchy.trace, "Sums"))
     assert "as many us" in picture

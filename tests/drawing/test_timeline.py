@@ -167,6 +167,7 @@ def test_the_text_alternative_describes_each_rank() -> None:
     assert "And 8 more ranks." in many
 
 
+@pytest.mark.slow
 def test_a_notebook_gets_the_picture_and_a_text() -> None:
     drawn = picture("ddp", title="Data parallel")
     bundle = drawn._repr_mimebundle_()
@@ -224,6 +225,7 @@ def bars(slug: str) -> list[dict[str, int]]:
     return [sent_by_kind(scene, rank) for rank in range(len(scene.lanes))]
 
 
+@pytest.mark.slow
 def test_a_bar_for_each_rank_has_the_kinds_of_calls_and_their_elements() -> None:
     assert bars("fsdp") == [{"allgather": 2_359_296, "scatterreduce": 1_179_648}] * 4
     assert bars("gpipe") == [{"pass_to": sent} for sent in (524_288, 1_048_576, 1_048_576, 524_288)]

@@ -25,7 +25,7 @@ from tests.support.refusals import Refused
 EXHAUSTIVE = ("all_memory_orders", "many_launches", "many_random_programs")
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("body", [pytest.param(b, marks=pytest.mark.slow if b in EXHAUSTIVE else []) for b in BODIES])
 def test_in_process(body: str) -> None:
     BODIES[body]("inprocess")
@@ -119,6 +119,7 @@ def test_what_was_brought_to_a_collective_is_gone_before_the_others_go_on() -> N
         assert run.forward(0) == [64] * 3
 
 
+@pytest.mark.slow
 def test_large_results_are_charged_once() -> None:
     def body(me: Any, x: Any) -> list[int]:
         before = me._port.meter.live

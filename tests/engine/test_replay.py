@@ -50,7 +50,7 @@ def test_full_tensors_take_as_many_bytes_as_the_game_counts() -> None:
     assert max(rank.peak for rank in result.ranks) == ddp.peak_memory * 4
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("record", SOME_RECORDS, ids=record_name)
 def test_the_records_run_too(record: Record) -> None:
     for puzzle, function in solved_by(record):

@@ -44,7 +44,7 @@ from tests.support.schedules import overlapping, shards, tiers
 from tests.support.selection import first_of_each_kind
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", first_of_each_kind(((name,) for name in GAMES), lambda _: None, every=3))
 def test_a_schedule_gives_the_results_of_one_device_in_the_predicted_memory(name: str) -> None:
     result = replay(trace_of(name), small=True)
@@ -169,7 +169,7 @@ def test_random_calls_under_way_keep_to_the_predicted_memory_and_bytes(
 # --- Time ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GAMES)
 def test_events_as_long_as_predicted_are_where_the_trace_has_them(name: str) -> None:
     trace = trace_of(name)

@@ -45,6 +45,7 @@ def test_the_file_has_the_networks_that_its_program_draws():
         assert asked == mindspore.drawn(seed)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_it_chooses_what_mindspore_chose(setting):
     """In every eighth network whose tensors have one shape; all of them are compared below."""
@@ -70,6 +71,7 @@ def test_what_mindspore_remembers_explains_the_rest():
             assert found.operators >= found.of_operators - 2, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_its_plans_compute_the_program(setting):
     for network in random.Random(61).sample(NETWORKS, 2):
@@ -82,6 +84,7 @@ def test_its_plans_compute_the_program(setting):
                 assert min(options, key=lambda each: each.rank).choice == plan.operators[name]
 
 
+@pytest.mark.slow
 def test_moves_between_layouts_beside_mindspore():
     """Ours move what was counted, and never more than the sequence of MindSpore's operators."""
     for pair in pairs()[:100]:

@@ -67,6 +67,7 @@ def test_parts_of_axes_may_move_less():
     assert new, "otherwise the plan without every_split would have been as cheap"
 
 
+@pytest.mark.slow
 def test_configured_strategies_hold_there_too():
     graph = megatron_mlp()
     graph.shard("matmul1", ((2, 1), (1, 4)))
@@ -77,6 +78,7 @@ def test_configured_strategies_hold_there_too():
     assert step.on_prime_axes().strategies == step.strategies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_found", [False, True])
 def test_without_a_proof_the_plan_on_the_given_axes_counts_too(monkeypatch: pytest.MonkeyPatch, is_found: bool) -> None:
     """A search over parts of axes that ends with nothing, or with a dearer plan, is no reason for a worse answer."""

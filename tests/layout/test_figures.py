@@ -76,6 +76,7 @@ FIGURES = [
 ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("cap", "all_reduced", "scattered"), FIGURES)
 def test_exact_plans_cost_what_masks_and_loops_find(cap: int, all_reduced: int, scattered: int) -> None:
     assert (least(cap, scatter=False), least(cap, scatter=True)) == (all_reduced, scattered)

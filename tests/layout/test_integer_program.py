@@ -30,6 +30,7 @@ def pins(layers: int) -> dict[str, P]:
     return found
 
 
+@pytest.mark.slow
 def test_grouped_attention_with_rotary_embedding_is_planned_to_the_end() -> None:
     graph = grouped_attention(1, GRID)
     found = plan(graph, layouts=pins(1), effort=5_000)
@@ -40,6 +41,7 @@ def test_grouped_attention_with_rotary_embedding_is_planned_to_the_end() -> None
     assert all(np.allclose(together[name], alone[name]) for name in alone)
 
 
+@pytest.mark.slow
 def test_a_fraction_of_a_copy_is_no_cheaper_than_the_copy() -> None:
     """Queries, keys and values read one tensor, gate and up another: without a gap, little is left to search."""
     graph = grouped_attention(1, GRID)
@@ -83,6 +85,7 @@ def test_only_what_has_the_same_surroundings_is_alike() -> None:
     assert not alike(feed_forward())
 
 
+@pytest.mark.slow
 def test_a_search_that_ends_early_states_the_bound_and_the_gap() -> None:
     graph = embedding_and_head()
     cap = plan(graph).memory // 2
@@ -96,6 +99,7 @@ def test_a_search_that_ends_early_states_the_bound_and_the_gap() -> None:
     assert f"{early.at_least:,}" in early.explain()
 
 
+@pytest.mark.slow
 def test_the_same_effort_has_the_same_plan_however_long_it_takes() -> None:
     """A search is limited in the solver's steps: it is interrupted at the same step, with the same plan."""
     cap = plan(embedding_and_head()).memory // 2

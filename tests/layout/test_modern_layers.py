@@ -79,7 +79,7 @@ def test_experts_on_their_own_devices_exchange_tokens_by_all_to_all():
     assert found.bytes == 2 * 7 * 8 * 4 * 16 * 4 * 8 // 8
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("build", [swiglu, layer_norm, rotary, mixture_of_experts])
 def test_their_exact_plans_equal_one_device(build):
     graph = build()

@@ -167,6 +167,7 @@ def configured_ffn():
     return graph
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("cap", [None, 8192, 4096, 2048])
 def test_the_network_of_the_documentation_and_its_exact_plans(cap):
     graph = configured_ffn()
@@ -180,7 +181,7 @@ def test_the_breadth_first_plan_sends_an_all_reduce_in_groups_of_four():
     assert dict(done.meters[0].calls) == {"all_reduce": 1}
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
 def test_the_reference_plan_of_every_puzzle(slug):
     graph = LAYOUT_PUZZLES[slug].graph()
@@ -190,6 +191,7 @@ def test_the_reference_plan_of_every_puzzle(slug):
     assert_runs_as_predicted(found)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("example", [megatron_mlp, attention, embedding_and_head])
 def test_exact_plans_of_the_examples(example):
     graph = example()
@@ -277,6 +279,7 @@ def test_masked_arrays_are_refused_wherever_a_tensor_enters():
             call()
 
 
+@pytest.mark.slow
 def test_planning_loads_no_engine():
     code = "import sys, lib.layout as l, lib.layout.examples as e; l.plan(e.feed_forward()); print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()

@@ -89,7 +89,7 @@ KINDS = (
 ).split("|")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_strategy_of_an_operator_equals_the_stand_alone_one(kind):
     for graph in (one(kind), one(kind, grid=mesh(a=2, b=2)), one(kind, devices=6)):

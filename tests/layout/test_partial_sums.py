@@ -110,6 +110,7 @@ def language_model(words: int = 512) -> Graph:
     return graph
 
 
+@pytest.mark.slow
 def test_a_language_model_with_a_split_vocabulary() -> None:
     """Three all-reduces of 128x64 numbers, three of 128, one of the loss: as Shardy moves them, and by the plan."""
     columns, rows = P(None, "model"), P("model")

@@ -167,7 +167,7 @@ def outcome(graph: Graph, cap: int, effort: int | None = None) -> GraphPlan | st
         return str(refused)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_every_example_and_puzzle_is_planned_exactly(name):
     """Under any cap there is a plan that is proven to be the cheapest, or it is proven that there is none."""
@@ -196,6 +196,7 @@ def test_a_step_of_transformer_layers_is_planned_exactly(layers, shape):
     assert found.bytes > free.bytes
 
 
+@pytest.mark.slow
 def test_a_layer_may_trade_memory_for_bytes():
     free = plan(megatron_mlp())
     found = plan(megatron_mlp(), peak=free.peak // 2)
@@ -204,6 +205,7 @@ def test_a_layer_may_trade_memory_for_bytes():
     assert_peaks_are_measured(found)
 
 
+@pytest.mark.slow
 def test_a_cap_that_no_plan_meets_names_the_operator_and_the_least():
     with Refused("peak too small", smallest=20544, error=LayoutError):
         plan(feed_forward(), peak=1_000)

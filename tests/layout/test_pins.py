@@ -64,6 +64,7 @@ def test_the_fewest_bytes_with_the_ends_given(case: str) -> None:
         assert found.layout(name) == mesh_split(found.graph.shapes[name], GRID, axes), name
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", list(CASES)[:3])
 def test_an_integer_program_finds_the_same(case: str) -> None:
     from tests.support.layout_integer_program import least_bytes
@@ -74,7 +75,7 @@ def test_an_integer_program_finds_the_same(case: str) -> None:
     assert least_bytes(graph, axes) == least
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_pins_on_random_networks_cost_what_an_integer_program_finds(seed: int) -> None:
     from tests.support.layout_integer_program import least_bytes
@@ -191,6 +192,7 @@ def test_completion_lets_what_is_upstream_decide_first_where_that_is_cheaper() -
     assert_same_program(done.plan)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("case", "shardy"),
     [

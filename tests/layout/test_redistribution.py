@@ -214,6 +214,7 @@ NAMED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("source", "target", "names", "moved"), NAMED)
 def test_a_plan_that_is_a_collective_has_its_name(source, target, names, moved):
     plan = redistribute(source, target)

@@ -104,7 +104,7 @@ def test_gradients_are_those_of_small_differences(program):
         assert np.allclose(tensors[f"{weight}.new"], values[weight] - 0.125 * tensors[gradient])
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @every_program
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 def test_every_plan_of_a_step_equals_one_device_and_replaces_in_place(program, optimizer):
@@ -131,6 +131,7 @@ def test_adam_is_that_of_kingma_and_ba():
     assert np.allclose(tensors["weight1.new"], values["weight1"] - 0.125 * m / (np.sqrt(v) + 1))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("program", ["feed-forward", "residual"])
 def test_a_step_on_the_engine_moves_what_its_plan_predicts(program):
     step = training(PROGRAMS[program](), "momentum")
@@ -251,6 +252,7 @@ def test_a_step_of_two_layers_under_a_cap_is_planned_to_the_end():
     assert found.at_least is None
 
 
+@pytest.mark.slow
 def test_the_exact_plan_of_a_step_is_the_best_of_all_plans_one_by_one():
     """Independent of the planner's tables: bytes and memory of every plan that can be made of the candidates."""
     graph = Graph(mesh=mesh(x=2))

@@ -175,7 +175,7 @@ def on_its_own(graph: Graph, way) -> GraphPlan:
     return GraphPlan(graph, {"op": way}, storage_layouts(graph, {"op": way}))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_operator_gives_the_same_whatever_is_in_the_padding(kind, monkeypatch):
     poison(monkeypatch)

@@ -192,6 +192,7 @@ def test_a_configured_strategy_is_kept_on_prime_axes():
     assert ten_rows(uneven=True).on_prime_axes().uneven is True
 
 
+@pytest.mark.slow
 def test_a_cap_on_the_peak_holds_with_padding():
     graph = network()
     given = small_values(graph)
@@ -265,7 +266,7 @@ def network(uneven: bool | None = True, devices: int = 4) -> Graph:
     return graph
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
 @pytest.mark.parametrize(
     ("rows", "caps"),
@@ -292,7 +293,7 @@ def test_a_training_step_with_padding_equals_one_device(optimizer, rows, caps, m
             assert found.layout(new) == found.layout(old)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @every_program
 def test_every_gradient_ignores_padding(program, monkeypatch):
     """The programs of the training tests on three devices; attention with heads enough."""

@@ -22,6 +22,7 @@ def loaded_by(statement: str) -> set[str]:
     return set(found.stdout.split())
 
 
+@pytest.mark.slow
 def test_a_run_loads_neither_the_referee_nor_the_notation() -> None:
     assert loaded_by("from lib import Model, run") == set()
     assert loaded_by("from lib import Size, Setting") == set()

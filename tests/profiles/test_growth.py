@@ -111,6 +111,7 @@ def collectives(n: int) -> list[Trace]:
     return of_ranks(2, events)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "made",
     [
@@ -151,6 +152,7 @@ def test_cells_within_each_other_are_refused(on_gpu: bool) -> None:
         study(sources(of_ranks(1, lambda _: work + nested)))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("bomb", [b" " * 50_000_000, b"[" * 50_000_000], ids=["blanks", "lists"])
 def test_a_packed_file_is_refused_before_it_takes_much_memory(bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lib.profiles.sources.MOST_VALUES", 1_000_000)

@@ -20,7 +20,7 @@ from tests.support.commands import puzzles
 from tests.support.profiles import TRACES, sources, studied, traces
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", ["1f1b_slow", "interleaved", "zbv", "dualpipev"])
 def test_marks_are_the_cells_and_no_arrow_points_back(case: str) -> None:
     found = studied(case)
@@ -53,7 +53,7 @@ def test_a_picture_shows_measured_above_replayed_and_the_causes() -> None:
         assert words in text
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["1f1b_slow", "1f1b_jitter", "zb_interleaved"])
 def test_every_finding_of_a_page_leads_to_its_cell(case: str) -> None:
     found = studied(case)
@@ -69,6 +69,7 @@ def test_every_finding_of_a_page_leads_to_its_cell(case: str) -> None:
     assert "://" not in page.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_too_many_cells_are_not_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiled, "MOST_DRAWN", 10)
     with pytest.raises(PuzzleError, match="this run has 64 cells, and at most 10 are drawn"):

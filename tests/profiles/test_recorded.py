@@ -86,7 +86,7 @@ def test_the_bound_is_below_the_replay_and_the_replay_below_the_run(case: str) -
     assert bound.has_halves == (case in ("zb_interleaved", "zbv", "dualpipev"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", PIPELINES)
 def test_a_better_order_is_shorter_and_plays_in_pytorch(case: str) -> None:
     found = studied(case)

@@ -80,6 +80,7 @@ def test_a_run_without_cells_shows_its_collectives(slug: str, ranks: int) -> Non
     assert [one.rank for one in found.ranks] == [*range(ranks)]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", [*TEXTBOOKS, "DualPipeV"])
 def test_the_cells_that_are_named_are_those_of_the_order(name: str) -> None:
     table = dualpipev(2, 6) if name == "DualPipeV" else next(filter(None, (textbook(name, 3, m) for m in (4, 3, 6))))

@@ -118,6 +118,7 @@ def test_a_rank_on_which_nothing_ran_is_refused() -> None:
     assert "no operation ran on rank 1" in refusal(found)
 
 
+@pytest.mark.slow
 def test_an_incomplete_step_is_left_out_and_said() -> None:
     found = traces("interleaved_steps")
     last = events(found[1], lambda event: event["name"] == "PP:1B3")[-1]
@@ -175,6 +176,7 @@ def test_clocks_of_one_host_that_contradict_each_other_are_said() -> None:
     assert any("both ran on node7" in note for note in again.gathered.notes)  # type: ignore[union-attr]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
@@ -223,6 +225,7 @@ def test_names_that_a_rule_cannot_read() -> None:
     assert refusal(found, rules=rule) == "'PP:0Fx' has 'x' where the pattern has a number; match \\d+ there"
 
 
+@pytest.mark.slow
 def test_steps_ranks_and_folders_that_are_not_there(tmp_path: Path) -> None:
     assert refusal(traces("interleaved_steps"), step=7) == "there is no step 7; steps are 2-4"
     assert refusal(traces("interleaved_steps"), only={5, 6}) == "no file of these ranks is there"
@@ -232,6 +235,7 @@ def test_steps_ranks_and_folders_that_are_not_there(tmp_path: Path) -> None:
         study([])
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

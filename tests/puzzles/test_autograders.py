@@ -35,7 +35,7 @@ def test_a_submission_without_a_file_gets_tests_that_say_so(tmp_path: Path) -> N
         found = results(folder, "--puzzle", "ddp")
         (test,) = found["tests"]
         assert (test["score"], test["max_score"]) == (0, 1)
-        assert "no .py or .ipynb here" in test["output"]
+        assert ".py or .ipynb" in test["output"]
 
 
 @pytest.mark.slow
@@ -68,4 +68,4 @@ def test_an_autograder_hands_on_rules_and_packages(tmp_path: Path) -> None:
     wanted = replace(given, file=unpacked.file, submissions=unpacked.submissions, points={"ddp": 5}, one_student=True)
     assert unpacked == replace(wanted, late=None), "what is late, Gradescope knows"
     refused = puzzles("gradescope", "--puzzle", "ddp", "--with", "$(rm)", "-o", tmp_path / "a.zip")
-    assert (refused.exit_code, "--with takes the name of a package" in refused.stderr) == (2, True)
+    assert (refused.exit_code, "--with" in refused.stderr) == (2, True)

@@ -216,6 +216,7 @@ def test_gradescope_without_a_submission_is_refused(tmp_path: Path, monkeypatch:
 # --- HTML ---
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
 def test_the_page_holds_all_and_escapes_what_is_not_ours(two_students: Path):
     stored = solution("basic").replace("activations[0] =", "activations['<script>'] = activations[0] =")
@@ -293,8 +294,8 @@ def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, 
     assert puzzles("grade", ".", *ask).exit_code == 2, "somebody else's files"
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
-@pytest.mark.sampled(1)
 @pytest.mark.parametrize("means", [{"landlock": 1}, {"other_user": True}])
 def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     two_students: Path, means: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -371,6 +372,7 @@ def test_without_fork_harm_has_its_verdict_too(without_fork: Path, body: str, re
     assert (verdict["reason"], words in verdict["message"]) == (reason, True), verdict
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
 def test_without_fork_a_source_that_breaks_python_is_reported(without_fork: Path):
     (without_fork / "dora.py").write_text("def basic(model): return " + "-" * 200_000 + "1")

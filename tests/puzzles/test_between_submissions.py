@@ -134,10 +134,10 @@ def test_all_files_of_a_run_share_one_limit(grade: Grade) -> None:
     many = "for n in range(200): open(str(n), 'wb').write(b'x' * (1 << 20))\ntime.sleep(60)"
     (found,) = grade(solved_after(many), files=8 << 20, seconds=20.0)
     assert found.reason == "crash", found
-    assert "No space left on device" in found.message or "it wrote more than 8,388,608 bytes" in found.message
+    assert "No space left" in found.message or "8,388,608 bytes" in found.message
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_all_processes_of_a_run_share_one_limit_of_memory(grade: Grade) -> None:
     """Each has less than the limit."""
     many = (
@@ -145,12 +145,13 @@ def test_all_processes_of_a_run_share_one_limit_of_memory(grade: Grade) -> None:
     )
     (found,) = grade(solved_after(many), memory=400 << 20, seconds=20.0)
     assert found.reason == "memory", found
-    assert "used more than 419,430,400 bytes of memory together" in found.message
+    assert "419,430,400" in found.message
 
 
 # --- Messages and limits ---
 
 
+@pytest.mark.slow
 @needs_seccomp
 def test_no_message_is_left_for_later_runs(grade: Grade) -> None:
     calls = [

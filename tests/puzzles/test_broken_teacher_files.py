@@ -154,6 +154,7 @@ IN_PYTHON: dict[str, Callable[[], str]] = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("words", IN_PYTHON)
 def test_a_broken_puzzle_in_python_is_refused(words: str, tmp_path: Path) -> None:
     (tmp_path / "relay.py").write_text(IN_PYTHON[words]())

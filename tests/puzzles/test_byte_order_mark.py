@@ -72,6 +72,7 @@ SAME_READER = {
 """Commands that read what another one does, in the same way."""
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name.startswith(("week/", "basic.")) else []) for name in FILES],

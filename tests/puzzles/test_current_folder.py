@@ -133,7 +133,7 @@ def a_class(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(one, marks=[pytest.mark.slow] * (one in SLOW)) for one in ENTRIES])
 def test_no_module_comes_from_the_current_folder(name: str, a_class: Path, tmp_path: Path) -> None:
     if "mpi" in ENTRIES[name].arguments:

@@ -2,46 +2,36 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from lib.engine import launch
-from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
 from puzzles.sandbox.worker.repeat.repeated import Repeated
 from tests.hostile import shared_memory
 from tests.hostile.forged_classes import FORGERIES
+from tests.support.verdicts import verdict_on
 
 
-def graded(slug: str, source: str, secret: str = "") -> Verdict:
-    with Session(Submission(Path("theirs.py"), source.encode())) as session:
-        return grade_puzzle(ENGINE_PUZZLES[slug], session, secret=secret)
-
-
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forged_figure_makes_no_third_star(name: str) -> None:
     slug, source, figure, honest = FORGERIES[name]
-    verdict = graded(slug, source, "of this test")
+    verdict = verdict_on(slug, source, secret="of this test")
     got = verdict.figures.get(figure)
     told = f"the forgery got {verdict.stars} stars and {figure} {got}, and needs {honest}: {verdict.message}"
     assert verdict.stars < 3, told
     assert got is None or got >= honest, told
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", shared_memory.FORGERIES)
 def test_what_devices_share_gains_no_figure(name: str) -> None:
     """All devices run in one process; the recording is the only judge."""
     slug, source, figure, needed = shared_memory.FORGERIES[name]
-    verdict = graded(slug, source)
+    verdict = verdict_on(slug, source)
     got = verdict.figures.get(figure)
     assert verdict.stars <= 1 or got is not None, "what cannot be repeated has one star at most"
     assert got is None or got >= needed, f"{figure} {got}, and {needed} is needed: {verdict}"
@@ -50,8 +40,8 @@ def test_what_devices_share_gains_no_figure(name: str) -> None:
 @pytest.mark.slow
 def test_a_verdict_is_reproduced_by_its_secret() -> None:
     slug, source, *_ = FORGERIES["bytes_from_public_seeds"]
-    verdict = graded(slug, source)
-    again, other = (graded(slug, source, secret) for secret in (verdict.secret, "another"))
+    verdict = verdict_on(slug, source)
+    again, other = (verdict_on(slug, source, secret=secret) for secret in (verdict.secret, "another"))
     assert again.message == verdict.message
     assert (other.status, other.stars, other.figures) == (verdict.status, verdict.stars, verdict.figures)
 

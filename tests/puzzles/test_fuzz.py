@@ -16,7 +16,7 @@ from tests.fuzz.targets import TARGETS
 TRIED = {"trace": 40, "submission": 40, "ipynb": 40, "annotations": 60, "reply": 25, "message": 100, "profile": 60}
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # what a changed source makes Python warn of
 @pytest.mark.parametrize("name", TARGETS)
 def test_nothing_is_found_among_the_first_inputs(name: str) -> None:
@@ -41,10 +41,10 @@ def test_a_planted_mistake_is_found_and_shown_with_its_seed(
     assert fuzz.main() == 1
     told = capsys.readouterr().out
     assert "AttributeError" in told
-    assert "Found by: python -m tests.fuzz --only submission --seed " in told
+    assert "--only submission --seed" in told
 
 
 def test_time_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["fuzz", "--only", "message", "--seed", "1", "--seconds", "0"])
     assert fuzz.main() == 0
-    assert capsys.readouterr().out == "Nothing found from seed 1 on: 1 message.\n"
+    assert "seed 1 on: 1" in capsys.readouterr().out

@@ -128,7 +128,7 @@ def test_an_autograder_is_the_same_bytes_each_time_and_says_what_it_needs(tmp_pa
     for name in ("a.zip", "b.zip"):
         words = ("--course", rules(tmp_path, POINTS), "--wheel", wheel)
         done = puzzles("gradescope", "-o", tmp_path / name, *words)
-        assert "2 puzzles and 12 points" in done.output
+        assert "12 points" in done.output
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1]
     with zipfile.ZipFile(tmp_path / "a.zip") as archive:
@@ -231,4 +231,4 @@ def test_an_autograder_sets_itself_up_and_grades_in_a_root_of_its_own_without_ne
     assert "load_weights" not in json.dumps(thief["tests"])
     nothing = grade()
     assert nothing["score"] == 0
-    assert "there is no .py or .ipynb here" in nothing["tests"][0]["output"].lower()
+    assert ".py or .ipynb" in nothing["tests"][0]["output"].lower()

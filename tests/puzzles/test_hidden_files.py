@@ -13,8 +13,6 @@ from typing import NamedTuple
 
 import pytest
 
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
 from puzzles.sandbox import visible_files
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.visible_files import (
@@ -30,6 +28,7 @@ from puzzles.sandbox.visible_files import (
 from puzzles.sandbox.worker import landlock
 from puzzles.sandbox.worker.runner import HIDDEN_MODULES
 from puzzles.tracks import TRACKS
+from tests.support.verdicts import session_of
 
 MIN_SIZE = 200
 """Bytes of a file that says something; shorter ones, such as empty packages, may well have a double."""
@@ -111,7 +110,7 @@ def look(answers: dict[str, Path], roots: list[Path], whole_machine: bool = True
     ours = tuple(str(INSTALL_ROOT / name) + os.sep for name in (*READABLE_PACKAGES, *HIDDEN_NAMES))
     source = LOOK.format(roots=[*map(str, roots)], sizes=sizes, ours=ours)
     limits = Limits(seconds=120, memory=1024 * MIB)
-    with Session(Submission(Path("theirs.py"), source.encode()), limits) as session:
+    with session_of(source, limits) as session:
         request = {"slug": "basic", "stage": TRACKS["schedule"].judge.stage, "size": [2, 4, 1], "longest": 64 * MIB}
         answer = session.run(request, limits.seconds)
     assert answer["ended"] == "exit", answer["output"]
@@ -119,6 +118,7 @@ def look(answers: dict[str, Path], roots: list[Path], whole_machine: bool = True
     return Seen(row["files"], row["modules"])
 
 
+@pytest.mark.slow
 def test_the_walk_sees_what_a_submission_needs(seen: Seen) -> None:
     """Else the other tests would prove nothing."""
     for package in READABLE_PACKAGES:

@@ -9,9 +9,6 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import track_of
@@ -19,14 +16,14 @@ from puzzles.tracks.engine.words import better_record
 from tests.support import hostile_hiding as hiding
 from tests.support.engine_trials import perform
 from tests.support.selection import some_of_each
+from tests.support.verdicts import verdict_on
 
 SOLUTION = (Path(__file__).parents[2] / "solutions/engine/data_parallel.py").read_text(encoding="utf-8")
 
 
 def verdict(source: str, slug: str = "DataParallel") -> Verdict:
     limits = Limits(seconds=60)  # what counts is measured, and not how busy the machine is
-    with Session(Submission(Path("theirs.py"), source.encode()), limits) as session:
-        return grade_puzzle(ENGINE_PUZZLES[slug], session)
+    return verdict_on(slug, source, limits)
 
 
 def require_refused(found: Verdict, *words: str) -> None:
@@ -41,7 +38,7 @@ def test_products_count_however_they_are_written(name: str) -> None:
     assert (found.status, found.figures["flops"]) == ("passed", 20_480), found
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
 @some_of_each(hiding.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str) -> None:
     found = verdict(hiding.without_flops(SOLUTION, hiding.UNCOUNTED[name]))
@@ -67,6 +64,7 @@ def test_narrow_types_on_the_wire_give_another_result(name: str) -> None:
     require_refused(found, "differs from what a single device computes")
 
 
+@pytest.mark.sampled(1)
 @some_of_each(hiding.MEMORY)
 def test_memory_outside_of_arrays(name: str) -> None:
     found = verdict(hiding.with_hidden_memory(SOLUTION, hiding.MEMORY[name]))

@@ -25,6 +25,7 @@ from puzzles.tracks import TRACKS
 from tests.support import hostile
 from tests.support.selection import some_of_each
 from tests.support.shared_sandbox_server import LENDER, children
+from tests.support.verdicts import session_of, verdict_on
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="hostile code is ended by POSIX means")
 
@@ -76,15 +77,13 @@ def still_running() -> list[str]:
 
 
 def verdict(source: str | bytes, limits: Limits = QUICK, slug: str = "basic") -> Verdict:
-    text = source if isinstance(source, bytes) else source.encode()
-    with Session(Submission(Path("theirs.py"), text), limits) as session:
-        return grade_puzzle(PUZZLES[slug], session)
+    return verdict_on(slug, source, limits)
 
 
 def short(found: Verdict) -> str | None:
     """The verdict in a word: None if it passes."""
     if found.status == "passed":
-        return "noted" if any("works only at the shown size" in note for note in found.notes) else None
+        return "noted" if found.shown_size_only else None
     return {"over_target": "over", "not_attempted": "nothing"}.get(found.status) or found.reason
 
 
@@ -99,7 +98,7 @@ def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
 BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @some_of_each(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
 def test_a_hostile_body(name: str):
     body, *allowed = BODIES[name]
@@ -107,14 +106,14 @@ def test_a_hostile_body(name: str):
     expect(verdict(hostile.basic_with(body), limits), tuple(allowed))
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @some_of_each(hostile.WHOLE_FILES)
 def test_an_odd_file(name: str):
     source, *allowed = hostile.WHOLE_FILES[name]
     expect(verdict(source, QUICK if "timeout" in allowed else SLOW), tuple(allowed))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @some_of_each(hostile.CONTROLS)
 def test_a_right_solution_passes_whatever_else_it_does(name: str):
     found = verdict(hostile.CONTROLS[name], SLOW)
@@ -161,7 +160,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever():
     for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         body = BODIES[name][0].replace("while True: pass", "os._exit(0)")
         source = hostile.basic_with(body) + hostile.DDP
-        with Session(Submission(Path("theirs.py"), source.encode()), SLOW) as session:
+        with session_of(source, SLOW) as session:
             grade_puzzle(PUZZLES["basic"], session)
             assert grade_puzzle(PUZZLES["ddp"], session).status == "passed", name
 
@@ -171,7 +170,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever():
 def test_a_server_that_is_killed_leaves_nothing_running():
     """The client kills a server that does not answer in time, here while a run has a child in a session of its own."""
     body = "if os.fork() == 0: os.setsid()\nwhile True: time.sleep(60)"
-    with Session(Submission(Path("theirs.py"), hostile.basic_with(body).encode()), SLOW) as session:
+    with session_of(hostile.basic_with(body), SLOW) as session:
         session.read()
         request = {
             "slug": "basic",
@@ -192,11 +191,11 @@ def test_the_environment_is_scrubbed(monkeypatch: pytest.MonkeyPatch):
     expect(verdict(hostile.basic_with(body), SLOW), (None,))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_limits_can_be_set():
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", small)
-    assert noisy.message == "it printed more than 1,000 bytes; print less, or allow more with --limit output=64M"
+    assert ("1,000 bytes" in noisy.message, "--limit output=64M" in noisy.message) == (True, True)
     many = hostile.basic_with(
         "for _ in range(5):\n    if os.fork() == 0: time.sleep(.01) or os._exit(0)\nsolved(model)"
     )

@@ -8,14 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.plain_data import pack
@@ -23,6 +19,7 @@ from puzzles.tracks import track_of
 from tests.puzzles.test_hostile import expect, nothing_is_left
 from tests.support import hostile_tracks
 from tests.support.selection import some_of_each
+from tests.support.verdicts import verdict_on
 
 QUICK = Limits(seconds=0.5, memory=1024 * MIB, output=MIB, files=MIB)
 SLOW = QUICK._replace(seconds=10)
@@ -36,8 +33,7 @@ def _nothing_is_left() -> Iterator[None]:
 
 def verdict(source: str, slug: str, allowed: tuple[str | None, ...]) -> Verdict:
     limits = QUICK if "timeout" in allowed else SLOW
-    with Session(Submission(Path("theirs.py"), source.encode()), limits) as session:
-        return grade_puzzle(track_of(slug).puzzle(slug), session)
+    return verdict_on(slug, source, limits)
 
 
 @pytest.mark.sampled(1)
@@ -65,7 +61,7 @@ def test_a_class_that_returns_something_odd(name: str) -> None:
     expect(verdict(source, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @some_of_each(hostile_tracks.LAYOUTS)
 def test_a_layout(name: str) -> None:
     body, *allowed = hostile_tracks.LAYOUTS[name]
@@ -73,7 +69,7 @@ def test_a_layout(name: str) -> None:
     expect(found, tuple(allowed))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_arrays_of_the_module_are_charged_to_every_device() -> None:
     source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
     spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)
@@ -82,7 +78,7 @@ def test_arrays_of_the_module_are_charged_to_every_device() -> None:
     assert found.status == "over_target"
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("slug", ENGINE_PUZZLES)
 def test_what_a_class_is_asked_holds_nothing_of_what_is_expected(slug: str) -> None:
     """Every number that the worker gets is one of the inputs."""

@@ -103,7 +103,7 @@ def test_checking_a_teacher_s_puzzle_ends(tmp_path: Path) -> None:
     check(interrupted(ASK, "check", folder, "--time-limit", "1000"))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("works", "words"),
     [
@@ -144,6 +144,7 @@ def write_class(folder: Path) -> Path:
     return here
 
 
+@pytest.mark.slow
 def test_what_is_graded_of_a_class_stays_and_is_not_graded_again(tmp_path: Path, home_of_its_own: Path) -> None:
     here = write_class(tmp_path)
     words = ("grade", here, "--trust", "--puzzle", "basic", "-j", "2", "--json", *LONG)

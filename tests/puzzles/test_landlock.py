@@ -28,6 +28,7 @@ def graded(tmp_path: Path, body: str):
     return grade_file(str(path), [TRACKS["schedule"].puzzle("basic")], limits).verdicts[0]
 
 
+@pytest.mark.sampled(2)
 @needs_landlock
 @pytest.mark.parametrize(
     "path", [INSTALL_ROOT / "solutions" / "ddp.py", INSTALL_ROOT / "pyproject.toml", "/etc/passwd", "secret.txt"]

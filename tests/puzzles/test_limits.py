@@ -52,6 +52,7 @@ def _number(text: str) -> float:
     return round(float(found[1].replace(",", "")) * (1_000_000 if found[2] else 1), 6)
 
 
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("slug", ALL)
 def test_text_and_json_of_a_verdict_say_the_same_limits(slug: str) -> None:
     track = track_of(slug)

@@ -30,14 +30,14 @@ def test_without_marimo_the_command_says_how_to_install_it(monkeypatch: pytest.M
     monkeypatch.setattr(build, "find_spec", lambda name: None)
     result = puzzles("notebook", "--format", "marimo", "new")
     assert result.exit_code == 1
-    assert result.output == f"Error: this needs marimo; install it with: {install_command('marimo')}\n"
+    assert install_command("marimo") in result.output
     assert not Path("new").exists()
 
 
 def test_a_format_that_does_not_exist_is_refused() -> None:
     result = puzzles("notebook", "--format", "colab")
     assert result.exit_code == 2
-    assert "'colab' is not one of 'jupyter', 'marimo'" in result.output
+    assert "'jupyter', 'marimo'" in result.output
 
 
 @needs_marimo
@@ -54,4 +54,4 @@ def test_marimo_finds_nothing_wrong_and_each_file_runs(solved: bool) -> None:
         run = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=False)
         assert run.returncode == 0, run.stdout + run.stderr
         printed += run.stdout
-    assert solved == ("Write your lines between the two marks" not in printed)
+    assert solved == ("two marks" not in printed)

@@ -108,7 +108,7 @@ def test_numbers_within_texts_are_known() -> None:
                 assert param.metavar in FORMS, f"{command.name} {param.opts}: which text holds a number?"
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WORKING)
 def test_numbers_at_the_edges(name: str, files: None) -> None:
     for words in values(loaded(name), EDGES, numbers_only=True):
@@ -133,6 +133,7 @@ def test_a_closed_stream(name: str, stream: str, files: None, monkeypatch: pytes
     assert ended.value.code in (0, 1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("closed", "code"),
     [

@@ -58,7 +58,7 @@ def grading(tmp_path: Path) -> list[str]:
     return [sys.executable, "-m", "puzzles", *words]
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ENDS)
 def test_nothing_outlives_a_grader_that_is_ended(
     grading: list[str], home_of_its_own: Path, tmp_path: Path, end: signal.Signals

@@ -41,12 +41,12 @@ def test_the_version_is_written_everywhere_and_the_changelog_dated(repository: P
 
 @pytest.mark.parametrize("version", ["", "1.2", "v1.2.3", "1.2.3.dev1"])
 def test_what_is_no_version_is_refused(version: str, repository: Path) -> None:
-    with pytest.raises(ReleaseError, match=r"is not a version; write three numbers: VERSION=1\.2\.3"):
+    with pytest.raises(ReleaseError, match=r"VERSION=1\.2\.3"):
         require_ready(version, repository)
 
 
 def test_an_older_version_is_refused(repository: Path) -> None:
-    with pytest.raises(ReleaseError, match=r"0\.0\.1 is older than the present version"):
+    with pytest.raises(ReleaseError, match=r"0\.0\.1 is older"):
         require_ready("0.0.1", repository)
 
 
@@ -72,7 +72,7 @@ def test_a_release_without_news_is_refused(repository: Path) -> None:
 
 
 def test_a_step_that_fails_ends_the_release() -> None:
-    with pytest.raises(ReleaseError, match="this failed, and nothing was released: false"):
+    with pytest.raises(ReleaseError, match="nothing was released: false"):
         release.run("false")
 
 

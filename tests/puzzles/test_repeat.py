@@ -17,8 +17,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import Submission
+from puzzles.grading.session import run_in
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
 from puzzles.sandbox.worker.repeat.functions import (
@@ -33,6 +32,7 @@ from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.trial_runs import DRAWS, asked, require_right, with_other_values
 from tests.support import hostile_hiding as hiding
+from tests.support.verdicts import session_of, verdict_on
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions/engine"
 DATA_PARALLEL = (SOLUTIONS / "data_parallel.py").read_text(encoding="utf-8")
@@ -40,8 +40,7 @@ PUZZLE = ENGINE_PUZZLES["DataParallel"]
 
 
 def verdict(source: str, slug: str = "DataParallel") -> Verdict:
-    with Session(Submission(Path("theirs.py"), source.encode())) as session:
-        return grade_puzzle(ENGINE_PUZZLES[slug], session)
+    return verdict_on(slug, source)
 
 
 # --- Classes ---
@@ -79,6 +78,7 @@ def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
     assert (found.status, found.figures) == (status, figures), found
 
 
+@pytest.mark.slow
 def test_products_of_python_numbers_make_no_third_star() -> None:
     """One of five products, so the others are above the lower bound."""
     product = (
@@ -151,7 +151,7 @@ def test_the_repeating_process_runs_no_line_of_the_file() -> None:
     source = f"print('loaded')\n{DATA_PARALLEL}"
     trial = trials_of(PUZZLE)[0]()
     given = {"trial": pack(asked(trial))}
-    with Session(Submission(Path("theirs.py"), source.encode())) as session:
+    with session_of(source) as session:
         first = run_in(session, track_of("DataParallel"), "DataParallel", given, 10)
         assert (first.printed, len(json.loads((first.row or {})["recordings"])["list"])) == ("loaded\n", 4)
         data = {"trial": given["trial"], "recordings": (first.row or {})["recordings"]}
@@ -193,6 +193,7 @@ def test_routes_stay_the_same(slug: str) -> None:
                 assert one["logits"].tolist() != two["logits"].tolist()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("wrong_draws", "stars", "asked_for"), [(0, 3, 1), (1, 3, 2), (DRAWS - 1, 3, DRAWS), (DRAWS, 1, DRAWS)]
 )
@@ -215,8 +216,9 @@ def test_values_on_which_a_right_class_rounds_too_much_are_drawn_again(
     assert len(checked) == asked_for + trials - 1
 
 
+@pytest.mark.slow
 def test_a_verdict_keeps_the_secret_that_it_follows_from() -> None:
-    with Session(Submission(Path("theirs.py"), DATA_PARALLEL.encode())) as session:
+    with session_of(DATA_PARALLEL) as session:
         first, other = (grade_puzzle(PUZZLE, session) for _ in range(2))
         again = grade_puzzle(PUZZLE, session, secret=first.secret)
     assert first.secret == again.secret != other.secret
@@ -232,6 +234,7 @@ def test_seeds_are_others() -> None:
     assert [np.array_equal(a["update"], b["update"]) for a, b in zip(usual, other)] == [False, True, True, False]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("puzzle", ENGINE_PUZZLES.values(), ids=lambda puzzle: puzzle.slug)
 def test_every_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
     """Except ZeROMemory, whose target is its lower bound."""
@@ -239,6 +242,7 @@ def test_every_puzzle_has_other_values(puzzle: EnginePuzzle) -> None:
     assert differs == (puzzle.slug != "ZeROMemory")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", ROUTED[1:])
 def test_no_token_is_the_same(slug: str) -> None:
     usual, other = trials_of(ENGINE_PUZZLES[slug])[0](), drawn(slug, "a")
@@ -357,6 +361,7 @@ def numbers_in(result: Any) -> Any:
     return [number for part in parts if isinstance(part, np.ndarray) for number in part.ravel().tolist()]
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("kind", ["numpy", "ufunc", "method"])
 def test_no_operation_shows_what_another_device_has_left_in_memory(kind: str) -> None:

@@ -4,7 +4,6 @@ records of the puzzle's own kind to be compared with."""
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -17,13 +16,10 @@ from puzzles.notebook.result import Result
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.comparison import standing
 from tests.support.mistakes import altered
+from tests.support.solved import reference_of
 from tests.support.variants import module_of
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
-
-
-def reference(slug: str) -> Any:
-    return getattr(import_module(f"solutions.{slug}"), slug)
 
 
 def played(slug: str, function: Any) -> Result:
@@ -65,6 +61,7 @@ def without_a_gather(again: bool, scatter: bool) -> Any:
     return schedule
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", ["wsdp", "fsdp"])
 def test_loading_again_instead_of_gathering_costs_the_third_star_of_a_classic(slug: str) -> None:
     result = played(slug, without_a_gather(again=True, scatter=slug == "fsdp"))
@@ -72,12 +69,9 @@ def test_loading_again_instead_of_gathering_costs_the_third_star_of_a_classic(sl
     assert (result.report.meets_time, result.report.meets_memory) == (True, True)
     assert not result.report.is_steady
     assert (result.status, result.stars) == ("passed", 2)
-    assert any("ranks 0-3 loaded the same weights of layers 0-5 twice" in note for note in result.notes)
-    assert any(f"in a second step the peak would be {result.report.lasting_peak:,} elements" in n for n in result.notes)
-    assert (
-        f"The third star is missing: in a second step the peak would be {result.report.lasting_peak:,} elements"
-        in result.text()
-    )
+    assert any("layers 0-5 twice" in note for note in result.notes)
+    assert any(f"{result.report.lasting_peak:,} elements" in n for n in result.notes)
+    assert f"{result.report.lasting_peak:,} elements" in result.text()
 
 
 def test_loading_again_instead_of_gathering_does_not_pass_where_the_steady_peak_decides() -> None:
@@ -119,7 +113,7 @@ def test_loading_whole_weights_and_cutting_them_at_once_is_allowed() -> None:
     async def cutting(model: Model) -> None:
         load = model.load_weights
         model.load_weights = lambda layer, *part: tuple(v.shard(*part) for v in load(layer))  # type: ignore[method-assign]
-        await reference("fsdp")(model)
+        await reference_of("fsdp")(model)
 
     result = played("fsdp", cutting)
     assert result.status == "passed"
@@ -157,7 +151,7 @@ def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
     assert "2,359,296" not in track.words.figures_text(puzzle, figures)
     text = track.words.figures_text(puzzle, {**figures, "lasting_peak": 2_359_296})
     assert "1,966,080" in text
-    assert "2,359,296 elements in a second step (target < 2.9M for the third star)" in text
+    assert "2,359,296 elements" in text
     assert track.words.figures_json({**figures, "lasting_peak": 2_359_296})["lasting_peak"] == 2_359_296
     assert "lasting_peak" not in track.words.figures_json(figures)
 
@@ -165,13 +159,13 @@ def test_the_lasting_peak_is_shown_next_to_the_one_that_is_compared() -> None:
 # --- Other sizes ---
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_the_figures_of_the_references_at_other_sizes_are_theirs(slug: str) -> None:
     puzzle = PUZZLES[slug]
     assert {row.size for row in puzzle.reference_at} == {*puzzle.other_sizes}
     for size in puzzle.other_sizes:
-        report = referee(run(reference(slug), *size, setting=puzzle.goal.setting).trace)
+        report = referee(run(reference_of(slug), *size, setting=puzzle.goal.setting).trace)
         assert puzzle.reference_scores(size) == (size, report.timesteps, report.peak.memory, report.traffic)
 
 
@@ -180,7 +174,7 @@ def elsewhere(slug: str, other: Any) -> Any:
 
     async def schedule(model: Model) -> None:
         size = (model.LAYERS, model.BATCHES, model.RANKS)
-        done = (reference(slug) if size == PUZZLES[slug].goal.size else other)(model)
+        done = (reference_of(slug) if size == PUZZLES[slug].goal.size else other)(model)
         if hasattr(done, "__await__"):
             await done
 
@@ -189,14 +183,15 @@ def elsewhere(slug: str, other: Any) -> Any:
 
 def rank_0_does_all(model: Model) -> None:
     if model.rank == 0:
-        reference("basic")(model)
+        reference_of("basic")(model)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", ["ddp", "fsdp", "pipeline", "gpipe", "pipeline_fsdp"])
 def test_one_rank_that_does_all_at_another_size_is_noted(slug: str) -> None:
     result = played(slug, elsewhere(slug, rank_0_does_all))
     assert (result.status, result.stars) == ("passed", 2)
-    (note,) = [note for note in result.notes if "one rank does all the work" in note]
+    (note,) = [note for note in result.notes if "one rank does all" in note]
     assert str(PUZZLES[slug].other_sizes[0].ranks) in note
 
 
@@ -204,17 +199,17 @@ def test_figures_far_behind_the_references_are_noted() -> None:
     async def dawdling(model: Model) -> None:
         for _ in range(20):
             await model.allreduce(model.fake_grad(0, []), 0)
-        await reference("ddp")(model)
+        await reference_of("ddp")(model)
 
     result = played("ddp", elsewhere("ddp", dawdling))
     assert (result.status, result.stars) == ("passed", 2)
     (note,) = [note for note in result.notes if "the reference takes" in note]
-    assert "with 3 layers, 2 batches, 2 ranks, it takes 13.9 timesteps" in note
+    assert "takes 13.9 timesteps" in note
     assert "the reference takes 7.9" in note
 
 
 def test_a_schedule_as_good_as_the_reference_is_not_noted() -> None:
-    assert not any("reference" in note or "one rank" in note for note in played("gpipe", reference("gpipe")).notes)
+    assert not any("reference" in note or "one rank" in note for note in played("gpipe", reference_of("gpipe")).notes)
     size = PUZZLES["gpipe"].other_sizes[0]
     known = PUZZLES["gpipe"].reference_scores(size)
     assert known is not None
@@ -253,7 +248,7 @@ def test_a_record_of_another_kind_does_not_take_the_third_star() -> None:
 
 
 def test_sharded_data_parallelism_may_pass_the_pipeline_and_is_called_what_it_is() -> None:
-    result = played("pipeline", reference("fsdp"))
+    result = played("pipeline", reference_of("fsdp"))
     assert (result.status, result.stars, result.report.family) == ("passed", 2, SHARDED)
     assert result.next_step.startswith("You have built ZeRO-3 (FSDP), with every weight gathered twice (")
     kind = "This is sharded data parallelism, and the puzzle is about a pipeline."
@@ -264,13 +259,13 @@ def test_a_player_reads_the_best_of_the_own_kind_and_the_best_of_any() -> None:
     puzzle = replace(PUZZLES["pipeline"], goal=GOAL)
     figures = {"timesteps": 66.9, "peak_memory": 3_145_728}
     own = standing(puzzle, figures, 2, PIPELINE)
-    assert "39.4 timesteps and 2,097,152 elements" in own
-    assert "24 timesteps and 2,000,000 elements (sharded data parallelism)" in own
+    assert "2,097,152 elements" in own
+    assert "24 timesteps and 2,000,000" in own
     ddp = standing(PUZZLES["ddp"], {"timesteps": 5.1, "peak_memory": 1_835_008}, 2, DATA_PARALLEL)
     assert ddp.count("1,441,792 elements") == 1, "the best of its kind, which is also the best of any"
     best = standing(puzzle, {"timesteps": 39.4, "peak_memory": 2_097_152}, 3, PIPELINE)
     assert best.startswith("Three stars")
-    assert "24 timesteps and 2,000,000 elements (sharded data parallelism)" in best
+    assert "24 timesteps and 2,000,000" in best
     other = standing(puzzle, figures, 2, DATA_PARALLEL)
     assert "This is data parallelism" in other
     assert "24 timesteps" in other
@@ -282,9 +277,9 @@ def test_a_player_reads_the_best_of_the_own_kind_and_the_best_of_any() -> None:
 
 
 def test_a_record_with_a_later_idea_is_shown_and_takes_no_star() -> None:
-    result = played("basic", reference("basic"))
+    result = played("basic", reference_of("basic"))
     assert (result.stars, PUZZLES["basic"].goal.beyond[0].peak_memory) == (3, 1_835_008)
-    assert "`grad_accum`, 16.5 timesteps and 1,835,008 elements" in result.next_step
+    assert "`grad_accum`, 16.5" in result.next_step
 
 
 @pytest.mark.parametrize("slug", ["basic", "pipeline"])

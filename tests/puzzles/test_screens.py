@@ -67,7 +67,7 @@ def least_rows(name: str) -> int:
 # --- On a terminal ---
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("arguments", PAGES)
 @pytest.mark.parametrize(("columns", "rows"), SIZES)
 def test_a_page_fits_the_screen(arguments: list[str], columns: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_a_folder_is_graded_without_breaking_a_file_name(
 # --- In a pipe ---
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("arguments", [*PAGES, ["show", "fsdp"], ["show", "ffn", "--about"]])
 def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
     Path("mine.py").write_text(solution("fsdp"))
@@ -142,7 +142,7 @@ def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
     assert [line for line in result.output.splitlines() if len(line) > 80 and line not in code] == []
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("slug", ALL)
 def test_no_call_or_command_is_broken(slug: str) -> None:
     puzzle = track_of(slug).puzzle(slug)
@@ -197,7 +197,7 @@ def test_watch_on_a_terminal(columns: int, rows: int, environment: Mapping[str, 
         mine.write_text(solution("basic"))
         passed = terminal.until(lambda text: "passed" in text and KEYS in text)
         assert passed[0] == "Puzzle 0: Standard training", "it does not jump"
-        assert "Press n for the next one: puzzle 1, Gradient accumulation." in " ".join(passed)
+        assert "Gradient accumulation" in " ".join(passed)
         assert len(passed) < rows
         assert is_at_the_margin(passed)
         has_picture = "memory of each rank" in terminal.text
@@ -229,6 +229,7 @@ def test_an_interrupt_ends_watch_and_leaves_the_terminal_as_it_was(environment: 
         assert "Traceback" not in terminal.text
 
 
+@pytest.mark.slow
 def test_an_interrupt_at_a_question_is_no_answer(environment: Mapping[str, str]) -> None:
     with PseudoTerminal(["reset"], 80, 24, environment) as terminal:
         terminal.until(lambda text: "[y/N]" in text)

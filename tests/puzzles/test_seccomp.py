@@ -115,6 +115,7 @@ assert ctypes.get_errno() == {ENOSYS}
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"),

@@ -81,7 +81,8 @@ def test_a_roster_names_students_adds_who_is_missing_and_merges_groups(tmp_path:
         ("Fay Poe", 0, True), ("", 1, False),
     ]  # fmt: skip
     assert [member.name for member in roll.submitted[2].student.members] == ["Cleo Roe", "Dan Fox"]
-    assert roll.warnings == ["the roster has no student for guest.py"]
+    (warning,) = roll.warnings
+    assert "guest.py" in warning
 
 
 def test_nobody_s_work_is_merged_with_another_s(tmp_path: Path) -> None:

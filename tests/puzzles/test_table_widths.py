@@ -68,8 +68,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     save({slug: PuzzleProgress(attempts=12, stars=2, hints=1) for slug in list(ALL)[:20]})
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.usefixtures("files", "stated_verdicts")
-@pytest.mark.sampled(18)
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_what_a_command_prints_fits(command: str, columns: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,10 @@ from lib.judging.traffic_causes import traffic_causes
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.schedule.judge import score_trace
+from tests.support.solved import reference_of
 
 SIZE = Size(2, 4, 4)
 WEIGHT = 512 * 512
-
-
-def reference(slug: str) -> Any:
-    return getattr(import_module(f"solutions.{slug}"), slug)
 
 
 def line_of(mark: str) -> int:
@@ -44,7 +40,7 @@ async def keeps_a_shard(model: Model) -> None:
         return (await model.allreduce(grad, layer)).shard(model.rank, model.RANKS)  # all-reduce and cut
 
     model.scatterreduce = reduced  # type: ignore[method-assign]
-    await reference("zero1")(model)
+    await reference_of("zero1")(model)
 
 
 async def sends_weights(model: Model) -> None:
@@ -100,21 +96,19 @@ def gathering(keep: bool) -> Any:
 def test_an_all_reduce_of_which_a_shard_is_kept() -> None:
     score = scored(keeps_a_shard, Goal("own", SIZE, 99, 9_900_000, traffic=700_000, steady=True))
     reduced = 2 * 2 * 3 * WEIGHT // 4
-    assert score.missed == (f"it sends {reduced * 3 // 2:,} elements and the target is < 0.8M",)
-    assert score.advice == (
-        f"Line {line_of('all-reduce and cut')} all-reduces 2 gradients and keeps a shard of each: `scatterreduce` "
-        f"sends half ({reduced // 2:,} elements, not {reduced:,})."
-    )
+    (missed,) = score.missed
+    assert f"{reduced * 3 // 2:,} elements" in missed
+    facts = (f"ine {line_of('all-reduce and cut')} ", "2 gradients", f"{reduced // 2:,} elements", f"{reduced:,}")
+    assert [fact for fact in facts if fact not in score.advice] == []
 
 
 def test_weights_in_messages() -> None:
     score = scored(sends_weights, Goal("own", SIZE, 99, 9_900_000, traffic=700_000))
     sent = 2 * 3 * WEIGHT
-    assert score.missed == (f"it sends {sent:,} elements and the target is < 0.8M",)
-    assert score.advice == (
-        f"Line {line_of('a weight in a message')} sends 6 weights in messages ({sent:,} elements). Here weights stay "
-        "where they are; send activations."
-    )
+    (missed,) = score.missed
+    assert f"{sent:,} elements" in missed
+    facts = (f"ine {line_of('a weight in a message')} ", "6 weights", f"{sent:,} elements", "activations")
+    assert [fact for fact in facts if fact not in score.advice] == []
 
 
 @pytest.mark.parametrize(
@@ -131,13 +125,13 @@ def test_a_weight_that_is_gathered_again(keep: bool, text: str) -> None:
 
 
 def test_without_a_cause_the_largest_calls_are_named() -> None:
-    score = scored(reference("ddp"), Goal("own", SIZE, 99, 9_900_000, traffic=600_000))
-    assert "sends most: `allreduce`, 2 times, 786,432 elements (100%)." in score.advice
+    score = scored(reference_of("ddp"), Goal("own", SIZE, 99, 9_900_000, traffic=600_000))
+    assert "`allreduce`, 2 times, 786,432" in score.advice
 
 
 def test_a_weight_that_is_loaded_again() -> None:
     async def again(model: Model) -> None:
-        await reference("ddp")(model)
+        await reference_of("ddp")(model)
         for values in (model.weights, model.opt_states):
             values.clear()
         model.weights["again"], model.opt_states["again"] = model.load_weights(0)  # loaded again
@@ -158,9 +152,9 @@ def test_a_classic_that_passes_is_told_what_the_third_star_needs() -> None:
 
 def test_replicas_that_drift_too_far() -> None:
     local = Setting(replace(PUZZLES["local_sgd"].goal.costs), steps=3, task="local")
-    score = scored(reference("local_sgd"), Goal("own", SIZE, 999, 9_900_000, setting=local, drift=2))
-    assert score.missed == ("a layer is updated 3 times on a rank without an average; at most 2 are allowed",)
-    assert score.advice == "Average the weights more often."
+    score = scored(reference_of("local_sgd"), Goal("own", SIZE, 999, 9_900_000, setting=local, drift=2))
+    (missed,) = score.missed
+    assert ("3 times" in missed, "at most 2" in missed, "verage" in score.advice) == (True, True, True)
 
 
 KNOWN = {
@@ -170,11 +164,11 @@ KNOWN = {
 """Causes that are true of a reference: wsdp comes before `scatterreduce`."""
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_a_reference_has_no_cause(slug: str) -> None:
     goal = PUZZLES[slug].goal
-    again = Recomputation(run(reference(slug), *goal.size, setting=goal.setting).trace)
+    again = Recomputation(run(reference_of(slug), *goal.size, setting=goal.setting).trace)
     again.run()
     found = {cause.text.partition(",")[0] for cause in traffic_causes(again, again.ranks[traffic(again).rank])}
     assert found <= (KNOWN.get(slug, set()))

@@ -125,7 +125,7 @@ for name, module in list(sys.modules.items()):
 
 def test_no_module_of_ours_is_made_up(installed: Environment, tmp_path: Path) -> None:
     refused = installed.run("python", "-c", "import training_puzzles.lib.nothing", cwd=tmp_path)
-    assert "ModuleNotFoundError: No module named 'lib.nothing'" in refused.stderr
+    assert "'lib.nothing'" in refused.stderr
     assert "has no attribute" in installed.run(
         "python", "-c", "from training_puzzles import x", cwd=tmp_path
     ).stderr or ("cannot import name 'x'")

@@ -62,7 +62,7 @@ def test_a_pass_is_explained_on_request_only() -> None:
     path = written("ddp.py", DDP)
     asked = grade(path, "--puzzle", "ddp", "--why")
     assert sum(rows(asked)) == peak(asked) == 1_835_008
-    assert f"never read again (made at line {BACKWARD})" in " ".join(asked.split())
+    assert f"(made at line {BACKWARD})" in " ".join(asked.split())
     assert "The peak," not in grade(path, "--puzzle", "ddp")
 
 
@@ -84,7 +84,7 @@ def test_a_class_is_explained_on_request_with_each_file_named() -> None:
     for name, text in (("a.py", DDP), ("b.py", GREEDY)):
         written(name, text)
     asked = grade("a.py", "b.py", "--puzzle", "ddp", "--why")
-    assert re.findall(r"(\w\.py), ddp, where memory and traffic go", asked) == ["a.py", "b.py"]
+    assert re.findall(r"(\w\.py), ddp, where", asked) == ["a.py", "b.py"]
     assert "The peak," not in grade("a.py", "b.py", "--puzzle", "ddp")
 
 
@@ -99,7 +99,7 @@ def test_json_has_it_when_asked() -> None:
 @pytest.mark.parametrize("source", ["async def ddp(model):\n    await model.receive()\n", "x = 1\n"])
 def test_where_nothing_is_correct_there_is_nothing_to_explain(source: str) -> None:
     shown = grade(written("ddp.py", source), "--puzzle", "ddp", "--why")
-    assert "--why explains the peak and the traffic of a correct schedule, and there is none here" in shown
+    assert "--why explains" in shown
 
 
 @pytest.mark.slow
@@ -112,7 +112,7 @@ def test_the_lines_of_a_notebook_are_counted_by_cell() -> None:
     made = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in ("import math", DDP)])
     nbformat.write(made, "mine.ipynb")
     asked = " ".join(grade("mine.ipynb", "--puzzle", "ddp", "--why").split())
-    assert f"never read again (made at cell 2, line {BACKWARD})" in asked
+    assert f"cell 2, line {BACKWARD})" in asked
     assert f"starts (cell 2, line {ALLREDUCE})" in asked
 
 
@@ -158,7 +158,7 @@ FSDP = (ROOT / "solutions" / "engine" / "fsdp.py").read_text(encoding="utf-8")
 def test_the_peak_of_a_class_is_explained_by_lines() -> None:
     """The rows add up to the peak, and the activation that ends too late is named."""
     shown = grade(written("mine.py", FSDP), "--why")
-    assert "The peak, 9,088 B on device 0, is reached at line 35. It consists of:" in shown
+    assert "9,088" in shown
     assert sum(int(one.replace(",", "")) for one in re.findall(r"^ +([\d,]+)  (?:made|given)", shown, re.M)) == 9_088
     assert re.search(r" 512  made at line 32; no operation reads it again", shown)
     assert re.search(r" 128  given to the class; no operation reads it again", shown)
@@ -169,24 +169,25 @@ def test_the_peak_of_a_class_is_explained_by_lines() -> None:
 def test_a_class_over_its_target_is_told_why_without_being_asked() -> None:
     kept = FSDP.replace("        w1_grad = self", "        whole = self.all_gather(self.w0)\n        w1_grad = self")
     shown = grade(written("mine.py", kept))
-    assert "and the target is 9,088" in shown
+    assert "9,088" in shown
     assert re.search(r"4,096  made at line 31; no operation reads it again", shown)
 
 
 # --- After a pass ---
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("why", [False, True])
 def test_the_peak_of_a_second_step_has_its_reason_also_without_why(why: bool) -> None:
     result = play("interleaved", import_module("solutions.interleaved").interleaved, why=why)
     reason = "elements (rank 0), because a message takes memory until it is read."
-    assert f"In a second step the peak would be 3,153,920 {reason}" in result.next_step
+    assert f"3,153,920 {reason}" in result.next_step
     assert achieved(result.verdict).startswith(
         "1 timestep, 54,272 elements and 71,776 elements sent under target. In a second step the peak"
     )
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", ["pipeline_fsdp", "fsdp_prefetch", "host_update"])
 def test_what_is_built_has_six_lines(slug: str) -> None:
     result = play(slug, getattr(import_module(f"solutions.{slug}"), slug))

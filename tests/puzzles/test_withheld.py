@@ -15,17 +15,16 @@ from lib.layout import plan
 from lib.layout.program.notation import graph_to_data
 from puzzles import play
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict
+from puzzles.grading.session import run_in
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS
 from tests.support.commands import puzzles
 from tests.support.trust import trusted
+from tests.support.verdicts import session_of, verdict_on
 
 __all__ = ["trusted"]
+
+PATIENT = Limits(seconds=60)
 
 BORROWED = """
 from lib.schedules import gpipe as order, pipeline
@@ -72,17 +71,12 @@ def gpipe(model):
 }
 
 
-def graded(source: str) -> Verdict:
-    with Session(Submission(Path("mine.py"), source.encode()), Limits(seconds=20)) as session:
-        return grade_puzzle(PUZZLES["gpipe"], session)
-
-
 @pytest.mark.parametrize(
     "way", [*list(WAYS)[:2], *(pytest.param(way, marks=pytest.mark.slow) for way in list(WAYS)[2:])]
 )
 def test_a_graded_schedule_cannot_use_it(way: str) -> None:
     source, line = WAYS[way]
-    verdict = graded(source)
+    verdict = verdict_on("gpipe", source, PATIENT)
     assert (verdict.status, verdict.stars) == ("failed", 0)
     assert verdict.message.startswith(f"line {line}: ")
     assert "lib.schedules" in verdict.message
@@ -90,11 +84,12 @@ def test_a_graded_schedule_cannot_use_it(way: str) -> None:
 
 
 def test_the_same_file_runs_where_nothing_is_graded() -> None:
-    with Session(Submission(Path("mine.py"), BORROWED.encode()), Limits(seconds=20)) as session:
+    with session_of(BORROWED, PATIENT) as session:
         session.read()
         assert run_in(session, TRACKS["schedule"], "gpipe", {"size": [8, 4, 4]}, 20).failure is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("trusted")
 def test_free_play_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -172,7 +167,7 @@ assert "33.3 steps" in drawing.text(run(gpipe, 8, 4, 4).trace)
 @pytest.mark.slow
 def test_a_graded_file_may_still_draw() -> None:
     """A picture names a schedule by those of lib.schedules; where these are withheld, it does without."""
-    verdict = graded(DRAWN)
+    verdict = verdict_on("gpipe", DRAWN, PATIENT)
     assert verdict.status == "passed", verdict.message
 
 
@@ -258,24 +253,19 @@ def ffn(graph):
 """
 
 
-def layout_verdict(source: str) -> Verdict:
-    with Session(Submission(Path("mine.py"), source.encode()), Limits(seconds=60)) as session:
-        return grade_puzzle(LAYOUT_PUZZLES["ffn"], session)
-
-
 def test_a_graded_layout_cannot_use_a_planner() -> None:
-    verdict = layout_verdict(PLANNED)
+    verdict = verdict_on("ffn", PLANNED, PATIENT)
     assert (verdict.status, verdict.stars) == ("failed", 0)
     assert verdict.message.startswith("line 5: a graded layout cannot use plan")
 
 
 def test_no_way_leads_a_graded_layout_to_a_planner() -> None:
-    assert "none found one" in layout_verdict(WAYS_TO_A_PLANNER).message
-    with Session(Submission(Path("mine.py"), WAYS_TO_A_PLANNER.encode()), Limits(seconds=60)) as session:
+    assert "none found one" in verdict_on("ffn", WAYS_TO_A_PLANNER, PATIENT).message
+    with session_of(WAYS_TO_A_PLANNER, PATIENT) as session:
         session.read()
         request = {"graph": graph_to_data(LAYOUT_PUZZLES["ffn"].graph())}
         done = run_in(session, TRACKS["layout"], "ffn", request, 60)
-    assert "19 of 19 found one, not []" in done.failure.message, "where nothing is graded"
+    assert "19 of 19" in done.failure.message, "where nothing is graded"
 
 
 def by_the_planner(graph: Any) -> None:
@@ -291,4 +281,3 @@ def by_a_package(graph: Any) -> None:
 def test_play_refuses_a_planner_of_layouts(definition: Any) -> None:
     result = play("ffn", definition)
     assert (result.status, result.reason) == ("failed", "rule")
-    assert "a graded layout cannot use plan" in result.message

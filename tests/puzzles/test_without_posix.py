@@ -37,7 +37,7 @@ def puzzles(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 def test_a_solution_passes(tmp_path: Path) -> None:
     (tmp_path / "solved.py").write_text((ROOT / "solutions" / "gpipe.py").read_text(encoding="utf-8"), encoding="utf-8")
     done = puzzles(tmp_path, "grade", "solved.py", "--trust")

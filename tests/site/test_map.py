@@ -47,6 +47,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 def test_the_listing_has_the_path_and_each_puzzles_place() -> None:
     shown = listing()
     assert [slug for step in shown["path"] for slug in step["slugs"]] == list(CORE)

@@ -38,7 +38,7 @@ def test_a_layout_is_completed_judged_and_drawn(slug: str) -> None:
     assert picture.startswith("<svg")
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("slug", ENGINE_PUZZLES)
 def test_a_class_is_run_and_judged(slug: str) -> None:
     text = REFERENCES[slug].read_text(encoding="utf-8")
@@ -97,6 +97,7 @@ print(numpy.__version__, sys.modules["lib.engine.transports.tasks"].greenlet.__m
 """
 
 
+@pytest.mark.slow
 def test_what_is_imported_is_in_a_browser(tmp_path: Path) -> None:
     wheel = write_wheel(tmp_path / "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl")
     absent = "greenlet scipy torch jax mpi4py rich click multiprocessing unittest doctest pydoc"

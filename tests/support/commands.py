@@ -16,7 +16,7 @@ SOLUTIONS = ROOT / "solutions"
 
 def puzzles(*words: object, code: int | None = None, input: str | None = None) -> Result:
     """What `puzzles` prints for these words; a traceback, or another exit code than `code`, fails the test."""
-    result = CliRunner().invoke(main, [str(word) for word in words], input=input)
+    result = CliRunner().invoke(main, [str(word) for word in words], input=input, prog_name="puzzles")
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     assert code is None or result.exit_code == code, result.output
     return result

@@ -66,7 +66,7 @@ class FakeJudge(Judge[Puzzle]):
     def kept(self, row: Row) -> str:
         return str(row.get("kept", ""))
 
-    def row_of_saved(self, text: str) -> Row:
+    def row_of(self, text: str) -> Row:
         if text == "broken":
             raise ValueError("it is broken")
         return {"kept": text}

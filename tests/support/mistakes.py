@@ -1,10 +1,12 @@
-"""Schedules that differ from a reference in a few texts."""
+"""Solutions that differ from a reference in a few texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
+from puzzles.custom.puzzle_file import EDITS, edited
 from puzzles.tracks.references import reference_file
 
 
@@ -20,3 +22,12 @@ def altered(slug: str, changes: tuple[tuple[str, str], ...]) -> Callable[..., An
     exec(compile(source, f"{slug}.py", "exec"), names)
     definition: Callable[..., Any] = names[slug]
     return definition
+
+
+def code_of(path: Path) -> str:
+    """The code of a wrong solution in the folder of its puzzle: its own, or the reference with its edits."""
+    if path.suffix != EDITS:
+        return path.read_text(encoding="utf-8")
+    reference = reference_file(path.parent.name)
+    assert reference is not None
+    return edited(reference, path)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from .params import SLUG_TEXT, add_folders, colour_option, limit_option, several, usage_errors
+from .params import colour_option, limit_option, several, usage_errors
+from .puzzle_params import SLUG_TEXT, add_folders
 
 if TYPE_CHECKING:
     from puzzles.course.course_file import Course

@@ -1,38 +1,22 @@
-"""Parameters that several commands share: puzzles, seconds, bytes, limits, colours. Errors name the nearest value."""
+"""Parameters that several commands share: seconds, bytes, limits, colours. They load no puzzle; see `puzzle_params`."""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from math import isfinite
-from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lib import PuzzleError
-from puzzles.catalog.puzzle import Puzzle
-from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
-from puzzles.reports.screen import FOLDERS
+from puzzles.catalog.fields import RefusedError
+from puzzles.catalog.text_lines import COLOURS
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.visible_files import INSTALL_ROOT
-from puzzles.tracks import (
-    ALL,
-    TRACKS,
-    OptionError,
-    PuzzleGroup,
-    UnknownPuzzleError,
-    find,
-    find_group,
-    find_several,
-    near_group,
-    track_of,
-)
-from puzzles.tracks.workbench import COLOURS
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,28 +24,14 @@ if TYPE_CHECKING:
 
 C = TypeVar("C", bound=Callable[..., Any])
 
-REFERENCES = INSTALL_ROOT / "solutions"
-
 
 @contextmanager
 def usage_errors() -> Iterator[None]:
     """Turns the game's refusals inside the block into usage errors."""
     try:
         yield
-    except (PuzzleError, OwnPuzzleError, OptionError, UnknownPuzzleError) as why:
+    except (PuzzleError, RefusedError) as why:
         raise click.UsageError(str(why)) from None
-
-
-def add_folders(ctx: click.Context, paths: Sequence[str]) -> None:
-    """Adds folders of puzzles until the command ends."""
-    ctx.meta[FOLDERS] = (*ctx.meta.get(FOLDERS, ()), *paths)
-    for path in paths:
-        before = folders()
-        try:
-            if (added := add_folder(path)) not in before:
-                ctx.call_on_close(partial(remove_folder, added.path))
-        except OwnPuzzleError as why:
-            raise click.UsageError(str(why), ctx) from None
 
 
 def several(*options: Callable[[C], C]) -> Callable[[C], C]:
@@ -85,61 +55,8 @@ class Parsed(click.ParamType):  # type: ignore[type-arg]  # generic only in newe
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
             return self.read(value)
-        except (ValueError, UnknownPuzzleError) as why:
+        except (ValueError, RefusedError) as why:
             self.fail(str(why), param, ctx)
-
-
-class Slug(Parsed):
-    """A parameter that names a puzzle, or what `read` finds by a name."""
-
-    def __init__(self, read: Callable[[Any], Any] = find) -> None:
-        super().__init__("slug", lambda value: read(value) if isinstance(value, str) else value)
-
-    def get_missing_message(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """Click's hook: what follows "Missing argument 'SLUG'."."""
-        return "'puzzles list' shows the names of all puzzles."
-
-
-PUZZLE, SLUGS = Slug(), Slug(find_several)
-SLUG_TEXT = Slug(str)
-"""The name of a puzzle, or of any schedule in free play; the command looks it up with its other options."""
-
-
-@Slug
-def saved_puzzle(name: str) -> Puzzle:
-    """A puzzle of a track whose runs can be saved and judged again."""
-    puzzle = find(name)
-    if not track_of(puzzle.slug).judge.is_saved:
-        same = [slug for slug, track in ALL.items() if slug.lower() == puzzle.slug.lower() and track.judge.is_saved]
-        able = [track.name for track in TRACKS.values() if track.judge.is_saved]
-        advice = f"did you mean '{same[0]}'?" if same else f"there are traces of: {', '.join(able)}"
-        track = track_of(puzzle.slug).name
-        raise ValueError(f"there are no traces of {puzzle.slug}, a puzzle of the track '{track}'; {advice}")
-    return puzzle
-
-
-@Slug
-def group_or_puzzle(name: str) -> PuzzleGroup | Puzzle:
-    """A track or a chapter by its name, or a puzzle."""
-    try:
-        return find_group(name) or find(name)
-    except UnknownPuzzleError:
-        if near := near_group(name):
-            raise ValueError(f"there is no chapter '{name}'; did you mean '{near}'?") from None
-        raise
-
-
-class SolutionPath(click.Path):
-    """An existing path. Without a folder of that name, 'solutions' is the folder of the reference solutions."""
-
-    def __init__(self) -> None:
-        super().__init__(exists=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        first, *rest = PurePath(value).parts or ("",)
-        if first == REFERENCES.name and not Path(first).exists():
-            value = str(REFERENCES.joinpath(*rest))
-        return super().convert(value, param, ctx)
 
 
 @partial(Parsed, "seconds")

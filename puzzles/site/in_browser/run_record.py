@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from puzzles.grading.verdict import Verdict
 from puzzles.notebook.local_run import NotebookDefinition
 from puzzles.sandbox.worker.sketch import Sketch
 from puzzles.tracks import Track, track_of
-from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest
+from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 MAX_RUNS, MAX_TEXT = 100, 2_000
 """Runs of one judgement, and characters of a failure's text."""
@@ -26,17 +26,13 @@ class KeptRun(NamedTuple):
     failure: Failure | None = None
 
     def outcome(self, track: Track[Any]) -> RunOutcome:
-        return (
-            outcome_of(track.judge.row_of_sent, self.sent, self.failure)
-            if self.sent
-            else RunOutcome(None, self.failure)
-        )
+        return outcome_of(track, self.sent, self.failure) if self.sent else RunOutcome(None, self.failure)
 
 
-def outcome_of(read: Callable[[str], Row], text: str, failure: Failure | None = None) -> RunOutcome:
-    """The outcome of a run in text, which a track's method reads."""
+def outcome_of(track: Track[Any], text: str, failure: Failure | None = None) -> RunOutcome:
+    """The outcome of a run in text."""
     try:
-        return RunOutcome(read(text), failure)
+        return RunOutcome(track.judge.row_of(text), failure)
     except (ValueError, RecursionError) as why:
         return RunOutcome(failure=Failure("rule", sanitized(f"this run cannot be judged: {why}")))
 
@@ -128,5 +124,5 @@ def judged(puzzle: Puzzle, data: Any) -> Verdict:
 
 def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
     """The verdict on a saved run. It says nothing of other sizes, of which there is no run."""
-    outcome = outcome_of(track_of(puzzle.slug).judge.row_of_saved, trace)
+    outcome = outcome_of(track_of(puzzle.slug), trace)
     return run_judge(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)

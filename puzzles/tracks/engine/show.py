@@ -18,6 +18,7 @@ class Show(base.Show[EnginePuzzle]):
                 f"{puzzle.slug} is a class, and runs in one process here; in your own program, launch(..., on='mpi') "
                 "runs it on MPI"
             )
+        super().require_runnable(puzzle, options)
 
     def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
         """In the sandbox, judged as `grade` judges it."""

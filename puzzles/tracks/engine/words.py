@@ -55,7 +55,6 @@ JUDGED = (
 
 class Words(base.Words[EnginePuzzle]):
     form = "one class that every device runs, on numpy arrays"
-    noun = "class"
 
     def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
         return puzzle.targets

@@ -68,6 +68,7 @@ class Show(base.Show[LayoutPuzzle]):
     def require_runnable(self, puzzle: LayoutPuzzle, options: TensorOptions) -> None:
         if options.output:
             raise OptionError(f"{puzzle.slug} is a layout, and 'puzzles draw' draws it; leave out -o")
+        super().require_runnable(puzzle, options)
 
     def run_on_tensors(self, puzzle: LayoutPuzzle, options: TensorOptions, bench: Workbench) -> bool:
         from .run_on_tensors import replay_plan  # here, since a browser has no terminal

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from functools import lru_cache
-from typing import Any
 
 from lib import PuzzleError
 from lib.planning import Job, Plan, Prediction, Split, plan
@@ -64,14 +63,8 @@ class Judge(base.Judge[PlanPuzzle]):
             return ""
         return json.dumps({"split": asdict(split), "prediction": predicted and asdict(predicted)})
 
-    def row_of_saved(self, text: str) -> Row:
-        given: Any = json.loads(text)
-        if not isinstance(given, dict) or isinstance(split_of(given), Failure):
-            raise ValueError("this is not a split")
-        return given
-
     def restored(self, puzzle: PlanPuzzle, kept: str) -> Plan | None:
-        split = split_of(self.row_of_saved(kept)) if kept else Failure("split", "")
+        split = split_of(self.row_of(kept)) if kept else Failure("split", "")
         found = split if isinstance(split, Failure) else planned(puzzle.job, split)
         return None if isinstance(found, Failure) else found
 

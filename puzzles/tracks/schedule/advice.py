@@ -211,7 +211,7 @@ class _Rank:
         """What makes a call late that is made at tick `issued` and waited for: it could come earlier, or its lane is
         busy, or other work could be done meanwhile."""
         call, name = self.ops[place], self.ops[place].name
-        if call.name not in COLLECTIVES:
+        if call.name not in COLLECTIVES or not call.inputs:  # without inputs it waits for others' values
             return
         made = sorted(self.made.get(number, -1) for number in call.inputs)
         first = _compute_between(self.ops, made[0], place)

@@ -41,7 +41,6 @@ MAX_SENTENCE = 2000
 
 class Judge(base.Judge[SchedulePuzzle]):
     stage = "puzzles.sandbox.worker.stages.schedule"
-    star_imports_solve = True
     is_saved = True
     turn_seconds = 0.8
     """A turn is what a rank does between two waits; most take less than a thousandth of it."""
@@ -65,13 +64,11 @@ class Judge(base.Judge[SchedulePuzzle]):
         trace = trace_in(row)
         return "" if isinstance(trace, Failure) else trace_to_json(trace)
 
-    def row_of_saved(self, text: str) -> Row:
+    def row_of(self, text: str) -> Row:
         try:
             return {"trace": parse_trace(text)}
         except (PuzzleError, RecursionError, MemoryError, TypeError) as why:
             raise ValueError(str(why)) from None
-
-    sent, row_of_sent = kept, row_of_saved
 
     def restored(self, puzzle: SchedulePuzzle, kept: str) -> Trace | None:
         return parse_trace(kept) if kept else None

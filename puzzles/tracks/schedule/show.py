@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
+from puzzles.catalog.text_lines import COLOURS
 from puzzles.tracks import base
-from puzzles.tracks.workbench import COLOURS, DrawOptions, TensorOptions, Workbench, as_svg
+from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench, as_svg
 
 from .comparison import reference_run
 from .judge import MAX_OPERATIONS, parse_trace
@@ -22,7 +23,6 @@ MAX_SIZE, MAX_TICKS = 256, 100_000
 
 class Show(base.Show[SchedulePuzzle]):
     has_pictures = True
-    runs_without_tensors = True
     colours = COLOURS
 
     def picture(self, puzzle: SchedulePuzzle, kept: str, judged: bool = True, colour: str = "layer") -> str:

@@ -85,9 +85,6 @@ class Words(base.Words[SchedulePuzzle]):
     def called(self, puzzle: SchedulePuzzle) -> str:
         return f"puzzle {PUZZLES.number(puzzle.slug)}"
 
-    def listed_as(self, puzzle: SchedulePuzzle) -> str:
-        return f"{PUZZLES.number(puzzle.slug)}. {puzzle.title}"
-
     def limits(self, puzzle: SchedulePuzzle) -> str:
         """'4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M sent'."""
         goal = puzzle.goal

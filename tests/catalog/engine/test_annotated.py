@@ -174,7 +174,7 @@ def test_the_shown_trial_has_the_targets_of_the_puzzle(slug: str) -> None:
     assert trials_of(ENGINE_PUZZLES[slug])[0]().targets == ENGINE_PUZZLES[slug].targets
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "more", ["wi = split(wi, 0, 4)", "wo = split(wo, 0, 4)", "wi, wo = split(wi, 0, 4), split(wo, 0, 4)"]
 )

@@ -50,8 +50,8 @@ def source(slug: str) -> str:
     return REFERENCES[slug].read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.sandboxed
-@pytest.mark.sampled(1)
 @of_each_chapter()
 def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: EnginePuzzle) -> None:
     verdict = verdict_on(puzzle.slug, REFERENCES[puzzle.slug])
@@ -60,7 +60,7 @@ def test_the_reference_passes_with_three_stars_unless_a_record_beats_it(puzzle: 
     assert verdict.figures == FIGURES[puzzle.slug]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @of_each_chapter(every=2)
 def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EnginePuzzle) -> None:
     cls = reference(puzzle.slug)

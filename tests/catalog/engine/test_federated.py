@@ -197,6 +197,7 @@ def test_results_do_not_depend_on_the_order_of_products(dtype: type) -> None:
             require_near(right, update)
 
 
+@pytest.mark.slow
 def test_a_subsample_is_right_on_average() -> None:
     h = np.where(H == 0, 1, H)
     found = estimates(Subsample, h, share=16)

@@ -61,6 +61,7 @@ def fewest_misses(layers: int, passes: int, fits: int) -> int:
     return min(states.values())
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("layers", "passes", "fits"), list(product((3, 5, 6), (1, 3), (1, 2))))
 def test_no_cache_misses_less_often_than_one_that_keeps_what_came_first(layers: int, passes: int, fits: int) -> None:
     params, calls = chain_calls(layers, passes=passes)

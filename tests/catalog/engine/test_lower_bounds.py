@@ -27,6 +27,7 @@ def targets_of(puzzle: EnginePuzzle, trial: Trial) -> dict[str, int]:
     return {**puzzle.targets, **(trial.targets or {})}
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("slug", [slug for slug, puzzle in ENGINE_PUZZLES.items() if puzzle.trials == "trials.py"])
 def test_every_target_has_a_least_with_a_reason_and_no_record_is_below(slug: str) -> None:
     """One whose trials are a file of its own may have none, as a teacher's."""
@@ -44,7 +45,7 @@ def test_every_target_has_a_least_with_a_reason_and_no_record_is_below(slug: str
                 assert not list(lower_bounds.below(bounds, record, targets))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @every_puzzle
 def test_an_honest_class_has_room_in_the_tolerance(puzzle: EnginePuzzle) -> None:
     """A third of it would do, so another order of the sums passes too; and no figure is below its least."""

@@ -46,6 +46,7 @@ def test_the_first_trial_has_the_targets_shown() -> None:
     assert "The flops target of this part, 10,984," in ENGINE_PUZZLES["RingAttention"].statement
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", ["/ 4", "/ np.float32(4)", "* np.float32(0.25)"])
 def test_the_target_of_flops_leaves_room_for_any_way_to_write_the_factor(factor: str, tmp_path: Path) -> None:
     text = (SOLUTIONS / "ring_attention.py").read_text(encoding="utf-8")
@@ -57,6 +58,7 @@ def test_the_target_of_flops_leaves_room_for_any_way_to_write_the_factor(factor:
     assert verdict.status == "passed", verdict.message
 
 
+@pytest.mark.slow
 def test_too_many_flops_are_shown_by_line(tmp_path: Path) -> None:
     text = (SOLUTIONS / "ring_attention.py").read_text(encoding="utf-8")
     path = tmp_path / "mine.py"

@@ -70,7 +70,7 @@ def test_a_reference_has_its_figures(slug: str) -> None:
     assert (report.timesteps, report.peak.memory, report.traffic) == FIGURES[slug]
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("slug", "name"), TIMES)
 def test_another_way_takes_its_time(slug: str, name: str) -> None:
     assert measured(slug, name).timesteps == TIMES[slug, name]

@@ -21,6 +21,7 @@ def _ways_to_cut(layers: int) -> Iterator[tuple[int, ...]]:
         yield from ((first, *others) for others in _ways_to_cut(layers - first))
 
 
+@pytest.mark.slow
 def test_few_ways_to_cut_gradients_into_buckets_pass() -> None:
     goal = PUZZLES["ddp_overlap"].goal
     times = {sizes: judged(buckets(*sizes), goal).timesteps for sizes in _ways_to_cut(goal.size.layers)}

@@ -154,6 +154,7 @@ def test_the_published_split_has_three_stars_however_slow_the_model_takes_it_for
     assert (score.stars, score.missed) == (3, ())
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     "split",
     [

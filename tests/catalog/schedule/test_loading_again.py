@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping
-from importlib import import_module
 from inspect import isawaitable
 from typing import Any
 
@@ -15,6 +14,7 @@ from puzzles.catalog.schedule import CLASSICS, PUZZLES
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.schedule.judge import score_trace
+from tests.support.solved import reference_of
 
 
 class LoadedInEachUse(MutableMapping[Any, Any]):
@@ -56,7 +56,7 @@ class LoadedInEachUse(MutableMapping[Any, Any]):
 
 def loading_again(slug: str) -> Callable[[Model], Awaitable[None]]:
     """The reference of a puzzle on such weights."""
-    reference = getattr(import_module(f"solutions.{slug}"), slug)
+    reference = reference_of(slug)
 
     async def schedule(model: Model) -> None:
         weights, *others = model.storage()
@@ -69,7 +69,7 @@ def loading_again(slug: str) -> Callable[[Model], Awaitable[None]]:
     return schedule
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("slug", PUZZLES)
 def test_loading_again_costs_the_second_star_only_where_the_puzzle_says_so(slug: str) -> None:
     puzzle = PUZZLES[slug]

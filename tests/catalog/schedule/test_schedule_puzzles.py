@@ -17,6 +17,7 @@ from puzzles.grading.starters import is_unchanged_starter, starter_file
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.tracks import UnknownPuzzleError, find
 from puzzles.tracks.schedule.words import reminder
+from tests.support.solved import reference_of
 
 TABLE = {
     "basic": (Size(2, 4, 1), 17, 2_600_000),
@@ -44,10 +45,6 @@ AWAITED = {
 } | {*("heads", "tokens")}
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PUZZLES.items()])
-
-
-def reference(puzzle: SchedulePuzzle):
-    return getattr(import_module(f"solutions.{puzzle.slug}"), puzzle.slug)
 
 
 def test_the_catalog_is_the_table_of_the_classic_puzzles():
@@ -100,6 +97,7 @@ def test_the_starter_is_a_valid_function_of_the_right_name_with_a_gap(puzzle: Sc
     assert result in rest.partition(END_OF_GAP)[2]
 
 
+@pytest.mark.sampled(12)
 @every_puzzle
 def test_the_starter_runs_up_to_its_gap_and_is_then_refused_not_crashed(puzzle: SchedulePuzzle):
     names: dict = {}
@@ -115,7 +113,7 @@ def test_the_starter_has_no_line_of_the_solution_in_its_gap(puzzle: SchedulePuzz
     assert all(not line.strip() or line.strip().startswith("#") for line in gap.splitlines())
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @every_puzzle
 def test_untouched_is_seen_through_comments_but_not_through_code(puzzle: SchedulePuzzle):
     def found(source: str) -> Sketch:
@@ -150,18 +148,19 @@ def test_a_starter_file_holds_every_starter_and_says_how_to_go_on():
     assert all(len(line) <= 110 for line in text.splitlines())
 
 
+@pytest.mark.slow
 def test_a_file_name_cannot_spoil_the_starter_file():
     ast.parse(starter_file(list(PUZZLES.values()), 'a"""\\n.py'))
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @every_puzzle
 def test_the_reference_is_right_at_the_other_sizes_too(puzzle: SchedulePuzzle):
     assert 1 <= len(puzzle.other_sizes) <= 2
     for size in puzzle.other_sizes:
         assert size != puzzle.goal.size
         goal = Goal(puzzle.slug, size, 10**6, 10**9, setting=puzzle.goal.setting)
-        outcome = run(reference(puzzle), *size, setting=goal.setting)
+        outcome = run(reference_of(puzzle.slug), *size, setting=goal.setting)
         assert (outcome.error, referee(outcome.trace, goal).error) == (None, None)
 
 
@@ -182,7 +181,7 @@ def test_the_bubbles_are_what_the_texts_say():
     """Three quarters for the naive pipeline; for GPipe (K - 1) / (M + K - 1), three sevenths."""
 
     def bubble(slug: str) -> float:
-        return referee(run(reference(PUZZLES[slug]), *PUZZLES[slug].goal.size).trace).bubble
+        return referee(run(reference_of(slug), *PUZZLES[slug].goal.size).trace).bubble
 
     assert "three quarters" in PUZZLES["pipeline"].concept
     assert "three sevenths" in PUZZLES["gpipe"].concept

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import import_module
 
 import pytest
 
@@ -15,14 +14,14 @@ from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
 from puzzles.grading.grader import grade_file
 from puzzles.notebook.play import play
 from tests.support.ideas import SHOWN, ideas_shown
-from tests.support.solved import RECORDS, SOME_RECORDS, played, record_name, solved_by
+from tests.support.solved import RECORDS, SOME_RECORDS, played, record_name, reference_of, solved_by
 from tests.support.variants import ROOT, module_of
 
 FILES = [f"solutions/records/{path.name}" for path in sorted((ROOT / "solutions" / "records").glob("[!_]*.py"))]
 VARIED = [file for file in FILES if hasattr(module_of(file), "VARIANTS")]
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("record", RECORDS, ids=record_name)
 def test_a_record_has_exactly_its_figures_and_its_family(record: Record) -> None:
     found = list(solved_by(record))
@@ -62,7 +61,7 @@ def test_in_the_sandbox_a_record_is_graded_as_it_is_played() -> None:
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("puzzle", PUZZLES.values(), ids=PUZZLES)
 def test_a_reference_passes_in_its_family_and_is_beaten_by_a_record_or_is_one(puzzle: SchedulePuzzle) -> None:
-    solution = getattr(import_module(f"solutions.{puzzle.slug}"), puzzle.slug)
+    solution = reference_of(puzzle.slug)
     report = referee(played(puzzle, solution).trace, puzzle.goal)
     assert (report.error, report.status, report.family) == (None, "passed", puzzle.goal.family)
     rivals = puzzle.goal.records_to_beat(puzzle.goal.family)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
-from importlib import import_module
 from typing import Any
 
 import pytest
@@ -35,7 +34,7 @@ from tests.support.schedules import shards
 from tests.support.schedules.grouped import grouped
 from tests.support.schedules.groups import hybrid_shard, hybrid_shard_keeping_the_last
 from tests.support.schedules.random_pipelines import random_pipeline
-from tests.support.solved import SOME_PUZZLES, SOME_RECORDS, played, record_name, solved_by
+from tests.support.solved import SOME_PUZZLES, SOME_RECORDS, played, record_name, reference_of, solved_by
 
 Schedule = Callable[[Model], Any]
 BLOCK, EXPERTS = "block", "experts"
@@ -66,16 +65,16 @@ def within(schedule: Schedule, size: Iterable[int], setting: Setting | None = No
     return require_within(outcome.trace)[0]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_references_are_within_the_bounds_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
-    solution = getattr(import_module(f"solutions.{slug}"), slug)
+    solution = reference_of(slug)
     for size in (puzzle.goal.size, *puzzle.other_sizes):
         within(solution, size, puzzle.goal.setting)
 
 
-@pytest.mark.sampled(9)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("record", SOME_RECORDS, ids=record_name)
 def test_records_are_within_the_bounds(record: Record) -> None:
     for puzzle, function in solved_by(record):
@@ -225,7 +224,7 @@ def random_run(seed: int) -> Trace:
     return run(shards.local_sgd(choice.choice((1, 2))), *size, setting=setting).trace
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 1040, 20))
 def test_random_schedules_under_random_prices_are_within_the_bounds(first: int) -> None:
     for seed in range(first, first + 20):

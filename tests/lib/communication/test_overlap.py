@@ -105,6 +105,7 @@ def test_times_in_the_report_are_those_of_the_rows_whenever_calls_start() -> Non
 # --- Known figures, in every order of starting the ranks ---
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("schedule", "setting", "timesteps", "peak"),
     [
@@ -489,6 +490,7 @@ def test_is_refused_in_words_that_help(name: str) -> None:
     expected.require(refusal(schedule, 2, 4, 4, setting))
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("name", refused)
 def test_is_refused_alike_in_every_order(name: str) -> None:
     schedule, setting, _ = refused[name]

@@ -250,6 +250,7 @@ SMALL_SETTINGS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SMALL_SETTINGS)
 @pytest.mark.parametrize("small", [True, False])
 def test_a_replay_gives_the_weights_of_one_device_in_the_predicted_memory(name: str, small: bool) -> None:
@@ -265,6 +266,7 @@ def test_a_replay_gives_the_weights_of_one_device_in_the_predicted_memory(name: 
     assert any("kind wide" in note for note in result.notes) == ("wide" in of.kinds)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["kinds", "lengths"])
 def test_zeroing_any_one_result_changes_the_weights_of_a_replay(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     of, counts, batches = SMALL_SETTINGS[name]
@@ -288,6 +290,7 @@ def test_a_replay_refuses_sizes_that_no_tensor_has() -> None:
 # --- Pictures ---
 
 
+@pytest.mark.slow
 def test_a_picture_marks_slow_ranks_and_kinds() -> None:
     of = Setting(replace(UNEVEN, slow={1: Fraction(3, 2)}), kinds=("embedding", "block", "head"))
     trace = outcome(of, (2, 1), 3).trace

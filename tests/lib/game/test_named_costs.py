@@ -28,6 +28,7 @@ def test_only_the_papers_pipelines_leave_a_collective_without_a_price() -> None:
     assert ALL_THREE.keys() - BY_SIZE.keys() == {"long_quarters"}, "its halves cost half of an all-reduce, by value"
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize("name", ALL_THREE)
 @pytest.mark.parametrize("ranks", range(2, 17))
 def test_an_all_reduce_costs_what_its_halves_cost(name: str, ranks: int) -> None:

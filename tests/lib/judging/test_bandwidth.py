@@ -25,6 +25,7 @@ def within(spans: list[Span], begin: Fraction, window: Fraction) -> Fraction:
     return total
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("seed", range(40))
 def test_no_window_has_more(seed: int) -> None:
     drawn = random.Random(seed)

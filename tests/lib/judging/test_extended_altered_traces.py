@@ -19,7 +19,7 @@ from lib import COSTS, Op, Setting, Trace, referee, run, trace_to_json
 from lib.judging.recompute import Recomputation
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from tests.lib.judging.test_changed_traces import renumbered
-from tests.lib.values.test_extended_labels import ALL, GAMES, Chaos, labels_are_true
+from tests.lib.values.test_labels import ALL, GAMES, Chaos, labels_are_true
 from tests.support.schedules import shards, tiers
 from tests.support.timing import retimed
 

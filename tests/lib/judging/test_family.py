@@ -50,7 +50,7 @@ def solution(slug: str) -> Callable[[Model], Any]:
     return next(classic.solution for classic in CLASSICS if classic.slug == slug)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", SOME_PUZZLES)
 def test_a_reference_is_of_its_family_at_every_size(slug: str) -> None:
     puzzle = PUZZLES[slug]
@@ -136,7 +136,7 @@ async def work_on_another_layer(model: Model) -> None:
 SIZES = {classic.slug: classic.size for classic in CLASSICS}
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("slug", "change", "expected"),
     [

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lib import Model, Size, referee, run
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
-from tests.support.tensor_interpreter import HIDDEN, Data, backward, forward, loss, one_device, outcome, update
+from tests.support.tensor_interpreter import HIDDEN, Data, Truth, outcome, update
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
@@ -92,19 +92,9 @@ SIZE = Size(layers=2, batches=2, ranks=2)
 
 def gradient(batches: list[int], weights: Any = None, layer: int = 0) -> Any:
     """The exact gradient of a layer over some batches."""
-    data = Data(SIZE)
-    weights = data.weights if weights is None else weights
-    total = np.zeros((HIDDEN, HIDDEN))
-    for batch in batches:
-        inputs = [data.inputs[batch]]
-        for weight in weights:
-            inputs.append(forward(inputs[-1], weight))
-        grad = loss(inputs.pop())
-        for at in reversed(range(SIZE.layers)):
-            weight_grad, grad = backward(inputs[at], grad, weights[at])
-            if at == layer:
-                total += weight_grad
-    return total
+    truth = Truth(SIZE)
+    truth.data.weights = weights or truth.data.weights
+    return truth.grad(0, None, layer, batches)
 
 
 def stepped(grad: Any, weight: Any = None, state: Any = None) -> Any:
@@ -136,6 +126,6 @@ WRONG = {
 
 @pytest.mark.parametrize("mistake", WRONG)
 def test_what_the_rules_refuse_would_have_given_other_weights(mistake: str) -> None:
-    right = one_device(SIZE)[0]
+    right = Truth(SIZE).weights_after(1)[0]
     assert np.array_equal(stepped(BOTH), right)
     assert not np.array_equal(WRONG[mistake], right)

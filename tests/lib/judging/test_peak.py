@@ -115,7 +115,7 @@ def shown_elements(lines: list[str]) -> list[int]:
     return [int(found[1].replace(",", "")) for line in lines if (found := re.match(r" +([\d,]+)  ", line))]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 def test_the_items_of_a_reference_add_up_to_its_peak_and_fit_a_screen(classic: Classic) -> None:
     trace = run(classic.solution, *classic.size).trace

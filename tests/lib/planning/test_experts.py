@@ -44,6 +44,7 @@ BY_HAND = [
 its forward and both halves of backward; and the seconds of a step. Each was computed apart from this code."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("row", "terms", "layer", "step"), BY_HAND, ids=[row for row, *_ in BY_HAND])
 def test_terms_of_a_published_run_are_those_computed_by_hand(
     row: str, terms: tuple[float, ...], layer: tuple[float, ...] | None, step: float
@@ -93,6 +94,7 @@ def exchange(model: Transformer, ep: int, **how: Any) -> tuple[float, float, flo
     return seconds - layer_cost.DISPATCH_CALL, out, within
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("ep", [8, 16, 64])
 def test_an_all_to_all_sends_a_copy_for_each_expert(ep: int) -> None:
     far, near, _ = drawn(QWEN.experts, ep, 8, QWEN.top_k)
@@ -102,6 +104,7 @@ def test_an_all_to_all_sends_a_copy_for_each_expert(ep: int) -> None:
     assert seconds == pytest.approx(row * max(far / 40e9, near / 360e9), rel=0.03)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("model", "groups", "top"), [(QWEN, 1, 1), (DEEPSEEK, 8, 4)], ids=["any", "groups"])
 def test_a_token_is_sent_once_to_each_machine(model: Transformer, groups: int, top: int) -> None:
     """The formula takes the experts of a token for independent draws, so it is some percent below the draw."""
@@ -399,6 +402,7 @@ def test_all_terms_predict_the_published_runs_as_specified() -> None:
     assert ninth(errors) <= 0.21
 
 
+@pytest.mark.slow
 def test_the_split_that_trained_deepseek_is_faster_than_what_was_advised_before() -> None:
     """1,024 H100 in 8 bits: an earlier planner advised a pipeline of 16 with ep 4 and tp 2, which does not even fit."""
     job = Job(DEEPSEEK, H100, 1024, 8192, 4096, fp8=True, dispatch="dedup", ep_overlap=True, balanced=True)

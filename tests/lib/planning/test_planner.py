@@ -99,13 +99,14 @@ KINDS_OF_SPLIT = [
 ]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("split", "batches"), [pytest.param(s, m, id=f"{s} {m}") for s, m in KINDS_OF_SPLIT])
 @pytest.mark.parametrize("overlap", [True, False])
 def test_a_plan_equals_the_run_of_all_ranks(split: Split, batches: int, overlap: bool) -> None:
     compare(job_of(split, batches, overlap=overlap), split)
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(
     ("split", "how"),
     [
@@ -172,6 +173,7 @@ def of_the_grid(schedule: str, p: int, m: int, zero: int) -> tuple[Job, Split]:
     return job_of(split, m, replace(DENSE, layers=p * chunks, kv_heads=4)), split
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("schedule", "p", "m", "zero"), grid())
 def test_a_plan_of_the_grid_equals_the_run_of_all_ranks(schedule: str, p: int, m: int, zero: int) -> None:
     job, split = of_the_grid(schedule, p, m, zero)
@@ -511,6 +513,7 @@ BAD_SPLITS = [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("fixed", "facts"), BAD_SPLITS, ids=lambda given: str(given)[:40])
 def test_a_search_refuses_what_does_not_divide_and_says_what_would(fixed: dict[str, Any], facts: Any) -> None:
     with pytest.raises(RuleError) as why:

@@ -23,6 +23,7 @@ QUICK = [
 QUICK_EXPERTS = [run for run in EXPERTS if run.split.batches(run.job) <= 64 and run.split.pp < 8]
 
 
+@pytest.mark.sampled(16)
 @pytest.mark.parametrize("run", [*QUICK, *QUICK_EXPERTS], ids=lambda run: run.key)
 def test_the_page_shows_what_is_predicted(run: Published) -> None:
     assert published.stored()[run.key] == published.predicted(run)

@@ -14,7 +14,7 @@ from tests.support.truth_runs import Claim
 ALL = [(f"{chapter}: {claim.what}", claim) for chapter, claims in CLAIMS.items() for claim in claims]
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("claim", "sizes"), [pytest.param(c, s, id=f"{n} {s}") for n, c in ALL for s in c.quick])
 def test_a_run_has_the_published_figure(claim: Claim, sizes: tuple[Any, ...]) -> None:
     assert claim.ours(*sizes) == claim.published(*sizes)
@@ -34,6 +34,7 @@ def printed(value: Fraction, cell: str) -> set[str]:
     return {str(exact.quantize(places, rounding)) for rounding in (ROUND_HALF_UP, ROUND_DOWN)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", [pytest.param(k, marks=[] if k == 3 else pytest.mark.slow) for k in range(6)])
 def test_model_states_are_the_cells_of_zero_table_1(place: int) -> None:
     for parameters, rows in TABLE_1.items():

@@ -89,6 +89,7 @@ def name_of(table: Timetable, depth: int = 1, ranks: list[int] | None = None) ->
     return found.text
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("p", "m"), [(2, 4), (4, 8), (6, 12)])
 def test_both_directions_are_read_off_a_run(p: int, m: int) -> None:
     assert name_of(schedules.chimera(p, m), depth=1 + p % 4 // 2) == "Chimera"
@@ -160,6 +161,7 @@ def moved(table: Timetable, rank: int, at: int, to: int) -> Timetable:
     return replace(table, rows=tuple(map(tuple, rows)))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", ["Chimera", "DualPipe", "Hanayo", "eager 1F1B"])
 def test_an_order_with_two_cells_exchanged_has_another_name(name: str) -> None:
     """A neighbour's exchange on one rank, wherever it can still be played, leaves no order with its name."""

@@ -244,7 +244,7 @@ ALIKE = {("zb_h2", 0): "ZB-H1", ("eager_1f1b", 0): "1F1B", ("hanayo", 0): "ZB-V"
 """With two microbatches, on so many ranks or on any number."""
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("order", TEXTBOOKS)
 @pytest.mark.parametrize("p", [2, 3, 4])
 def test_generated_textbooks_have_their_names(order: str, p: int) -> None:

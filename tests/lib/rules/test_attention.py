@@ -416,6 +416,7 @@ def test_a_heads_part_takes_its_part_of_the_time_and_the_memory() -> None:
 # --- On tensors ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
 @pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_replay_gives_the_weights_of_one_device(slug: str, small: bool) -> None:
@@ -424,7 +425,7 @@ def test_a_replay_gives_the_weights_of_one_device(slug: str, small: bool) -> Non
     assert small or 0 < found.error < 1e-5
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.slow
 @pytest.mark.parametrize("slug", SLUGS)
 @pytest.mark.parametrize("operation", ["keys", "attend", "attend_backward", "keys_backward", "receive", "tokens"])
 @pytest.mark.parametrize("nth", [1, 7])
@@ -461,7 +462,7 @@ def test_all_keys_are_gathered_and_their_gradients_scattered() -> None:
 # --- Random programs ---
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("seed", range(60))
 def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int, packed: bool) -> None:
@@ -475,7 +476,7 @@ def test_more_packed_programs_take_the_time_of_a_second_simulator(first: int) ->
         assert_as_simulated(Program(seed, packed=True))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("first", range(0, 500, 4))
 def test_programs_with_heads_inside_groups_take_the_time_of_a_second_simulator(first: int) -> None:
     for seed in range(first, first + 4):

@@ -270,6 +270,7 @@ def test_another_version_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> No
     assert not replay(trace, small=True).same_weights
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("operation", ["forward", "loss", "backward", "add", "update"])
 def test_zeroing_any_one_result_changes_the_weights(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.support.mutants import zeroed

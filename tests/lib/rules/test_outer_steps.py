@@ -442,7 +442,7 @@ def test_streaming_sends_as_much_as_diloco_and_waits_for_nothing() -> None:
     assert streaming.peak.memory >= memory_bound(Size(4, 4, 4), game).least
 
 
-@pytest.mark.sampled(10)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: int) -> None:
     program = Program(seed)
@@ -462,6 +462,7 @@ def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: 
 # --- On tensors ---
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_replay_gives_the_weights_of_one_device(small: bool) -> None:
     size = (4, 4, 4) if small else (2, 2, 2)
@@ -529,7 +530,7 @@ def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -
 OPERATIONS = ("forward", "loss", "backward", "update", "delta", "allreduce", "outer_update", "merge")
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("operation", OPERATIONS)
 @pytest.mark.parametrize("nth", [1, 3])
 def test_zeroing_any_one_result_changes_the_weights(operation: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:

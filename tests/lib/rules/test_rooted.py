@@ -200,6 +200,7 @@ def test_a_replay_agrees_in_weights_memory_and_traffic(name: str) -> None:
     assert result.passed, result
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("operation", ["broadcast", "reduce"])
 @pytest.mark.parametrize("name", RUNS)
 def test_zeroing_any_one_result_changes_the_weights(name: str, operation: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -328,6 +328,7 @@ TINY = replace(
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ranks", [1, 2, 4])
 @pytest.mark.parametrize("lengths", [(), (Fraction(1), Fraction(1, 2))])
 def test_a_replay_gives_the_weights_of_one_device_in_the_predicted_memory(ranks: int, lengths: Any) -> None:
@@ -337,7 +338,7 @@ def test_a_replay_gives_the_weights_of_one_device_in_the_predicted_memory(ranks:
         assert result.passed, (result.error, result.ranks)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("operation", ["forward", "loss", "backward_input", "allreduce", "backward_weight", "update"])
 def test_zeroing_any_one_result_changes_the_weights_of_a_replay(
     operation: str, monkeypatch: pytest.MonkeyPatch
@@ -359,6 +360,7 @@ def test_a_replay_on_torch_gives_the_weights_of_one_device() -> None:
 # --- Pictures ---
 
 
+@pytest.mark.slow
 def test_a_picture_shows_the_shards_of_the_head() -> None:
     trace = outcome(setting(), ranks=4).trace
     text = drawing.text(trace)

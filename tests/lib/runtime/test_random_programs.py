@@ -49,7 +49,7 @@ def test_random_programs_run_as_simulated_in_any_order(first: int) -> None:
         as_simulated(random_program(seed))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("primitive", ["frozen", "whole"])
 @pytest.mark.parametrize("first", range(0, 500, 10))
 def test_programs_of_a_primitive_run_as_simulated_in_any_order(first: int, primitive: str) -> None:

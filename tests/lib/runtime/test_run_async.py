@@ -16,6 +16,7 @@ from tests.support import CLASSICS, Classic
 from tests.support.refusals import Refused
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
 async def test_the_trace_is_the_same(classic: Classic) -> None:
     alone = await asyncio.to_thread(run, classic.solution, *classic.size)

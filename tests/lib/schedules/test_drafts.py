@@ -152,6 +152,7 @@ def without_lines(trace: Trace) -> list[list[object]]:
     return [[op._replace(line=0) for op in ops] for ops in trace.ranks]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", GAMES)
 def test_the_code_gives_the_same_trace_and_the_trace_the_same_timetable(name: str) -> None:
     table, size, setting = GAMES[name]

@@ -19,6 +19,7 @@ PLANS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("axes", [{}, {"pp": 2}, {"tp": 2}, {"pp": 2, "tp": 2}])
 @pytest.mark.parametrize("plan", PLANS)
 def test_replicas_with_any_axes_train_by_the_rules(plan: Plan, axes: dict[str, int]) -> None:

@@ -56,6 +56,7 @@ KNOWN = [
 ]
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(("name", "schedule", "size", "setting", "time", "memory"), KNOWN)
 def test_a_schedule_reaches_its_known_figures(
     name: str, schedule: Any, size: tuple[int, int, int], setting: Setting, time: float, memory: int

@@ -83,7 +83,7 @@ def require_never_worse(given: dict[str, Any], effort: float) -> None:
         assert makespan_bound(found.problem).ticks <= max(makespans(case, rows))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_it_is_never_worse_than_what_was_published(seed: int) -> None:
     require_never_worse(uneven(seed, 5), 0.05)
@@ -197,7 +197,7 @@ def require_no_worse_than_the_order(seed: int, effort: float) -> None:
     assert found.took <= max(measured(case, rows))
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_with_chunks_it_is_never_worse_than_v_orders_and_those_of_pytorch(seed: int) -> None:
     require_no_worse_than_the_order(seed, 0.01)

@@ -118,7 +118,7 @@ TRACES: dict[str, Callable[[], Trace]] = {
 }
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", TRACES)
 def test_no_arrow_points_back_whatever_the_durations(name: str) -> None:
     pipeline = Pipeline.of(TRACES[name]())

@@ -37,6 +37,7 @@ def traced(schedule: object, layers: int, batches: int, ranks: int, setting: Set
 # --- Written and read ---
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("table", ORDERS)
 def test_an_order_is_the_same_after_it_was_written_and_read(table: Timetable) -> None:
     trace = played(table)
@@ -45,6 +46,7 @@ def test_an_order_is_the_same_after_it_was_written_and_read(table: Timetable) ->
     assert read_csv(write_table(table)) == table
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(12))
 def test_so_is_a_random_pipeline(seed: int) -> None:
     table = random_pipeline(seed)

@@ -138,7 +138,7 @@ def comes_back(trace: Trace) -> None:
     assert trace_to_json(again) == trace_to_json(trace)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", GAMES)
 def test_a_trace_comes_back_with_its_report(name: str) -> None:
     trace = trace_of_game(name)

@@ -1,7 +1,7 @@
-"""Labels never lie: whatever a player does, every value holds the numbers that its label claims.
+"""Labels never lie: whatever a player does, every value holds the numbers that its label claims, in every game.
 
-Random programs, most of whose calls are refused, are run; each value that was made all the same is compared with
-the numbers that one device computes for its label.
+Random programs, most of whose calls are refused, and schedules that train are run; each value that was made all the
+same is compared with the numbers that one device computes for its label.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -32,83 +33,55 @@ from lib import (
     Weight,
     WeightGrad,
     run,
+    trace_from_json,
     trace_to_json,
 )
+from lib.game.costs import CLASSIC
+from lib.game.tiers import Tier
 from lib.judging.recompute import Recomputation
+from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
+from lib.values.kinds import Parked
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
-from tests.support.tensor_interpreter import HIDDEN, Data, backward, execute, forward, loss, update
+from tests.support.schedules import shards, tiers
+from tests.support.tensor_interpreter import Truth, execute
 
 ORDERS = [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]
+ALL = Costs(
+    "everything",
+    ticks=MappingProxyType(
+        {**CLASSIC.ticks, **dict.fromkeys(("backward_input", "backward_weight", "dispatch", "collect"), 5)}
+    ),
+    tiers=MappingProxyType({"host": Tier(3, 3)}),
+)
 
 
-class Truth:
-    """The values that one device computes: every activation and gradient of every batch, and the updated weights."""
-
-    def __init__(self, size: Size) -> None:
-        self.data = data = Data(size)
-        self.inputs: dict[tuple[int, int], Any] = {}
-        self.grads: dict[tuple[int, int], Any] = {}
-        self.weight_grads: dict[tuple[int, int], Any] = {}
-        for batch in range(size.batches):
-            self.inputs[0, batch] = data.inputs[batch]
-            for layer, weight in enumerate(data.weights):
-                self.inputs[layer + 1, batch] = forward(self.inputs[layer, batch], weight)
-            grad = self.grads[size.layers - 1, batch] = loss(self.inputs[size.layers, batch])
-            for layer in reversed(range(size.layers)):
-                weight_grad, grad = backward(self.inputs[layer, batch], grad, data.weights[layer])
-                self.weight_grads[layer, batch], self.grads[layer - 1, batch] = weight_grad, grad
-        self.updated = [
-            update(self.weight_grad(layer, range(size.batches)), data.weights[layer], data.states[layer])
-            for layer in range(size.layers)
-        ]
-
-    def weight_grad(self, layer: int, batches: Any) -> Any:
-        return sum((self.weight_grads[layer, batch] for batch in batches), np.zeros((HIDDEN, HIDDEN)))
-
-    def of(self, value: Value) -> dict[int, Any]:
-        """The numbers that a label stands for: rows of a tensor, or activations by batch."""
-        match value:
-            case Activation():
-                return {batch: self.inputs[value.layer, batch] for batch in value.batches}
-            case ActivationGrad():
-                return {batch: self.grads[value.layer, batch] for batch in value.batches}
-            case WeightGrad():
-                tensor = self.weight_grad(value.layer, value.batches)
-            case Weight(step=0):
-                tensor = self.data.weights[value.layer]
-            case OptState(step=0):
-                tensor = self.data.states[value.layer]
-            case _:
-                tensor = self.updated[value.layer][isinstance(value, OptState)]
-        spans = ((i * HIDDEN // value.total, (i + 1) * HIDDEN // value.total) for i in value.shards)  # type: ignore[attr-defined]
-        return {row: tensor[row] for start, end in spans for row in range(start, end)}
-
-
-def labels_are_true(trace: Trace) -> int:
-    """Compares every value of a trace with its label; returns how many there are."""
+def labels_are_true(trace: Trace) -> list[Value]:
+    """Compares every value of a trace with its label, and returns all values."""
     recomputation = Recomputation(trace)
     with suppress(IncompleteError):
         recomputation.run()
-    truth, values = Truth(trace.size), execute(trace)
-    compared = 0
-    for part, numbers in zip(recomputation.ranks, values):
-        assert part.at == len(part.ops)
-        for number, value in part.values.items():
-            claimed = truth.of(value)
-            assert claimed.keys() == numbers[number].keys(), value
-            assert all(np.array_equal(claimed[key], numbers[number][key]) for key in claimed), value
-            compared += 1
-    return compared
+    truth = Truth(trace.size, trace.setting)
+    values: list[Value] = []
+    for rank, numbers in zip(recomputation.ranks, execute(trace)):
+        assert rank.at == len(rank.ops)
+        for number, value in rank.values.items():
+            claimed, rows = truth.of(value), numbers[number]
+            assert claimed.keys() == rows.keys(), value
+            expected, computed = list(claimed.values()), [rows[place] for place in claimed]
+            if trace.setting.steps > 1 or not np.array_equal(computed, expected):
+                np.testing.assert_allclose(computed, expected, rtol=1e-9, atol=1e-9, err_msg=f"{value}")
+            values.append(value)
+    return values
 
 
 @pytest.mark.parametrize("classic", CLASSICS[:-1], ids=lambda classic: classic.slug)
 def test_every_value_of_the_classics_is_what_it_says(classic: Classic) -> None:
-    assert labels_are_true(run(classic.solution, *classic.size).trace) > 10
+    assert len(labels_are_true(run(classic.solution, *classic.size).trace)) > 10
 
 
 class Chaos:
-    """A player who calls anything with anything, and goes on when it is refused."""
+    """A player who calls anything with anything that mostly fits by layer, and goes on when it is refused."""
 
     def __init__(self, seed: int, calls: int) -> None:
         self.seed = seed
@@ -116,19 +89,25 @@ class Chaos:
 
     async def __call__(self, model: Model) -> None:
         mine, together = random.Random(self.seed * 31 + model.rank), random.Random(self.seed)
-        pool: list[Any] = []
+        setting = model.dist.setting
+        pool: list[Any] = [*model.load_weights(0, tier="host")] if setting.costs.tiers else []
         for layer in range(model.LAYERS):
             pool += model.load_weights(layer)
             pool += model.load_weights(layer, model.rank, model.RANKS)
-        pool.append(model.get_activation(range(model.rank % model.BATCHES, model.BATCHES, model.RANKS)))
-        pool.append(model.get_activation(range(model.BATCHES)))
+        for step in range(setting.steps):
+            pool += [inputs_of(model, step), model.get_activation(range(model.BATCHES), step)]
+        calls = 14 if setting.costs.tiers else 10
         for _ in range(self.calls):
-            await attempt(pool, anything, model, pool, mine)
-            if together.random() < 0.2:
-                name = together.choice(["allreduce", "allgather", "scatterreduce"])
-                mesh = dict(model.dist.setting.mesh)
-                group = together.choice([None, *mesh]) if mesh else None
-                await attempt(pool, meet, model, pool, mine, name, together.randrange(model.LAYERS), group)
+            await attempt(pool, anything, model, pool, mine, mine.randrange(calls))
+            if together.random() < 0.3:
+                group = together.choice([None, *dict(setting.mesh)])
+                step = together.randrange(setting.steps)
+                await attempt(pool, meet, model, pool, mine, together.randrange(8), step, group)
+
+
+def inputs_of(model: Model, step: int) -> Activation:
+    """The inputs of this rank's batches."""
+    return model.get_activation(range(model.rank % model.BATCHES, model.BATCHES, model.RANKS), step)
 
 
 async def attempt(pool: list[Any], call: Any, *args: Any) -> None:
@@ -142,37 +121,67 @@ async def attempt(pool: list[Any], call: Any, *args: Any) -> None:
     pool += made if isinstance(made, tuple) else [made]
 
 
-def anything(model: Model, pool: list[Any], draw: random.Random) -> Any:
+def anything(model: Model, pool: list[Any], draw: random.Random, which: int) -> Any:
     """Some call with some values of the kinds that it takes."""
+    layer, wants_a_layer = draw.randrange(model.LAYERS), draw.random() < 0.8
 
-    def pick(*kinds: type) -> Any:
-        return draw.choice([value for value in pool if isinstance(value, kinds)] or pool)
+    def pick(*kinds: type, of: int = layer) -> Any:
+        fit = [v for v in pool if isinstance(v, kinds) and (v.layer == of or not wants_a_layer)]
+        return draw.choice(fit[-6:] if draw.random() < 0.5 and fit else fit or pool)
 
     sharded = (Weight, OptState, WeightGrad)
-    layer = draw.randrange(model.LAYERS)
-    match draw.randrange(9):
+    match which:
         case 0 | 1:
             return model.forward(layer, pick(Activation), pick(Weight))
         case 2:
-            return model.loss(pick(Activation))
-        case 3 | 4:
+            return model.loss(pick(Activation, of=model.LAYERS))
+        case 3 | 4 | 5:
             return model.backward(layer, pick(Activation), pick(ActivationGrad), pick(Weight))
-        case 5:
-            return pick(WeightGrad) + pick(WeightGrad)
         case 6:
-            return pick(*sharded).combine(pick(*sharded))
+            return pick(WeightGrad) + pick(WeightGrad)
         case 7:
-            return pick(*sharded).shard(draw.randrange(3), draw.randint(1, 4))
-        case _:
+            return pick(*sharded).combine(pick(*sharded))
+        case 8:
+            return pick(*sharded, Activation, ActivationGrad).shard(draw.randrange(3), draw.randint(1, 4))
+        case 9:
             return model.update(layer, pick(WeightGrad), pick(Weight), pick(OptState))
+        case 10:
+            return model.backward_input(layer, pick(Activation), pick(ActivationGrad), pick(Weight))
+        case 11:
+            weight = [] if model.dist.setting.layer == "dense" else [pick(Weight)]
+            return model.backward_weight(layer, pick(Activation), pick(ActivationGrad), *weight)
+        case 12:
+            return model.offload(pick(Weight, Activation, WeightGrad))
+        case _:
+            return model.fetch(pick(Parked))
 
 
-def meet(model: Model, pool: list[Any], draw: random.Random, name: str, layer: int, group: str | None) -> Any:
+def meet(model: Model, pool: list[Any], draw: random.Random, which: int, step: int, group: str | None) -> Any:
     """A collective that every rank joins, if only with a zero or a shard: otherwise the others would wait."""
-    kind = Weight if name == "allgather" else WeightGrad
-    fit = [value for value in pool if isinstance(value, kind) and value.layer == layer]
-    spare = model.load_weights(layer, model.rank, model.RANKS)[0] if kind is Weight else model.fake_grad(layer, [])
-    return getattr(model, name)(draw.choice([*fit, spare]), layer, group=group)
+    setting, layer = model.dist.setting, which % model.LAYERS
+
+    def any_of(kind: type, spare: Any) -> Any:
+        return draw.choice([*[v for v in pool if isinstance(v, kind) and v.layer == spare.layer][-6:], spare])
+
+    zero, weight = model.fake_grad(layer, [], step), model.load_weights(layer, model.rank, model.RANKS)[0]
+    if which < 2:
+        return model.allreduce(any_of(WeightGrad, zero), layer, group=group)
+    if which == 2:
+        return model.scatterreduce(any_of(WeightGrad, zero), layer, group=group)
+    if which == 3:
+        return model.allgather(any_of(Weight, weight), layer, group=group)
+    if setting.layer == "dense":
+        full = model.load_weights(layer)[0]
+        return model.allreduce(any_of(Weight, full), layer) if setting.task == "local" else None
+    inputs = inputs_of(model, step)
+    if setting.layer == "experts" and which > 4:
+        value = any_of(Activation, inputs)
+        back = list(range(model.rank % model.BATCHES, model.BATCHES, model.RANKS))
+        return model.dispatch(value, layer) if which < 7 else model.collect(value, layer, back)
+    name = ("allreduce", "allgather", "scatterreduce", "allreduce")[which - 4]
+    late = max((value.layer for value in pool if isinstance(value, Activation)), default=0)
+    spares = [value for value in pool if isinstance(value, Activation) and value.layer == late]
+    return getattr(model, name)(draw.choice([*spares, inputs]), late)
 
 
 MESH = (("dp", 2), ("tp", 2))
@@ -260,21 +269,51 @@ def test_every_value_of_a_random_program_with_overlap_is_what_it_says(
     traces = [run(Nested(seed), layers, batches, 4, order, setting=Setting(costs, MESH)) for order in ORDERS]
     assert [outcome.error for outcome in traces] == [None] * len(ORDERS)
     assert len({trace_to_json(outcome.trace) for outcome in traces}) == 1
-    assert labels_are_true(traces[0].trace) > 0
+    assert labels_are_true(traces[0].trace)
 
 
 @examples(30)
 @given(st.integers(1, 2), st.integers(1, 3), st.integers(0, 10**9))
 def test_every_value_of_a_random_program_in_groups_is_what_it_says(layers: int, batches: int, seed: int) -> None:
-    outcome = finished(Chaos(seed, calls=60), layers, batches, 4, setting=Setting(mesh=MESH))
-    assert labels_are_true(outcome.trace) > 0
+    assert labels_are_true(finished(Chaos(seed, calls=60), layers, batches, 4, setting=Setting(mesh=MESH)).trace)
 
 
-@examples(60)
-@given(st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), st.integers(0, 10**9))
-def test_every_value_of_a_random_program_is_what_it_says(layers: int, batches: int, ranks: int, seed: int) -> None:
-    outcome = finished(Chaos(seed, calls=80), layers, batches, ranks)
-    assert labels_are_true(outcome.trace) > 0
+GAMES = [
+    Setting(),
+    Setting(ALL, steps=2),
+    Setting(ALL, layer="block", steps=2),
+    Setting(ALL, layer="experts"),
+    Setting(ALL, steps=3, task="local"),
+]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("setting", GAMES, ids=lambda setting: f"{setting.layer}, {setting.task}, {setting.steps}")
+@examples(40)
+@given(st.integers(1, 2), st.sampled_from([1, 2, 3, 4]), st.sampled_from([1, 2, 4]), st.integers(0, 10**9))
+def test_every_value_of_a_random_program_is_what_it_says(
+    setting: Setting, layers: int, batches: int, ranks: int, seed: int
+) -> None:
+    outcome = finished(Chaos(seed, calls=70), layers, batches, ranks, setting=setting)
+    assert labels_are_true(outcome.trace)
+    assert trace_from_json(trace_to_json(outcome.trace)) == outcome.trace
+
+
+SCHEDULES = [
+    (pipeline(zb_h1), Size(2, 3, 2), Setting(COSTS["parts"], steps=2)),
+    (tensor_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
+    (sequence_parallel, Size(2, 2, 4), Setting(ALL, layer="block")),
+    (shards.experts_in_turn, Size(2, 4, 2), Setting(ALL, layer="experts")),
+    (shards.local_sgd(2), Size(2, 2, 2), Setting(ALL, steps=4, task="local")),
+    (shards.data_parallel_steps, Size(2, 2, 2), Setting(ALL, steps=3)),
+    (tiers.stream_inference_in_turn, Size(3, 2, 1), Setting(ALL, task="infer")),
+]
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize(("schedule", "size", "setting"), SCHEDULES)
+def test_every_value_of_a_schedule_is_what_it_says(schedule: Any, size: Size, setting: Setting) -> None:
+    labels_are_true(finished(schedule, *size, setting=setting).trace)
 
 
 @pytest.mark.slow
@@ -289,21 +328,26 @@ def test_random_programs_with_overlap_get_somewhere() -> None:
             seen |= {"bucket" for op in ops if op.name == "allgather" and len(op.outputs) > 1}
             seen |= {"chain" for i, op in enumerate(ops) if i in awaited and late & {*op.inputs}}
             seen |= {"tag" for op in ops if op.name == "receive" and len(op.args) > 1}
-        shards = {v.total for rank in executed(trace) for v in rank if isinstance(v, WeightGrad)}
+        shards = {value.total for value in labels_are_true(trace) if isinstance(value, WeightGrad)}
         seen |= {"nested"} if 4 in shards else set()
     assert {"bucket", "chain", "tag", "nested", "allreduce", "scatterreduce", "allgather", "await"} <= seen
 
 
-def executed(trace: Trace) -> list[list[Value]]:
-    """All values of a trace, by rank."""
-    recomputation = Recomputation(trace)
-    with suppress(IncompleteError):
-        recomputation.run()
-    return [[*rank.values.values()] for rank in recomputation.ranks]
-
-
 @pytest.mark.slow
-def test_random_programs_get_somewhere() -> None:
-    traces = [run(Chaos(seed, calls=100), 1, 2, 2).trace for seed in range(40)]
-    done = {op.name for trace in traces for ops in trace.ranks for op in ops}
-    assert {"backward", "add", "combine", "shard", "update", "allreduce", "allgather", "scatterreduce"} <= done
+def test_schedules_and_random_programs_get_somewhere() -> None:
+    values = [
+        v for schedule, size, game in SCHEDULES for v in labels_are_true(run(schedule, *size, setting=game).trace)
+    ]
+    words = ("part", "tokens", "step 1", "replica", "averaged", "host")
+    assert [word for word in words if not any(word in str(value) for value in values)] == []
+    done: set[str] = set()
+    for setting in GAMES:
+        for seed in range(8 if setting.costs == ALL else 40):
+            trace = run(Chaos(seed, calls=100), 1, 2, 2, setting=setting).trace
+            game = setting.layer if setting.costs == ALL else "classic"
+            done |= {f"{op.name} in {game}" for ops in trace.ranks for op in ops}
+    plain = ("backward", "add", "combine", "shard", "update", "allreduce", "allgather", "scatterreduce")
+    assert {f"{name} in classic" for name in plain} <= done
+    halves = {f"{half} in {layer}" for half in ("backward_input", "backward_weight") for layer in ("dense", "block")}
+    assert {*halves, "update in dense", "update in block", "fetch in experts", "offload in dense"} <= done
+    assert {"dispatch in experts", "collect in experts", "allreduce in block", "scatterreduce in block"} <= done

@@ -8,11 +8,6 @@ from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.local import local
 from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import AGAIN, CUT, HOLD, SEND, Skips
-from tests.support.mistakes import altered
-
-SCATTER = '        grad_weights[layer] = await model.scatterreduce(grad_weights[layer], layer, group="shard")\n'
-BETWEEN = '        grad_weights[layer] = await model.allreduce(grad_weights[layer], layer, group="replica")\n'
-FULL_BETWEEN = ((BETWEEN, ""), (SCATTER, BETWEEN + SCATTER))
 
 SKIPS: Skips = {
     "three_d": {
@@ -32,7 +27,6 @@ SKIPS: Skips = {
     "hybrid_shard": {
         "shards of all ranks": (replicas("3"), {"time"}),
         "all-reduce and keep a shard": (replicas("3", reduce=CUT, axis="shard"), {"time", "traffic"}),
-        "full gradients between machines": (altered("hybrid_shard", FULL_BETWEEN), {"time", "traffic"}),
         "ddp": (replicas("d"), {"time", "memory"}),
         "zero1 in a machine": (replicas("1", axis="shard"), {"memory"}),
         "four stages with two replicas": (grid(4, 1, 2), {"time"}),

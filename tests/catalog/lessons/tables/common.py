@@ -10,7 +10,6 @@ from lib.schedules.orders import one_f_one_b
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.orders import Order
 from tests.catalog.lessons.families.replicas import replicas
-from tests.support.mistakes import altered
 
 Skip = tuple[Callable[[Model], Any], set[str]]
 """A schedule, and the targets that it misses: "time", "memory", "traffic", "drift", "host" or "steady" (the peak in
@@ -20,7 +19,6 @@ Skips = Mapping[str, Mapping[str, Skip]]
 """By puzzle, by name."""
 
 CUT = "all-reduce and cut"
-OWN_SHARD = ".shard(model.rank, model.RANKS)"
 
 SEND, SEND_AT_ONCE = replicas("s"), replicas("s", at_once=True)
 HOLD, HOLD_AT_ONCE = replicas("h"), replicas("h", at_once=True)
@@ -45,8 +43,3 @@ def all_messages(*missed: str) -> dict[str, Skip]:
 def two_by_two(order: Order = one_f_one_b) -> Callable[[Model], Any]:
     """Two pipelines of two stages, with full weights on both."""
     return grid(2, 1, 2, order, in_messages=True)
-
-
-def cut(slug: str, scatter: str) -> Callable[[Model], Any]:
-    """A reference that all-reduces, and keeps a shard, in place of a reduce-scatter."""
-    return altered(slug, ((scatter, f"({scatter.replace('scatterreduce', 'allreduce')}){OWN_SHARD}"),))

@@ -6,17 +6,6 @@ from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.infer import infer
 from tests.catalog.lessons.families.replicas import replicas
 from tests.catalog.lessons.tables.common import AGAIN, CUT, HOLD, SEND, Skips
-from tests.support.mistakes import altered
-
-GATHER_AHEAD = """\
-        if layer:
-            gather = model.allgather(weights[layer - 1], layer - 1)
-        grad"""
-TAKE_GATHERED = "= await gather\n    del"
-SCATTER_AHEAD = (
-    (GATHER_AHEAD, "        grad"),
-    (TAKE_GATHERED, TAKE_GATHERED.replace("gather", "model.allgather(weights[layer - 1], layer - 1)")),
-)
 
 SKIPS: Skips = {
     "ddp_overlap": {
@@ -34,7 +23,6 @@ SKIPS: Skips = {
     },
     "fsdp_prefetch": {
         "no prefetching": (replicas("3"), {"time"}),
-        "the scatter ahead of the gather": (altered("fsdp_prefetch", SCATTER_AHEAD), {"time"}),
         "all-reduce and keep a shard": (replicas("3", reduce=CUT, prefetch=True), {"time", "memory", "traffic"}),
         "the first layer by all-reduce": (replicas("d33333", prefetch=True), {"memory"}),
         "the first layer by zero1": (replicas("133333", prefetch=True), {"memory"}),

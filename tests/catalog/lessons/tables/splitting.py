@@ -7,9 +7,7 @@ from tests.catalog.lessons.families.experts import experts
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.inputs import inputs
 from tests.catalog.lessons.families.replicas import replicas
-from tests.catalog.lessons.tables.common import Skips, all_messages, cut, two_by_two
-
-SCATTER_TOKENS = 'await model.scatterreduce(activations.pop("part"), layer + 1)'
+from tests.catalog.lessons.tables.common import Skips, all_messages, two_by_two
 
 SKIPS: Skips = {
     "tensor_parallel": {
@@ -21,7 +19,6 @@ SKIPS: Skips = {
     },
     "sequence_parallel": {
         "whole activations": (grid(1, 4), {"memory"}),
-        "all-reduce and keep a shard": (cut("sequence_parallel", SCATTER_TOKENS), {"time", "traffic"}),
         "tensor parallel, every input again": (inputs("nnnnnnnn"), {"time", "traffic"}),
         "tensor parallel, every second input again": (inputs("akakakak"), {"memory"}),
         "four stages": (grid(4), {"time"}),
