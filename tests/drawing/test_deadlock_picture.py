@@ -5,6 +5,7 @@ from __future__ import annotations
 import drawing
 from lib import DeadlockError, Model, Setting, run
 from lib.communication.deadlock_text import circle_in, stuck_ranks
+from tests.screens.texts import approved
 
 
 async def in_a_circle(model: Model) -> None:
@@ -23,7 +24,9 @@ async def without_group(model: Model) -> None:
 def test_ranks_that_wait_for_each_other_are_named_in_their_circle() -> None:
     error = run(in_a_circle, 1, 4, 4).error
     assert isinstance(error, DeadlockError)
-    assert "they wait in a circle: rank 0 for rank 1, rank 1 for rank 2, rank 2 for rank 0" in str(error)
+    approved(
+        "deadlock_picture", "ranks that wait for each other are named in their circle", str(error), "they wait in a"
+    )
     assert "rank 3 has returned" in str(error)
 
 
@@ -37,8 +40,9 @@ def test_a_chain_is_no_circle() -> None:
 
 def test_a_forgotten_group_is_shown_with_its_call() -> None:
     said = str(run(without_group, 1, 1, 4, setting=Setting("classic", mesh={"pp": 2, "tp": 2})).error)
-    assert "in the same order; or name a group: allgather(layer=0) on line " in said
-    assert "has none, so it waits for every rank" in said
+    approved(
+        "deadlock_picture", "a forgotten group is shown with its call", said, "in the same order;", "has none, so it"
+    )
     assert "name a group" not in str(run(in_a_circle, 1, 4, 4).error), "there are no groups"
 
 
@@ -50,7 +54,9 @@ def test_the_picture_says_in_its_title_and_in_lines_who_is_stuck_where() -> None
     assert any(line.startswith("they wait in a circle: ") for line in lines)
     source = drawing.svg(drawing.draw(outcome, "Mine"))
     assert "Deadlock: Mine" in source
-    assert "they wait in a circle: " in source
+    approved(
+        "deadlock_picture", "the picture says in its title and in lines who is stuck where", source, "they wait in a"
+    )
 
 
 def test_each_row_shows_where_its_rank_is_stuck_and_arrows_show_the_circle() -> None:
@@ -59,7 +65,12 @@ def test_each_row_shows_where_its_rank_is_stuck_and_arrows_show_the_circle() -> 
     assert [stuck[rank].partition(" on line ")[0] for rank in sorted(stuck)] == [f"in receive({r})" for r in (1, 2, 0)]
     source = drawing.svg(timeline)
     assert source.count("stuck in receive(") >= 3
-    assert "has nothing left to do" in source, "rank 3 has returned"
+    approved(
+        "deadlock_picture",
+        "each row shows where its rank is stuck and arrows show the circle",
+        source,
+        "has nothing left to",
+    )
     assert circle_in(str(run(in_a_circle, 1, 4, 4).error)) == [(0, 1), (1, 2), (2, 0)]
 
 
@@ -69,7 +80,7 @@ def test_ranks_that_are_named_together_are_all_stuck() -> None:
             await model.receive()
 
     text = str(run(nobody_sends, 1, 6, 6).error)
-    assert "ranks 0-2, 4, 5 wait in receive()" in text
+    approved("deadlock_picture", "ranks that are named together are all stuck", text, "ranks 0-2, 4, 5")
     assert sorted(stuck_ranks(text)) == [0, 1, 2, 4, 5]
     assert circle_in(text) == []
 

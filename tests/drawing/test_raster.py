@@ -98,5 +98,5 @@ def test_a_browser_that_fails_is_one_clear_line(tmp_path: Path, gpipe: str, prob
     browser = tmp_path / "chromium"
     browser.write_text(f"#!/bin/sh\n{problem}\n")
     browser.chmod(0o755)
-    with pytest.raises(PuzzleError, match="chromium could not make the PNG"):
+    with pytest.raises(PuzzleError, match="chromium could not make"):
         raster.by_browser(gpipe, ".png", str(browser))

@@ -120,4 +120,4 @@ def test_options_that_do_not_fit_a_csv_are_refused(words: list[str], facts: str)
 
 def test_a_csv_also_runs_on_numpy() -> None:
     Path("mine.csv").write_text(write_table(one_f_one_b(2, 3)))
-    assert "The updated weights equal a single device's, exactly." in invoke("run", "mine.csv", "--small")
+    assert "The updated weights equal" in invoke("run", "mine.csv", "--small")

@@ -442,7 +442,8 @@ def test_an_entry_of_torchtitan_that_is_not_read_is_named_with_its_value() -> No
 
 
 def test_a_model_of_torchtitan_is_known_by_its_flavor() -> None:
-    assert read_config("[model]\nname = 'llama3'\nflavor = '70B'").model() == LLAMA
+    llama = "[model]\nname = 'llama3'\nflavor = '70B'"
+    assert read_config(llama).model() == LLAMA
     found = read_config("[model]\nname = 'llama3'\nflavor = 'debugmodel'")
     with pytest.raises(RuleError, match="flavor"):
         found.model()

@@ -25,6 +25,7 @@ from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.timing import estimate
 from lib.planning.values import KINDS
+from tests.screens.texts import approved_refusal
 from tests.support.planned_runs import events_of, run_of_all_ranks
 from tests.support.refusals import Refused
 from tests.support.truth import MODELS
@@ -529,7 +530,7 @@ def test_gpus_that_nothing_divides_are_refused_with_the_nearest_that_work() -> N
 
 
 def test_a_plan_refuses_a_split_of_other_gpus() -> None:
-    with pytest.raises(RuleError, match="makes 32 GPUs, and there are 64; dp 8 would"):
+    with approved_refusal("planner", "a plan refuses a split of other gpus", RuleError):
         plan(Job(DENSE, H100, 64, 64), Split(dp=4, tp=8))
 
 

@@ -15,6 +15,7 @@ from lib.errors import RuleError
 from lib.game.costs import Costs
 from lib.recognition import recognize, recognize_table
 from lib.schedules import Timetable, hanayo, interleaved, interleaved_zb, one_f_one_b, pipeline, v_half
+from tests.screens.texts import approved_refusal
 from tests.support import finished
 from tests.support.refusals import Refused
 from tests.support.schedules.random_pipelines import exchanged, played
@@ -71,7 +72,7 @@ def test_groups_are_those_of_pytorch_where_ranks_do_not_divide_microbatches(p: i
 def test_a_longer_warm_up_is_counted(more: int, words: str) -> None:
     for p, m in ((2, 8), (4, 8), (5, 9)):
         assert recognize_table(one_f_one_b(p, m, more)).text == f"like 1F1B, with {words}" or (p, more) == (2, 1)
-    with pytest.raises(RuleError, match="all of its warm-up; got -1 more"):
+    with approved_refusal("generated_orders", "a longer warm up is counted", RuleError):
         one_f_one_b(4, 8, -1)
 
 
@@ -124,9 +125,9 @@ def test_replicas_of_two_directions_are_data_parallel(order: Callable[[int, int]
 @pytest.mark.parametrize(("p", "m"), [(3, 4), (4, 5), (0, 2)])
 def test_two_directions_need_even_numbers(p: int, m: int) -> None:
     for order, name in ((schedules.chimera, "Chimera"), (schedules.dualpipe, "DualPipe")):
-        with pytest.raises(RuleError, match=f"{name} needs even numbers of ranks and microbatches; got {p} and {m}"):
+        with pytest.raises(RuleError, match=f"{name} needs even .*got {p} and {m}"):
             order(p, m)
-    with pytest.raises(RuleError, match="DualPipe needs two microbatches for each of its 4 stages; got 6"):
+    with approved_refusal("generated_orders", "two directions need even numbers, 2", RuleError):
         schedules.dualpipe(4, 6)
 
 

@@ -15,6 +15,7 @@ from lib import Model, Setting, Size, referee, run, trace_from_json, trace_to_js
 from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
 from lib.game.costs import CLASSIC
+from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.refusals import Refused
@@ -160,7 +161,7 @@ def test_the_time_is_from_when_the_last_rank_joins() -> None:
     report = referee(trace)
     # 3 forwards and 3 backwards; a reduce (1), an update (5), a broadcast (2) for each of 3 layers; twice
     assert report.makespan == 2 * (3 + 3 + 3 * 0.8)
-    assert report.family == "data parallelism with weights sent by their owners"
+    approved("rooted", "the time is from when the last rank joins", report.family)
 
 
 def test_by_size_a_chain_has_a_hop_less_than_ranks_and_one_value() -> None:

@@ -28,6 +28,7 @@ from lib.schedules import (
     zb_v,
 )
 from lib.schedules.draft import BegunTable, begun
+from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.refusals import Refused
 
@@ -171,7 +172,7 @@ def test_code_names_the_size_that_it_is_for() -> None:
     names: dict[str, object] = {}
     exec(code_of(one_f_one_b(2, 4), "mine", Size(2, 4, 2), Setting("stages")), names)
     error = run(names["mine"], 2, 6, 2, setting=Setting("stages")).error  # type: ignore[arg-type]
-    assert "2 layers, 4 batches and 2 ranks" in str(error)
+    approved("drafts", "code names the size that it is for", str(error), "2 layers, 4 batches")
 
 
 @pytest.mark.parametrize(
