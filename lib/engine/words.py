@@ -4,6 +4,8 @@ from lib.errors import Words
 
 SAYS = Words(
     {
+        "nobody can move": "nobody can move: {states}. {fix}",
+        "never received": "messages were sent and never received: {pairs}; receive them, or do not send them",
         "no whole number": "{what} must be a whole number; got {got}",
         "no list of devices": "give devices as a list, such as [0, 1]; got {got}",
         "not in group": "device {device} is not in group {group}; only its members make this call",

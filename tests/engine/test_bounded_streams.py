@@ -59,8 +59,9 @@ def test_nobody_goes_on_for_ever_beside_a_device_that_waits(cls: type, words: st
         for taken in count():
             yield np.array(taken)
 
-    with pytest.raises(DeadlockError, match=r"device 0 waits in receive\(1\), line") as why, launch(cls, 3) as run:
+    with pytest.raises(DeadlockError) as why, launch(cls, 3) as run:
         list(run.inference_loop(endless()))
+    assert "device 0 waits in" in str(why.value)
     assert words in str(why.value)
     assert taken < 1100
 
@@ -122,6 +123,6 @@ def test_unread_messages_of_many_devices_are_summed_up() -> None:
         def forward(self, x: Any) -> None:
             self.send((self.device_id + 1) % 100, x)
 
-    with pytest.raises(RuleError, match="1 from device 7 to device 8, and between 92 other pairs; receive them"):  # noqa: SIM117
+    with Refused("never received", unread=[(i, (i + 1) % 100, 1) for i in range(100)]):  # noqa: SIM117
         with launch(Ring, 100) as run:
             run.forward(np.ones(1))
