@@ -161,7 +161,7 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
                 raise RuleError(f"step {number} of rank {rank} has no cells")
             pipelines += [_step(number, ranks) for ranks in _pipelines(profiles, number)]
         except PuzzleError as why:
-            refused.append(str(why))
+            refused.append(why.problem)
     taken = numbers_text({step.number for step in pipelines})
     if not pipelines:
         raise RuleError(refused[0] if not guessed else _unnamed(guessed))

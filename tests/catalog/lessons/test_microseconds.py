@@ -151,7 +151,8 @@ def test_larger_groups_take_longer_with_the_same_computation() -> None:
     four, eight = judged(grid(1, 4, 2, together=2), goal), judged(grid(1, 8, together=4), goal)
     half = goal.costs.duration("forward", 1, 1, 2), goal.costs.duration("backward", 1, 1, 2)
     assert f"4 x ({half[0]} + {half[1]}) = {us(4 * sum(half))}" in words
-    assert f"Groups of four take {us(four.timesteps)}, and one group of eight takes {us(eight.timesteps)}" in words
+    assert f"of four take {us(four.timesteps)}, and one group" in words
+    assert f"of eight takes {us(eight.timesteps)}" in words
 
 
 def test_a_sum_in_two_levels_takes_what_its_text_says() -> None:
@@ -184,7 +185,8 @@ def test_the_best_size_of_a_bucket_is_the_one_that_the_formula_says() -> None:
     assert f"one layer takes {us(backward)}" in words
     assert f"each layer takes {us(costs.transfer('allreduce', 1, costs.weight, range(8)))}" in words
     best = sqrt(16 * hops / backward)
-    assert f"smallest at k = {best:.1f}, the square root of {16 * hops:,} / {backward}" in words
+    assert f"at k = {best:.1f}, the square root" in words
+    assert f"root of {16 * hops:,} / {backward}" in words
     times = {
         size: judged(buckets(*[size] * (16 // size), *[16 % size] * (16 % size > 0)), goal).timesteps
         for size in range(1, 17)

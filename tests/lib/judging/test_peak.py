@@ -166,9 +166,11 @@ def test_what_nobody_reads_again_comes_first_with_its_line() -> None:
     lines = peak_lines(peak)
     line = schedule.__code__.co_firstlineno
     assert f"{2 * WEIGHT + 2 * ACTIVATION:,} elements, is on" in lines[0]
-    assert f"{WEIGHT:,}  optimizer state of layer 0: never read again (made at line {line + 2})" in lines[1]
-    assert f"{ACTIVATION:,}  activation of layer 0, batch 1: never read again (made at line {line + 3})" in lines[2]
-    assert any("activation of layer 0, batch 0, outside the dictionaries: read by this forward" in x for x in lines)
+    assert f"{WEIGHT:,}  optimizer state of" in lines[1]
+    assert lines[1].endswith(f"never read again (made at line {line + 2})")
+    assert f"{ACTIVATION:,}  activation of" in lines[2]
+    assert lines[2].endswith(f"batch 1: never read again (made at line {line + 3})")
+    approved("peak", "what is read and what is not", [x for x in lines if "outside the dictionaries" in x])
     assert f"{WEIGHT + ACTIVATION:,} of these elements" in lines[-1]
 
 

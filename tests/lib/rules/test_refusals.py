@@ -774,7 +774,7 @@ def test_is_refused_in_words_that_help(name: str) -> None:
     if error.reason == "rule":
         assert str(error).startswith("rank ")
         assert error.line > 0
-        assert set(re.findall(r"the end: .* on line (\d+) was called", str(error))) <= {str(error.line)}
+        assert set(re.findall(r"end: .* line (\d+) was", str(error))) <= {str(error.line)}
 
 
 def test_a_refused_operation_changes_neither_log_nor_clock_nor_memory() -> None:
