@@ -62,7 +62,7 @@ def test_json_has_layouts_moves_and_costs(tensor_parallel) -> None:
 
 
 def test_what_cannot_be_written_is_refused(tensor_parallel) -> None:
-    with Refused("no such framework", framework="jaxx", advice="did you mean 'jax'?", error=LayoutError):
+    with Refused("no such framework", framework="jaxx", error=LayoutError):
         code_of(tensor_parallel, "jaxx")
     with approved_refusal("code", "what cannot be written is refused", LayoutError):
         code_of(plan(feed_forward()), "jax")

@@ -247,7 +247,7 @@ def test_a_graph_may_refuse_uneven_splits():
 def test_such_a_graph_refuses_uneven_annotations_too():
     grid = mesh(data=4)
     graph = ten_rows(uneven=False, mesh=grid)
-    with Refused("padded annotation", whose="the annotation of 'x'", shape=(10, 8), padded=(12, 8), error=LayoutError):
+    with Refused("padded annotation", shape=(10, 8), padded=(12, 8), error=LayoutError):
         complete(graph, {"x": mesh_split((10, 8), grid, ("data", -1))})
     assert complete(graph, {"x": mesh_split((10, 8), grid, (-1, "data"))}).plan.bytes > 0
 

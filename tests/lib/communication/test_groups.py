@@ -153,7 +153,7 @@ def a_place_where_there_is_no_mesh(model: Model) -> None:
         "other calls",
         first="rank 0 in the group of ranks 0, 1 calls allreduce(layer=0)",
         other="rank 1 in the group of ranks 0, 1 calls allgather(layer=0)",
-    ),
+    )
 )
 async def different_collectives_in_a_group(model: Model) -> None:
     if model.index("tp") == 0:
@@ -186,7 +186,7 @@ async def one_of_a_group_is_missing(model: Model) -> None:
         },
         of={0: (1,), 1: (3,), 2: (0,), 3: (2,)},
         circle=[(0, 1), (1, 3), (3, 2), (2, 0)],
-    ),
+    )
 )
 async def groups_in_another_order(model: Model) -> None:
     order = ["tp", "dp"] if model.rank in (0, 3) else ["dp", "tp"]

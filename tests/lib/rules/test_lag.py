@@ -115,20 +115,14 @@ def out_of_order(rank: Rank) -> None:
 
 
 REFUSED: dict[Callable[[Rank], None], tuple[int, Refused]] = {
-    newer_than_data: (
-        1,
-        Refused("weight too new", step=1, inp_step=0),
-    ),
+    newer_than_data: (1, Refused("weight too new", step=1, inp_step=0)),
     too_old: (1, Refused("weight too old", age="2 steps", lag=1, least=1)),
     another_version: (1, Refused("other version", what="activation", version=0, step=1)),
     back_to_new: (1, Refused("other version", what="activation", version=1, step=0)),
     backward_with_another: (1, Refused("other version", what="gradient", version=0, step=1)),
     another_gradient: (1, Refused("versions differ", inp_version=0, grad_version=1)),
     mixed_sum: (2, Refused("versions differ", sum_version=0, grad_version=1)),
-    out_of_order: (
-        2,
-        Refused("gradient comes late", step=1, weight_step=0),
-    ),
+    out_of_order: (2, Refused("gradient comes late", step=1, weight_step=0)),
 }
 
 

@@ -405,7 +405,7 @@ def test_a_trace_says_what_the_rounds_are() -> None:
     ("name", "changes", "expected"),
     [
         ("outer_update", {"end": 0}, Refused("other ticks")),
-        ("delta", {"inputs": (0,)}, Refused("other record", name="delta", form="a layer, 2 used values")),
+        ("delta", {"inputs": (0,)}, Refused("other record", name="delta")),
         ("merge", {"end": 10_000}, Refused("other ticks")),
         ("load_weights", {"args": (0, 1, None, 2)}, Refused("record of outer", got=2)),
         ("load_weights", {"args": (0, 1)}, Refused("other values", values=2, first=0)),

@@ -249,12 +249,7 @@ def test_a_message_that_pytorch_does_not_send_is_refused_only_with_communication
 
     trace = traced(also_sends_a_weight, 2, 2, 2, Setting("parts"))
     assert read_csv(write_csv(trace)) == one_f_one_b(2, 2)
-    with Refused(
-        "value not sent",
-        rank=0,
-        words="sends",
-        value="weight of layer 0, unsharded, step 0",
-    ):
+    with Refused("value not sent", rank=0, words="sends", value="weight of layer 0, unsharded, step 0"):
         write_csv(trace, communication=True)
 
 

@@ -11,18 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import (
-    Model,
-    Op,
-    Report,
-    Trace,
-    TraceError,
-    WeightGrad,
-    referee,
-    run,
-    trace_from_json,
-    trace_to_json,
-)
+from lib import Model, Op, Report, Trace, TraceError, WeightGrad, referee, run, trace_from_json, trace_to_json
 from lib.trace.ops import FORMS
 from tests.support import CLASSICS
 from tests.support.examples import examples
@@ -175,10 +164,7 @@ BAD_JSON = [
     (of_json(lambda data: data.update(costs="free")), Refused("unknown costs read", got="free")),
     (of_json(lambda data: data.update(layers=0)), Refused("impossible count", name="layers", most=10_000, got=0)),
     (of_json(lambda data: data.update(ranks=True)), Refused("impossible count", name="ranks")),
-    (
-        of_json(lambda data: data.update(ranks=3)),
-        Refused("ranks missing", ranks="3 ranks", count=1),
-    ),
+    (of_json(lambda data: data.update(ranks=3)), Refused("ranks missing", ranks="3 ranks", count=1)),
     (of_json(lambda data: data.update(operations=[7])), Refused("no operations", rank=0)),
     (
         of_json(row(op="dance")),
