@@ -20,8 +20,8 @@ lib.engine.words lib.engine.collectives lib.engine.arguments lib.engine.call lib
 lib.engine.libraries lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
 lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
-lib.layout.errors lib.layout.words lib.layout.layouts lib.layout.redistribution.messages lib.layout.redistribution.exchange
-lib.layout.redistribution.sum_exchange lib.layout.redistribution.steps
+lib.layout.errors lib.layout.words lib.layout.layouts lib.layout.redistribution.messages
+lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange lib.layout.redistribution.steps
 lib.layout.engine_steps lib.layout.on_engine lib.layout.redistribution lib.layout.program
 lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values
