@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[1]
 ORDER = """
 lib.errors lib.extras lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
 lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver lib.profiles
-lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.player_code lib.engine.metering
+lib.engine.words lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.player_code lib.engine.metering
 lib.engine.libraries lib.engine.transports
 lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
 lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
-lib.layout.errors lib.layout.layouts lib.layout.redistribution.messages lib.layout.redistribution.exchange
-lib.layout.redistribution.sum_exchange lib.layout.redistribution.steps
+lib.layout.errors lib.layout.words lib.layout.layouts lib.layout.redistribution.messages
+lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange lib.layout.redistribution.steps
 lib.layout.engine_steps lib.layout.on_engine lib.layout.redistribution lib.layout.program
 lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values

@@ -57,8 +57,9 @@ def test_a_new_double_name_and_an_old_entry_are_found(tmp_path: Path) -> None:
         (tmp_path / package / "one.py").write_text("class Same:\n    class Inner: pass\n")
     (tmp_path / "drawing" / "one.py").write_text("class Same: pass\n")
     found = places_of(tmp_path)
-    assert mistakes(found, {}) == ["Same is lib/one.py:1, drawing/one.py:1; rename one"]
-    assert mistakes(found, {"Same": "two files", "Inner": "once"}) == [
-        "Inner is no longer double; take it off the list"
-    ]
-    assert mistakes(found, {"Same": ""}) == ["Same is listed without a reason"]
+    (same,) = mistakes(found, {})
+    assert same.startswith("Same is lib/one.py:1, drawing/one.py:1;")
+    (inner,) = mistakes(found, {"Same": "two files", "Inner": "once"})
+    assert inner.startswith("Inner is no longer")
+    (unexplained,) = mistakes(found, {"Same": ""})
+    assert unexplained.startswith("Same is listed without")

@@ -17,6 +17,7 @@ from lib.errors import RuleError
 from lib.masked_arrays import refuse_masked
 
 from .collectives import Array
+from .words import SAYS
 
 NATIVE = frozenset("?bhilqBHILQefdFD")
 """Type characters of the dtypes that can be sent. Other dtypes have widths, units or byte orders, which could carry
@@ -61,7 +62,7 @@ def whole_number(given: Any, what: str) -> int:
     try:
         return index(given)
     except TypeError:
-        raise RuleError(f"{what} must be a whole number; got {short(given)}") from None
+        raise RuleError(SAYS("no whole number", what=what, got=short(given))) from None
 
 
 def device_numbers(given: Any) -> tuple[int, ...]:
@@ -71,7 +72,7 @@ def device_numbers(given: Any) -> tuple[int, ...]:
     try:
         return tuple([index(member) for member in given])
     except TypeError:
-        raise RuleError(f"give devices as a list, such as [0, 1]; got {short(given)}") from None
+        raise RuleError(SAYS("no list of devices", got=short(given))) from None
 
 
 def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[int, ...]:
@@ -84,7 +85,7 @@ def checked_group(group: Sequence[int] | None, device: int, size: int) -> tuple[
     if len(set(chosen)) < len(chosen):
         raise RuleError(f"group {chosen} names a device twice; name each once")
     if device not in chosen:
-        raise RuleError(f"device {device} is not in group {chosen}; only its members make this call")
+        raise RuleError(SAYS("not in group", device=device, group=chosen))
     return chosen
 
 
@@ -100,4 +101,4 @@ def checked_partner(given: Any, device: int, size: int) -> int:
 def require_exists(device: int, size: int) -> None:
     if not 0 <= device < size:
         there = f"there are {size} devices, 0 to {size - 1}" if size > 1 else "device 0 is the only one"
-        raise RuleError(f"there is no device {device}; {there}")
+        raise RuleError(SAYS("no such device", device=device, there=there))

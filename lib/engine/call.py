@@ -12,6 +12,7 @@ from lib.errors import MismatchError, RuleError
 from . import collectives
 from .arguments import checked_group, checked_partner, require_sendable
 from .collectives import Array, Devices
+from .words import SAYS
 
 TORCH = "torch."
 
@@ -158,9 +159,13 @@ def require_same_call(calls: Sequence[CollectiveCall], devices: Sequence[int]) -
     for device, call in zip(devices[1:], calls[1:]):
         if call != calls[0]:
             raise MismatchError(
-                f"device {devices[0]} calls {_call_text(calls[0], call)}, but "
-                f"device {device} calls {_call_text(call, calls[0])}; "
-                "every device of a group must make the same collective calls, with the same shapes, in the same order"
+                SAYS(
+                    "other calls",
+                    first=devices[0],
+                    call=_call_text(calls[0], call),
+                    device=device,
+                    other_call=_call_text(call, calls[0]),
+                )
             )
 
 

@@ -16,6 +16,7 @@ from lib.values.algebra import counted
 
 from .arguments import device_numbers, whole_number
 from .engine import ShardedEngine
+from .words import SAYS
 
 TRANSPORTS = ("inprocess", "mpi", "torch")
 
@@ -90,8 +91,11 @@ class Run:
             return [x] * self.num_devices
         if len(x) != self.num_devices:
             raise RuleError(
-                f"got {counted(len(x), 'input')} for {counted(self.num_devices, 'device')}; give a list with one per "
-                "device, or one array for all"
+                SAYS(
+                    "other number of inputs",
+                    inputs=counted(len(x), "input"),
+                    devices=counted(self.num_devices, "device"),
+                )
             )
         return list(x)
 
@@ -110,7 +114,7 @@ class Run:
 
     def _unless_ended(self) -> None:
         if self._ended:
-            raise RuleError(f"this run has ended; launch a new one. It ended because {self._ended}")
+            raise RuleError(SAYS("run has ended", because=self._ended))
         if self._stream is not None:
             raise RuleError("a stream of this run is still open; take all its outputs first")
 
@@ -157,15 +161,15 @@ def launch(
         Exception: raised by a device, with a note that says which one.
     """
     if not (isinstance(cls, type) and issubclass(cls, ShardedEngine)):
-        raise RuleError(f"launch runs a subclass of ShardedEngine; got {cls!r}")
+        raise RuleError(SAYS("no engine class", got=cls))
     size = whole_number(num_devices, "num_devices")
     if size < 1:
-        raise RuleError(f"num_devices is {size}; a run needs at least one device")
+        raise RuleError(SAYS("no devices", size=size))
     late_puts, byte_time = _checked_late_puts(late_puts, size), _checked_byte_time(byte_time)
     if on is None:
         on = "torch" if started_by_torchrun() else "mpi" if started_by_mpiexec() and size > 1 else "inprocess"
     if on not in TRANSPORTS:
-        raise RuleError(f"there is no transport {on!r}; there are {', '.join(TRANSPORTS)}")
+        raise RuleError(SAYS("no such transport", transport=on, known=", ".join(TRANSPORTS)))
     if device != "cpu" and on != "torch":
         raise RuleError(f"device={device!r} is for on='torch'; arrays of numpy are in the processor's memory")
     asked = LaunchOptions(cls, size, args, kwargs, metered, patience, byte_time, late_puts, time_limit)
@@ -184,7 +188,7 @@ def _checked_late_puts(late_puts: Collection[int] | None, size: int) -> tuple[in
     devices = device_numbers([*late_puts] if isinstance(late_puts, Set) else late_puts)  # their order does not count
     for device in devices:
         if not 0 <= device < size:
-            raise RuleError(f"late_puts names device {device}; there are {size}, 0 to {size - 1}")
+            raise RuleError(SAYS("no device for late_puts", device=device, size=size, last=size - 1))
     return devices
 
 
@@ -192,7 +196,7 @@ def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
     checked = dict(byte_time or {})
     for memory, flops in checked.items():
         if memory not in ("host", "disk") or not isinstance(flops, int) or flops < 0:
-            raise RuleError(f"byte_time is {checked}; give whole numbers of flops, 0 or more, for 'host' and 'disk'")
+            raise RuleError(SAYS("no byte_time", got=checked))
     return checked
 
 

@@ -19,6 +19,8 @@ from lib.layout.program.tracing import follow, mesh_split, replicate, split
 from lib.masked_arrays import refuse_masked
 from lib.values.algebra import counted
 
+from .words import SAYS
+
 
 class Spmd:
     """A program on one device of many. `inputs` and `parameters` are the shapes of the function's arguments, by name.
@@ -37,7 +39,9 @@ class Spmd:
         device_mesh = device_mesh or mesh(devices=int(device.num_devices))
         if device_mesh.size != device.num_devices:
             devices = counted(device_mesh.size, "device")
-            raise LayoutError(f"the mesh {device_mesh} has {devices}; this run has {device.num_devices}")
+            raise LayoutError(
+                SAYS("other number of devices", mesh=device_mesh, devices=devices, run=device.num_devices)
+            )
         self.device = device
         with unmetered():
             self.program = follow(function, inputs, parameters, device_mesh)

@@ -15,6 +15,7 @@ from .job import MAX_NUMBER, MAX_TRIED, Job
 from .split import CHUNKED, Split, divisors, problems
 from .timing import estimate, memory_range
 from .transformers import MAX_LAYERS
+from .words import SAYS
 
 FACTORS = (2, 4, 8)
 """Factors by which ranks move from one axis to another."""
@@ -120,7 +121,7 @@ def largest(job: Job, split: Split, what: str) -> tuple[Larger, Larger]:
     `what` is one of LARGEST. The number of microbatches stays the same, so a larger batch has larger microbatches.
     """
     if what not in LARGEST:
-        raise RuleError(f"the largest of what? There are {', '.join(LARGEST)}; got {what!r:.40}")
+        raise RuleError(SAYS("largest of what", known=", ".join(LARGEST), got=what))
     scaled, most = _scaled(job, split, what)
     ends: list[Larger] = []
     for end in (1, 0):  # the eager end of the range, and the fused one

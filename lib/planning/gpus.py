@@ -6,6 +6,8 @@ from dataclasses import dataclass, fields
 
 from lib.errors import RuleError
 
+from .words import SAYS
+
 REACHED = 0.8
 """The share of a link's rate that collectives and copies reach (bus bandwidth of nccl-tests over the data sheet's)."""
 
@@ -64,7 +66,7 @@ class Gpu:
                 raise RuleError(f"gpu.{field.name} must be more than 0, and at most {MAX_NUMBER:g}; got {number!r:.40}")
         for name in SHARES:
             if getattr(self, name) > 1:
-                raise RuleError(f"gpu.{name} is a share, at most 1; got {getattr(self, name)!r}")
+                raise RuleError(SAYS("share above 1", name=name, got=getattr(self, name)))
         if not isinstance(self.machine, int):
             raise RuleError(f"gpu.machine is a whole number of GPUs; got {self.machine!r}")
 

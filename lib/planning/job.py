@@ -8,6 +8,7 @@ from lib.errors import RuleError
 
 from .gpus import Gpu
 from .transformers import Transformer
+from .words import SAYS
 
 GIB = 2**30
 
@@ -77,7 +78,7 @@ class Job:
             if not isinstance(getattr(self, name), kind):
                 raise RuleError(f"{name} must be a {kind.__name__}; got {getattr(self, name)!r:.40}")
         if self.kernels not in KERNELS:
-            raise RuleError(f"there are no kernels {self.kernels!r:.40}; there are {', '.join(KERNELS)}")
+            raise RuleError(SAYS("no such kernels", got=self.kernels, known=", ".join(KERNELS)))
         object.__setattr__(self, "sequence", self.sequence or self.model.sequence)
         object.__setattr__(self, "dispatch", self.dispatch or DISPATCHERS[0])
         object.__setattr__(self, "modules", tuple(self.modules) if isinstance(self.modules, list) else self.modules)
@@ -88,7 +89,7 @@ class Job:
                 raise RuleError(f"{name} must be a whole number from {least} to {most:,}; got {number!r:.40}")
         for name, known in (("optimizer", OPTIMIZERS), ("dispatch", DISPATCHERS), ("graphs", GRAPHS)):
             if getattr(self, name) not in known:
-                raise RuleError(f"{name} is one of {', '.join(known)}; got {getattr(self, name)!r:.40}")
+                raise RuleError(SAYS("none of these", name=name, known=", ".join(known), got=getattr(self, name)))
         if type(self.modules) is not tuple or not all(module in MODULES for module in self.modules):
             raise RuleError(f"modules are some of {', '.join(MODULES)}; got {self.modules!r:.60}")
         if type(self.imbalance) not in (int, float) or not 1 <= self.imbalance <= MAX_NUMBER:

@@ -19,6 +19,7 @@ from .job import GIB, MAX_TRIED, Job
 from .plans import Family, Plan, family_of, plan
 from .split import CHUNKED, Split, require_fit
 from .timing import estimate
+from .words import SAYS
 
 SPLITS_TRIED = 24
 """Splits that are estimated to say how little memory would do."""
@@ -39,8 +40,14 @@ def refuse_all(job: Job, fixed: Mapping[str, Any]) -> None:
     near = [str(gpus) for gpus in nearest_gpus(job, fixed)]
     work = f"; {' and '.join(near)} {'GPU works' if near == ['1'] else 'GPUs work'}" if near else ""
     raise RuleError(
-        f"{counted(job.batch, 'sequence')} on {counted(job.gpus, 'GPU')} cannot be split with {chosen}{work}; "
-        f"or choose a batch with more divisors, such as {job.gpus}, or leave something to the search"
+        SAYS(
+            "no split",
+            batch=counted(job.batch, "sequence"),
+            gpus=counted(job.gpus, "GPU"),
+            chosen=chosen,
+            work=work,
+            job_gpus=job.gpus,
+        )
     )
 
 
@@ -117,7 +124,7 @@ def search(job: Job, best: int = 3, front: int = 4, **fixed: Any) -> Search:
             raise RuleError(f"a split has no {name!r}; it has {', '.join(Split.__dataclass_fields__)}")
     for name, count in (("best", best), ("front", front)):
         if type(count) is not int or count < 1:
-            raise RuleError(f"{name} is how many plans to find, a whole number from 1 on; got {count!r:.40}")
+            raise RuleError(SAYS("no count", name=name, got=count))
     with no_collection():
         return _search(job, best, front, fixed)
 

@@ -15,6 +15,7 @@ from .kineto import is_kineto, read_kineto
 from .names import NameRule
 from .replay import Clocks, Order, clocks_of
 from .sources import RankProfile, Source, Span, clipped, json_of
+from .words import SAYS
 
 NOT_NAMED = "neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --hooks torch' names them"
 
@@ -58,7 +59,7 @@ def read_profiles(
 ) -> list[RankProfile]:
     """One profile for each file, by rank; `only` limits the ranks."""
     if not sources:
-        raise RuleError("there is no file to read; give the folder of a run, or a file for each rank")
+        raise RuleError(SAYS("no file"))
     profiles: list[RankProfile] = []
     config: Mapping[str, object] | None = None
     for source in sorted(sources, key=lambda source: source.name != "config.json"):
@@ -71,7 +72,7 @@ def read_profiles(
             profiles.append(read_dump(data, source.name, config))
         else:
             more = ", and there is no config.json next to it" if DUMP_NAME.fullmatch(source.name) else ""
-            raise RuleError(f"{source.name} is not a profiler trace: it has no traceEvents{more}")
+            raise RuleError(SAYS("no traceEvents", file=source.name, more=more))
         del data
     profiles = sorted(
         (profile for profile in profiles if only is None or profile.rank in only),
@@ -87,14 +88,19 @@ def _require_one_run(profiles: Sequence[RankProfile], only: Collection[int] | No
     by_rank: dict[int, RankProfile] = {}
     for profile in profiles:
         if profile.rank in by_rank:
-            raise RuleError(f"{profile.file} is a second file of rank {profile.rank}; give one run")
+            raise RuleError(SAYS("second file of rank", file=profile.file, rank=profile.rank))
         by_rank[profile.rank] = profile
     first = profiles[0]
     for profile in profiles:
         if profile.world != first.world:
             raise RuleError(
-                f"rank {profile.rank} has another world_size ({profile.world}) than rank {first.rank} ({first.world}); "
-                "give one run"
+                SAYS(
+                    "other world_size",
+                    rank=profile.rank,
+                    world=profile.world,
+                    first_rank=first.rank,
+                    first_world=first.world,
+                )
             )
         if profile.kind != first.kind:
             raise RuleError(f"{profile.file} is a {profile.kind}, and {first.file} is a {first.kind}; give one run")
@@ -105,10 +111,7 @@ def _require_one_run(profiles: Sequence[RankProfile], only: Collection[int] | No
         raise RuleError(f"{profiles[-1].file} is of rank {profiles[-1].rank}, and the world has {world} ranks")
     missing = next((rank for rank in wanted if rank not in by_rank), None)
     if missing is not None:
-        raise RuleError(
-            f"no file of rank {missing} of {world} ({said}); profile all ranks, or give --ranks "
-            f"{numbers_text(by_rank)} for shares without causes"
-        )
+        raise RuleError(SAYS("ranks missing", missing=missing, world=world, said=said, given=numbers_text(by_rank)))
 
 
 def numbers_text(numbers: Collection[int]) -> str:
@@ -127,8 +130,13 @@ def common_steps(steps_of: Mapping[int, Collection[int]]) -> set[int]:
             others[-1] if others else (first, first_steps),
         )
         raise RuleError(
-            f"rank {rank} has other steps ({numbers_text(steps) or 'none'}) than rank {first} "
-            f"({numbers_text(first_steps) or 'none'}); give one run"
+            SAYS(
+                "other steps",
+                rank=rank,
+                steps=numbers_text(steps) or "none",
+                first=first,
+                first_steps=numbers_text(first_steps) or "none",
+            )
         )
     return common
 
@@ -153,7 +161,7 @@ def gathered(profiles: Sequence[RankProfile]) -> Gathered:
                 raise RuleError(f"step {number} of rank {rank} has no cells")
             pipelines += [_step(number, ranks) for ranks in _pipelines(profiles, number)]
         except PuzzleError as why:
-            refused.append(str(why))
+            refused.append(why.problem)
     taken = numbers_text({step.number for step in pipelines})
     if not pipelines:
         raise RuleError(refused[0] if not guessed else _unnamed(guessed))
@@ -251,11 +259,23 @@ def _require_complete(number: int, ranks: Sequence[int], rows: Sequence[Sequence
             wanted = "F" if "B" in has else "FIW" if "I" in has else "FB"
             if missing := next((op for op in wanted if op not in has), ""):
                 raise RuleError(
-                    f"step {number} of rank {rank_of[stage]} is incomplete: microbatch {batch} has no "
-                    f"{OPERATIONS[missing].replace('its ', '')} in stage {stage}"
+                    SAYS(
+                        "incomplete step",
+                        number=number,
+                        rank=rank_of[stage],
+                        batch=batch,
+                        missing=OPERATIONS[missing].replace("its ", ""),
+                        stage=stage,
+                    )
                 )
             if len(has) > (2 if "B" in has else 3):
                 raise RuleError(
-                    f"step {number} of rank {rank_of[stage]} has {clipped(' '.join(has))} for microbatch {batch} in "
-                    f"stage {stage}; a step has each cell once"
+                    SAYS(
+                        "cells not once",
+                        number=number,
+                        rank=rank_of[stage],
+                        has=clipped(" ".join(has)),
+                        batch=batch,
+                        stage=stage,
+                    )
                 )

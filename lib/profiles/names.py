@@ -11,6 +11,7 @@ from lib.schedules.cells import OPERATIONS, Slot
 from lib.torch_csv.files import slot_of
 
 from .sources import clipped
+from .words import SAYS
 
 GROUPS = ("stage", "batch", "chunk", "op")
 
@@ -31,7 +32,7 @@ class NameRule:
         said = named.groupdict()
         op = said.get("op") or self.op
         if op not in OPERATIONS:
-            raise RuleError(f"'{clipped(name)}' has the operation '{clipped(op)}'; it is one of F, B, I and W")
+            raise RuleError(SAYS("no such operation", name=clipped(name), op=clipped(op)))
         stage = _number(name, said.get("stage"), -1 - _number(name, said.get("chunk"), 0))
         return (Cell(stage, op, _number(name, said.get("batch"), -1)),)
 
@@ -40,7 +41,7 @@ def _number(name: str, text: str | None, otherwise: int) -> int:
     if text is None:
         return otherwise
     if not re.fullmatch(r"[0-9]{1,6}", text):
-        raise RuleError(f"'{clipped(name)}' has '{clipped(text)}' where the pattern has a number; match \\d+ there")
+        raise RuleError(SAYS("no number", name=clipped(name), got=clipped(text)))
     return int(text)
 
 

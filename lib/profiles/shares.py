@@ -16,6 +16,7 @@ from lib.values.algebra import union
 
 from .gathered import NOT_NAMED, common_steps, numbers_text
 from .sources import JoinedCall, RankProfile, RankStep, without
+from .words import SAYS
 
 
 class RankTime(NamedTuple):
@@ -73,7 +74,7 @@ def middle_step(lengths: dict[int, float], wanted: int | None) -> int:
     if wanted is None:
         return sorted(lengths, key=lambda number: (lengths[number], number))[(len(lengths) - 1) // 2]
     if wanted not in lengths:
-        raise RuleError(f"there is no step {wanted}; steps are {numbers_text(lengths)}")
+        raise RuleError(SAYS("no such step", step=wanted, steps=numbers_text(lengths)))
     return wanted
 
 
@@ -85,10 +86,7 @@ def collective_shares(profiles: Sequence[RankProfile], wanted: int | None = None
     """
     idle = [profile.rank for profile in profiles if not any(step.computing for step in profile.steps.values())]
     if idle:
-        raise RuleError(
-            f"no operation ran on rank {numbers_text(idle)}; profile with activities=[ProfilerActivity.CPU, "
-            "ProfilerActivity.CUDA] around a step"
-        )
+        raise RuleError(SAYS("nothing ran", ranks=numbers_text(idle)))
     number = _step_of(profiles, wanted)
     steps = {profile.rank: profile.steps[number] for profile in profiles}
     met, notes = _meetings(steps)

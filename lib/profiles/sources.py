@@ -13,6 +13,8 @@ from typing import Any, BinaryIO, NamedTuple
 from lib.errors import RuleError
 from lib.schedules.cells import Slot
 
+from .words import SAYS
+
 MOST_TEXT = 60
 """Characters of a name from a file that a message repeats."""
 
@@ -149,7 +151,7 @@ def sources_of(paths: list[Path]) -> list[Source]:
             continue
         inside = [file for file in path.iterdir() if file.is_file() and file.name.endswith((".json", ".json.gz"))]
         if not inside:
-            raise RuleError(f"{path.name} has no .json or .json.gz file; torch.profiler writes one for each rank")
+            raise RuleError(SAYS("no JSON file", folder=path.name))
         sources += map(Source.of, sorted(inside, key=_by_number))
     return sources
 
@@ -174,10 +176,7 @@ def json_of(source: Source, limit: int = LIMIT) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as why:
         if why.pos >= len(why.doc.rstrip()) or why.msg.startswith("Unterminated"):
-            raise RuleError(
-                f"{source.name} ends at character {len(why.doc)}, within the trace; the profiler was stopped while it "
-                "wrote"
-            ) from None
+            raise RuleError(SAYS("ends within trace", file=source.name, at=len(why.doc))) from None
         raise RuleError(f"{source.name} is not JSON: {why.msg.lower()} at character {why.pos}; {GIVE}") from None
     except (RecursionError, ValueError, MemoryError) as why:
         raise RuleError(f"{source.name} cannot be read as JSON: {clipped(str(why)) or type(why).__name__}") from None
@@ -197,12 +196,12 @@ def _unpacked(stream: BinaryIO, name: str, limit: int) -> bytearray:
         values += part.count(b",") + part.count(b"[") + part.count(b"{")
         if len(unpacked) > limit or values > MOST_VALUES:
             too_many = f"{limit / 1e9:g} GB unpacked" if len(unpacked) > limit else f"{MOST_VALUES:,} values"
-            raise RuleError(f"{name} has more than {too_many}; profile fewer steps, or without stacks and shapes")
+            raise RuleError(SAYS("too much", file=name, too_many=too_many))
         head = unpacker.unconsumed_tail if unpacker and unpacker.unconsumed_tail else stream.read(PIECE)
         if unpacker and unpacker.eof:
             break
     if unpacker and not unpacker.eof:
-        raise RuleError(f"{name} is cut off; the profiler was stopped while it wrote")
+        raise RuleError(SAYS("cut off", file=name))
     return unpacked
 
 

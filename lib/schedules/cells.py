@@ -8,6 +8,8 @@ from typing import NamedTuple
 from lib.errors import RuleError
 from lib.values.algebra import named
 
+from .words import SAYS
+
 OPERATIONS = {"F": "forward", "B": "backward", "I": "the input half of backward", "W": "its weight half"}
 """The operation of a cell. B is I and W in one piece (Zero Bubble calls I "B")."""
 
@@ -134,7 +136,7 @@ def by_message(stages: int) -> Tagging:
 def require_complete(rows: Rows, copies: int) -> None:
     """Refuses rows that are not one training step, with each stage on at most `copies` ranks."""
     if not all(rows):
-        raise RuleError(f"rank {list(map(bool, rows)).index(False)} has no cells; a timetable has work for every rank")
+        raise RuleError(SAYS("rank without cells", rank=list(map(bool, rows)).index(False)))
     placed = [(cell, rank) for rank, row in enumerate(rows) for slot in row for cell in slot]
     if not placed:
         raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")
@@ -149,19 +151,16 @@ def require_complete(rows: Rows, copies: int) -> None:
             ranks.append(rank)
         if len(ranks) > copies:
             others, where = named("rank", ranks[:-1]), "one rank" if copies == 1 else f"{copies} ranks"
-            raise RuleError(f"stage {stage} has cells on {others} and on rank {rank}; put all on {where}")
+            raise RuleError(SAYS("stage on several ranks", stage=stage, others=others, rank=rank, where=where))
         if rank_of.setdefault((stage, batch), rank) != rank:
             first = rank_of[stage, batch]
-            raise RuleError(f"microbatch {batch} in stage {stage} is on rank {first} and on rank {rank}; put it on one")
+            raise RuleError(SAYS("microbatch on several ranks", batch=batch, stage=stage, first=first, rank=rank))
         done[stage, batch] = done.get((stage, batch), "") + op
     for stage in range(1 + max(ranks_of)):
         for batch in range(1 + max(batch for _, batch in done)):
             has = done.get((stage, batch), "")
             if has not in ("FB", "FIW") and (has := "".join(sorted(has))) not in ("BF", "FIW"):
-                raise RuleError(
-                    f"for microbatch {batch} stage {stage} has {' '.join(has) or 'nothing'}; it needs F and B once, or "
-                    "F, I and W once"
-                )
+                raise RuleError(SAYS("incomplete cells", batch=batch, stage=stage, has=" ".join(has) or "nothing"))
 
 
 class Action(NamedTuple):

@@ -14,6 +14,7 @@ from lib import Model, RuleError
 from .cells import Cell, Dependencies, DryRun, Tagging, in_order, untagged
 from .timetable import Timetable
 from .timetable_rank import TimetableRank
+from .words import SAYS
 
 Links = Mapping[Cell, Sequence[Cell]]
 
@@ -203,7 +204,7 @@ class BegunTable(Timetable):
     def __post_init__(self) -> None:
         object.__setattr__(self, "needs", Dependencies(self.rows, self.count))
         if DryRun(self.rows, self.tag, self.needs).stuck:
-            raise RuleError("in this order messages between two ranks would change places, which needs tags")
+            raise RuleError(SAYS("messages change places"))
 
     @property
     def tags(self) -> tuple[Tagging, ...]:

@@ -11,6 +11,7 @@ from lib.values.base import object_text
 from .cells import Cell, untagged
 from .timetable import Timetable
 from .timetable_rank import TimetableRank, axes_of
+from .words import SAYS
 
 
 class UnflushedRank(TimetableRank):
@@ -39,10 +40,7 @@ class UnflushedRank(TimetableRank):
     async def weight(self, layer: int) -> Weight:
         version = max(0, self.step - self.lag)
         if (layer, version) not in self.model.weights:
-            raise RuleError(
-                f"step {self.step} needs version {version} of layer {layer}, which is not made yet; this order is too "
-                "far ahead for the microbatches of a step: flush, or take more of them"
-            )
+            raise RuleError(SAYS("version not made", step=self.step, version=version, layer=layer))
         return self.model.weights[layer, version]
 
     async def add(self, layer: int, new: WeightGrad) -> None:

@@ -24,6 +24,7 @@ from .cells import (
     require_complete,
     untagged,
 )
+from .words import SAYS
 
 CELL = re.compile(r"(\d{1,6})([A-Z])(\d{1,6})")
 
@@ -154,7 +155,7 @@ def timetable_of(trace: Trace, stages: int) -> Timetable:
     pipelines = sorted({mesh.along(rank, along) for rank in range(mesh.ranks)})
     rows, *others = [_numbered([all_rows[rank] for rank in ranks]) for ranks in pipelines]
     if any(other != rows for other in others):
-        raise RuleError("a replica computes another order than the others; a timetable has one order for all")
+        raise RuleError(SAYS("replicas differ"))
     steps = trace.setting.steps
     for rank, row in enumerate(rows):
         once = row[: len(row) // steps]
@@ -184,10 +185,10 @@ def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Slot]:
         if op.name not in LETTERS or op.layer is None:
             continue
         if len(op.batches) != 1:
-            raise RuleError(f"rank {rank} computes {len(op.batches)} microbatches in one {op.name}; take one at a time")
+            raise RuleError(SAYS("several microbatches", rank=rank, batches=len(op.batches), name=op.name))
         here = Cell(op.layer // depth, LETTERS[op.name], *op.batches)
         if done and here != cell:
-            raise RuleError(f"rank {rank} begins {here} before it has computed all {depth} layers of {cell}")
+            raise RuleError(SAYS("begun too early", rank=rank, begun=here, depth=depth, cell=cell))
         cell = here
         done.append(op.layer)
         if len(done) == depth:

@@ -13,6 +13,7 @@ from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
 
 from .pipeline import Pipeline, slots_of
+from .words import SAYS
 
 CELL = re.compile(r"(\d{1,6})([FIWB])(\d{1,6})")
 COMMUNICATION = re.compile(r"\d{1,6}(?:(?:SEND|RECV)_[FB]\d{1,6}|UNSHARD|RESHARD|REDUCE_GRAD\d{0,6})")
@@ -144,8 +145,14 @@ class _Communication:
                 if count != 1:
                     rank = self.replica.works[message.source].rank
                     raise RuleError(
-                        f"rank {rank} sends the result of {message.made} to the rank of {message.used} {count} times; "
-                        f"PyTorch sends it once, as a message between the two{WITHOUT}"
+                        SAYS(
+                            "sent several times",
+                            rank=rank,
+                            made=message.made,
+                            used=message.used,
+                            count=count,
+                            advice=WITHOUT,
+                        )
                     )
 
     def receives(self, sends: Sequence[Transfer]) -> Iterator[Action]:
@@ -179,14 +186,13 @@ class _Communication:
         elif isinstance(value, ActivationGrad) and 0 <= value.layer < edge - 1:
             kind, source, to = "B", self.stage_of[value.layer + 1], self.stage_of[value.layer]
         else:
-            raise RuleError(f"rank {rank} {words} the {value}, which PyTorch does not send between stages{WITHOUT}")
+            raise RuleError(SAYS("value not sent", rank=rank, words=words, value=value, advice=WITHOUT))
         ends = [self.needs.rank_of[Cell(stage, "F", 0)] for stage in (source, to)]
         own_end, other_end = ends if sends else reversed(ends)
         there = other_end if other is None else self.place.get(other)
         if source == to or (own_end, other_end) != (place, there):
             raise RuleError(
-                f"rank {rank} {words} the {value}, which goes from stage {source} to stage {to}; PyTorch sends it "
-                f"directly between their ranks{WITHOUT}"
+                SAYS("sent past stages", rank=rank, words=words, value=value, source=source, to=to, advice=WITHOUT)
             )
         (batch,) = value.batches
         return Transfer(source if sends else to, sends, kind, self.replica.batches[batch]), other_end

@@ -17,6 +17,8 @@ from lib.recognition.rows import placement_of
 from lib.schedules import Cell, Timetable
 from lib.schedules.cells import Slot
 
+from .words import SAYS
+
 Cells = Mapping[Cell, Sequence[int]]
 """The cells of a rank in their order, each with the indices of its operations on that rank, ascending."""
 
@@ -144,10 +146,7 @@ def _require_cells(work: RankWork) -> None:
     """Refuses what has no cell."""
     for at in sorted(work.again):
         op = work.ops[at]
-        raise RuleError(
-            f"rank {work.rank} computes {op.call()} of {_named(op.batches)} a second time; a file has each cell once, "
-            "and PyTorch recomputes inside a stage (torch.utils.checkpoint): leave that to the stage"
-        )
+        raise RuleError(SAYS("computed twice", rank=work.rank, call=op.call(), batches=_named(op.batches)))
     if work.shards:
         raise RuleError(
             f"rank {work.rank} computes with a part of a weight; in a pipeline of PyTorch a stage has full weights, "

@@ -53,9 +53,9 @@ def trace_from_json(text: str) -> Trace:
     except (ValueError, RecursionError) as why:
         raise TraceError(SAYS("no JSON", why=why)) from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise TraceError(SAYS("no trace", FORMAT=FORMAT))
+        raise TraceError(SAYS("no trace", form=FORMAT))
     if data.get("version") != VERSION:
-        raise TraceError(SAYS("other version", version=data.get("version"), VERSION=VERSION))
+        raise TraceError(SAYS("other version", version=data.get("version"), read=VERSION))
     return _trace(_size(data), setting_from_json(data), data.get("operations"))
 
 
@@ -83,7 +83,7 @@ def _size(head: Mapping[str, Any]) -> Size:
     counts = {name: head.get(name) for name in Size._fields}
     for name, count in counts.items():
         if type(count) is not int or not 1 <= count <= MAX_COUNT:
-            raise TraceError(SAYS("impossible count", name=name, MAX_COUNT=MAX_COUNT, got=count))
+            raise TraceError(SAYS("impossible count", name=name, most=MAX_COUNT, got=count))
     return Size(**counts)  # type: ignore[arg-type]  # checked just above
 
 
@@ -190,7 +190,7 @@ def _value(given: Any) -> Value:
         case [str(kind), *label] if kind in KINDS:
             for field in label:
                 if (len(field) if isinstance(field, list) else field if type(field) is int else 0) > MAX_COUNT:
-                    raise TraceError(SAYS("too many", MAX_COUNT=MAX_COUNT, got=field))
+                    raise TraceError(SAYS("too many", most=MAX_COUNT, got=field))
             try:
                 return KINDS[kind](*label)
             except (PuzzleError, TypeError) as why:

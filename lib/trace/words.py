@@ -6,9 +6,9 @@ SAYS = Words(
     {
         "other storing": "this record does not store or delete as a run does: {ops}",
         "no JSON": "this is not a trace in JSON: {why}",
-        "no trace": 'this is not a trace: it must be an object with "format": "{FORMAT}"',
-        "other version": "this trace is of version {version!r}; this program reads version {VERSION}",
-        "impossible count": "{name} of a trace must be a whole number from 1 to {MAX_COUNT:,}; got {got!r:.60}",
+        "no trace": 'this is not a trace: it must be an object with "format": "{form}"',
+        "other version": "this trace is of version {version!r}; this program reads version {read}",
+        "impossible count": "{name} of a trace must be a whole number from 1 to {most:,}; got {got!r:.60}",
         "ranks missing": "a trace of {ranks} holds a list of operations for each; found {count}",
         "no operations": "the operations of rank {rank} must be a list; got {got!r:.60}",
         "impossible setting": "this trace has an impossible setting: {why}",
@@ -18,7 +18,7 @@ SAYS = Words(
         "no number": "{column} must be a whole number from {first}; got {got!r:.60}",
         "batch twice": "a batch is listed twice",
         "no numbers": "{column} must be a list of whole numbers from 0; got {got!r:.60}",
-        "too many": "a value has at most {MAX_COUNT:,} of anything; got {got!r:.60}",
+        "too many": "a value has at most {most:,} of anything; got {got!r:.60}",
         "no value": "value must be a kind and its fields; got {got!r:.60}",
         "no key": "a key must be a number, a string or a tuple of these; got an object",
     }

@@ -95,7 +95,7 @@ def number(given: object, limit: int, thing: str, owner: str = "") -> int:
     whole = given if type(given) is int else whole_number(given, thing, owner)
     if not 0 <= whole < limit:
         exist = f"only {thing} 0 exists" if limit == 1 else f"there are {plural(thing)} 0 to {limit - 1}"
-        raise RuleError(SAYS("does not exist", owner=_of(owner), thing=thing, number=whole, exist=exist))
+        raise RuleError(SAYS("does not exist", owner=_of(owner), thing=thing, number=whole, limit=limit, exist=exist))
     return whole
 
 

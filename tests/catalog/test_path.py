@@ -10,6 +10,7 @@ import pytest
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS, PATH, known, next_on_path
 from puzzles.grading.progress import PuzzleProgress, next_slug
 from puzzles.tracks import ALL, SHIPPED, TRACKS, before, mark, place, track_of
+from tests.screens.texts import approved
 
 
 def test_the_path_has_ten_steps_of_puzzles_that_exist_each_once() -> None:
@@ -78,4 +79,4 @@ def test_the_words_on_a_place() -> None:
     assert place("FSDP") == f"core 8 of {len(CORE)}; after: fsdp, DataParallel; the same as a schedule: fsdp"
     assert place("wsdp") == "optional; after: ddp"
     assert (mark("a teacher's"), place("a teacher's")) == ("", "")
-    assert before(["basic", "FSDP", "a teacher's"]) == "Order: FSDP after fsdp and DataParallel."
+    approved("path", "the words on a place, 3", before(["basic", "FSDP", "a teacher's"]))

@@ -39,7 +39,7 @@ def plain(text: str) -> str:
 def test_the_example_prints_and_draws_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert plain(ran(EXAMPLE).stdout) == plain(SHOWN[0])
-    assert "GiB of the fullest GPU" in Path("front.svg").read_text(encoding="utf-8")
+    assert "of the fullest GPU" in Path("front.svg").read_text(encoding="utf-8")
     assert "one replica, in milliseconds" in Path("fastest.html").read_text(encoding="utf-8")
 
 
@@ -97,7 +97,7 @@ def test_the_figures_of_experts_are_those_of_the_published_runs() -> None:
     assert measured in text
     assert f"the planner says {predicted[0]} and {predicted[1]} s" in text
     seconds = late.job.tokens / late.figure / late.job.gpus
-    assert f"takes {seconds:.1f} s, of which kernels need less than half" in text
+    assert f"takes {seconds:.1f} s, of which kernels" in text
     assert time_parts(plan(late.job, late.split))["host"] > seconds / 2
 
 

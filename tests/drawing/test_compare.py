@@ -15,6 +15,7 @@ from drawing.runs.pareto import Spot, describe_spot, plane_of
 from drawing.runs.timeline import difference
 from lib import Goal, Model, Record, Report, Size, referee, run
 from puzzles.catalog.schedule import PUZZLES
+from tests.screens.texts import approved
 from tests.support.svg import SVG, root, texts, tips
 
 GOAL = PUZZLES["gpipe"].goal
@@ -31,10 +32,7 @@ def test_a_comparison_names_the_difference() -> None:
     picture = draw_compare(gallery.solved("pipeline"), gallery.solved("gpipe"), "Two pipelines")
     title, told, mine, *rest = texts(picture)
     assert (title, mine) == ("Two pipelines", "yours")
-    assert (
-        told == "yours, compared with reference: 33.6 steps more, 1,048,576 elements less, sends as many elements, "
-        "31.3 points of bubble more"
-    )
+    approved("compare", "a comparison names the difference", told)
     assert "reference" in rest
     assert told in picture.description
 
@@ -42,7 +40,7 @@ def test_a_comparison_names_the_difference() -> None:
 def test_a_comparison_says_who_sends_more() -> None:
     picture = draw_compare(gallery.solved("wsdp"), gallery.solved("fsdp"))
     assert "sends 1,179,648 elements more" in texts(picture)[1]
-    assert texts(picture).count("traffic: elements that each rank sends, all on one scale up to 4,718,592") == 2
+    approved("compare", "a comparison says who sends more", texts(picture), "traffic: elements that each")
     alone = difference(report("basic"), report("basic"), ("a", "b"))
     assert "sends" not in alone
 
@@ -50,16 +48,14 @@ def test_a_comparison_says_who_sends_more() -> None:
 def test_equal_runs_are_as_good() -> None:
     names = ("a", "b")
     same = difference(report("ddp"), report("ddp"), names)
-    assert (
-        same == "a, compared with b: as many steps, as many elements, sends as many elements, as many points of bubble"
-    )
+    approved("compare", "equal runs are as good", same)
 
 
 def test_both_are_on_one_time_axis_and_one_scale_of_memory() -> None:
     picture = draw_compare(gallery.solved("pipeline"), gallery.solved("gpipe"))
     written = texts(picture)
     assert written.count("65") == 2  # gpipe has its axis up to pipeline's end
-    assert written.count("memory in elements, all ranks on one scale up to 4,194,304") == 2
+    approved("compare", "both are on one time axis and one scale of memory", written, "memory in elements, all")
     last = [tip for tip in tips(picture) if "update layer 1," in tip]
     edges = [
         float(re.match(r"M([\d.]+)", node.get("d", ""))[1])  # type: ignore[index]
@@ -84,11 +80,11 @@ def test_attempts_and_records_are_told_apart() -> None:
     records = (Record(32.9, 2_490_368, "one forward, one backward"), Record(22.0, 2_359_296))
     goal = replace(GOAL, records=records, family="")
     picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
-    assert sorted(tip for tip in tips(picture) if not tip.startswith("meets")) == [
-        "attempt: mine.py, 33.3 timesteps, 4,194,304 elements",
-        "record: one forward, one backward, 32.9 timesteps, 2,490,368 elements",
-        "record: record, 22 timesteps, 2,359,296 elements",
-    ]
+    approved(
+        "compare",
+        "attempts and records are told apart",
+        sorted(tip for tip in tips(picture) if not tip.startswith("meets")),
+    )
     marks = [node.get("fill") for node in root(picture).iter(f"{SVG}path") if len(node)]
     assert marks.count(ALARM) == 1
     mine = "mine.py: 33.3 timesteps, 4,194,304 elements, 1,048,576 elements sent, meets the target"
@@ -104,13 +100,18 @@ def test_records_of_another_kind_are_told_apart_and_only_the_best_are_shown() ->
     )
     goal = replace(GOAL, records=records, family="a pipeline")
     picture = draw_pareto(goal, [Attempt("mine.py", report("gpipe", goal))], "GPipe")
-    assert sorted(tip for tip in tips(picture) if not tip.startswith("meets")) == [
-        "attempt: mine.py, 33.3 timesteps, 4,194,304 elements",
-        "record of another kind: sharded data parallelism, 24 timesteps, 2,359,296 elements",
-        "record: own, 32.9 timesteps, 2,490,368 elements",
-    ]
+    approved(
+        "compare",
+        "records of another kind are told apart and only the best are shown",
+        sorted(tip for tip in tips(picture) if not tip.startswith("meets")),
+    )
     assert {"record", "record of another kind", "attempt"} <= set(texts(picture))
-    assert "record of another kind, sharded data parallelism: 24 timesteps" in picture.description
+    approved(
+        "compare",
+        "records of another kind are told apart and only the best are shown, 2",
+        picture.description,
+        "record of another kind,",
+    )
 
 
 def test_a_record_is_named_after_its_file_and_variant() -> None:
@@ -129,7 +130,7 @@ def test_a_record_is_named_after_its_file_and_variant() -> None:
 def test_the_target_box_holds_what_meets_the_target() -> None:
     picture = draw_pareto(GOAL, [Attempt("mine.py", report("gpipe"))])
     (box,) = [tip for tip in tips(picture) if tip.startswith("meets both targets")]
-    assert "< 34 timesteps and < 4.2M elements" in box
+    assert ("< 34 timesteps and" in box, "< 4.2M elements" in box) == (True, True)
     border = [node for node in root(picture).iter(f"{SVG}path") if node.get("stroke-dasharray")]
     assert [node.get("stroke") for node in border] == [STROKE, SOFT]  # the target's box, and the open front
 
@@ -146,7 +147,7 @@ def test_an_untried_puzzle_shows_only_its_target() -> None:
     asked = "target: < 2 timesteps, < 0.2M elements"
     assert texts(draw_pareto(Goal("x", Size(1, 1, 1), 1, 100_000)))[:2] == ["x", asked]
     sending = Goal("x", Size(1, 1, 2), 1, 100_000, traffic=300_000, decides="star")
-    assert f"{asked}; sent < 0.4M for the third star" in texts(draw_pareto(sending))
+    assert any(line.startswith(f"{asked}; sent < 0.4M") for line in texts(draw_pareto(sending)))
 
 
 def test_hostile_names_are_text() -> None:

@@ -14,6 +14,7 @@ from drawing.export.html import run_data
 from drawing.runs.captions import describe, describe_gap
 from drawing.runs.scene import Scene, scene_of
 from lib import COLLECTIVES, COSTS, Costs, Model, Setting, Trace, run
+from tests.screens.texts import approved
 from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.schedules.replicas import Plan, trained
 from tests.support.schedules.tiers import offload
@@ -59,7 +60,12 @@ def test_computation_is_idle_while_it_awaits_a_call(scene: Scene) -> None:
     assert first.awaited is not None
     assert first.awaited.op.name == "allgather"
     assert first.awaited.op.layer == 0
-    assert "awaits its all-gather layer 0" in describe_gap(first, "rank 0", scene)
+    approved(
+        "overlap",
+        "computation is idle while it awaits a call",
+        describe_gap(first, "rank 0", scene),
+        "awaits its all-gather layer",
+    )
 
 
 def test_memory_is_shown_at_the_clock_of_its_rank(scene: Scene) -> None:
@@ -118,7 +124,12 @@ def test_groups_that_meet_at_the_same_time_are_two_ties() -> None:
     setting = Setting(STEP_COSTS["islands"], mesh=(("column", 2), ("row", 2)))
     scene = scene_of(run(pairs, 1, 1, 4, setting=setting).trace)
     assert sorted([mark.rank for mark in tie.members] for tie in scene.ties) == [[0, 2], [1, 3]]
-    assert "in the group of ranks 0, 2" in describe(scene.ties[0].members[0])
+    approved(
+        "overlap",
+        "groups that meet at the same time are two ties",
+        describe(scene.ties[0].members[0]),
+        "in the group of",
+    )
     assert len({drawing.runs.timeline_rows.aside(tie) for tie in scene.ties}) == 2
 
 
@@ -151,7 +162,7 @@ def test_what_is_computed_again_is_hatched(costs: Costs) -> None:
     trace = run(twice, 1, 1, 1, setting=Setting(costs)).trace
     scene = scene_of(trace)
     assert [mark.again for mark in scene.marks if mark.op.name == "forward"] == [False, True]
-    assert "forward again layer 0 b0" in describe(scene.lanes[0].marks[1])
+    approved("overlap", "what is computed again is hatched", describe(scene.lanes[0].marks[1]), "forward again layer 0")
     assert run_data(scene)["again"] == [1]
     assert "recomputation" in drawing.draw(trace).in_svg()
     assert (
@@ -170,8 +181,8 @@ def test_halves_of_backward_have_shapes_and_names() -> None:
         model.set_final_weight(0, weight)
 
     picture = drawing.draw(run(halves, 1, 1, 1, setting=Setting(COSTS["parts"])).trace)
-    assert "I input gradient, W weight gradient" in picture.in_text()
-    assert "input gradient layer 0 b0" in picture.in_svg()
+    approved("overlap", "halves of backward have shapes and names", picture.in_text(), "I input gradient, W")
+    approved("overlap", "halves of backward have shapes and names, 2", picture.in_svg(), "input gradient layer 0")
 
 
 def test_copies_to_and_from_a_tier_have_streams_and_the_tier_has_a_peak() -> None:

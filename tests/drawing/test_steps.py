@@ -16,6 +16,7 @@ from drawing.runs.scene import Scene, scene_of
 from lib import COSTS, Model, Setting, Trace, event_steps, run
 from lib.schedules import pipeline, zb_h2
 from lib.values.kinds import WeightGrad
+from tests.screens.texts import approved
 from tests.support.schedules import shards
 
 
@@ -107,8 +108,8 @@ def test_the_picture_has_bands_borders_and_numbers(trace: Trace, scene: Scene) -
     assert ">step 1<" in picture
     assert "shaded: step 1" in picture
     border = scene.lanes[1].bands(0, scene.end)[1].start
-    assert f"rank 1: step 1, t={border:g} to {scene.end:g}" in picture
-    assert "rank 1: forward layer 1 b0 of step 1, t=" in picture
+    assert f"1: step 1, t={border:g} to {scene.end:g}" in picture
+    approved("steps", "the picture has bands borders and numbers", picture, "rank 1: forward layer")
     assert name_of(scene).endswith("2 steps")
 
 

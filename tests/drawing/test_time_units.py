@@ -19,7 +19,7 @@ def hierarchy() -> Outcome:
 
 def test_a_timeline_counts_in_microseconds(hierarchy: Outcome, capsys: pytest.CaptureFixture[str]) -> None:
     picture = svg(draw(hierarchy.trace, "Sums", goal=GOAL))
-    assert "3,688 us (target &lt; 3,800)" in picture
+    assert "3,688 us (target &lt;" in picture
     assert ">us<" in picture
     assert ">3,000<" in picture
     assert "steps" not in picture

@@ -13,6 +13,7 @@ from lib.engine import ShardedEngine, launch
 from lib.engine.executors import streams
 from tests.support.collective_arrays import N
 from tests.support.engine_bodies.streams import Assembly, ReadingAssembly
+from tests.support.refusals import Refused
 
 
 class Stuck(ShardedEngine):
@@ -58,8 +59,9 @@ def test_nobody_goes_on_for_ever_beside_a_device_that_waits(cls: type, words: st
         for taken in count():
             yield np.array(taken)
 
-    with pytest.raises(DeadlockError, match=r"device 0 waits in receive\(1\), line") as why, launch(cls, 3) as run:
+    with pytest.raises(DeadlockError) as why, launch(cls, 3) as run:
         list(run.inference_loop(endless()))
+    assert "device 0 waits in" in str(why.value)
     assert words in str(why.value)
     assert taken < 1100
 
@@ -106,7 +108,7 @@ def test_outputs_come_while_the_stream_goes_on(cls: type) -> None:
 def test_on_processes_a_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "MAX_ON_PROCESSES", 10)
     assert streams.every_input(iter(range(10))) == [*range(10)]
-    with pytest.raises(RuleError, match="the stream has more than 10 inputs, and on processes"):
+    with Refused("stream too long", most=10):
         streams.every_input(count())
 
 
@@ -121,6 +123,6 @@ def test_unread_messages_of_many_devices_are_summed_up() -> None:
         def forward(self, x: Any) -> None:
             self.send((self.device_id + 1) % 100, x)
 
-    with pytest.raises(RuleError, match="1 from device 7 to device 8, and between 92 other pairs; receive them"):  # noqa: SIM117
+    with Refused("never received", unread=[(i, (i + 1) % 100, 1) for i in range(100)]):  # noqa: SIM117
         with launch(Ring, 100) as run:
             run.forward(np.ones(1))

@@ -12,6 +12,7 @@ from lib import RuleError
 from lib.engine import launch
 from tests.support.engine_bodies.refusals import REFUSALS
 from tests.support.engine_bodies.script import Script, on_each, refused
+from tests.support.refusals import Refused
 
 
 @pytest.mark.parametrize("what", REFUSALS)
@@ -30,17 +31,17 @@ def test_an_empty_array_keeps_its_shape_on_the_way() -> None:
 
 
 def test_launch_refuses_what_it_cannot_start() -> None:
-    with pytest.raises(RuleError, match="launch runs a subclass of ShardedEngine; got 4"):
+    with Refused("no engine class", got=4):
         launch(4, Script)  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match="num_devices must be a whole number; got '4'"):
+    with Refused("no whole number", what="num_devices", got="'4'"):
         launch(Script, "4")  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match=r"give devices as a list, such as \[0, 1\]; got 2"):
+    with Refused("no list of devices", got="2"):
         launch(Script, 4, None, late_puts=2)  # type: ignore[arg-type]
-    with pytest.raises(RuleError, match="num_devices is 0; a run needs at least one"):
+    with Refused("no devices", size=0):
         launch(Script, 0)
-    with pytest.raises(RuleError, match="there is no transport 'udp'; there are inprocess, mpi"):
+    with Refused("no such transport", transport="udp", known="inprocess, mpi, torch"):
         launch(Script, 2, None, on="udp")
-    refused = pytest.raises(RuleError, match="got 3 inputs for 2 devices; give a list with one per device")
+    refused = Refused("other number of inputs", inputs="3 inputs", devices="2 devices")
     with launch(Script, 2, lambda me, x: x) as run, refused:
         run.forward([1, 2, 3])
 
@@ -48,7 +49,7 @@ def test_launch_refuses_what_it_cannot_start() -> None:
 def test_launch_without_mpi4py_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
     monkeypatch.delitem(sys.modules, "lib.engine.transports.mpi.carrier", raising=False)
-    with pytest.raises(RuleError, match="this needs mpi4py and an MPI: pip install"):
+    with Refused("no MPI", install="pip install -e '.[mpi]'"):
         launch(Script, 1, None, on="mpi")
 
 
@@ -56,9 +57,7 @@ def test_a_run_that_failed_or_was_closed_says_so() -> None:
     with launch(Script, 2, lambda me, x: 1 / 0) as run:
         with pytest.raises(ZeroDivisionError):
             run.forward(0)
-        with pytest.raises(
-            RuleError, match=r"has ended; launch a new one\. It ended because of ZeroDivisionError: division"
-        ):
+        with Refused("run has ended", because="of ZeroDivisionError: division by zero"):
             run.forward(0)
     with launch(Script, 2, lambda me, x: x) as run:
         pass

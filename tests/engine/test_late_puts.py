@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import RuleError
 from lib.engine import launch
 from tests.support.engine_bodies.script import Script
 from tests.support.examples import examples
+from tests.support.refusals import Refused
 
 N = 4
 DEVICES = st.integers(0, N - 1)
@@ -96,5 +96,5 @@ def test_programs_that_wait_for_the_barrier_are_the_same_under_every_schedule(pu
 
 @pytest.mark.parametrize("stranger", [4, -1])
 def test_a_device_that_does_not_exist_is_refused(stranger: int) -> None:
-    with pytest.raises(RuleError, match=f"late_puts names device {stranger}; there are 4, 0 to 3"):
+    with Refused("no device for late_puts", device=stranger, size=N, last=N - 1):
         launch(Script, N, None, late_puts=(0, stranger))

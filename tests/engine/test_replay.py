@@ -21,8 +21,10 @@ from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.main import main
 from tests.lib.judging.test_numbers import Choices
+from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
+from tests.support.refusals import Refused
 from tests.support.solved import SOME_RECORDS, played, record_name, reference_of, solved_by
 from tests.support.tensor_interpreter import outcome
 
@@ -181,7 +183,7 @@ def test_values_made_by_hand_have_no_tensor() -> None:
         grad, _ = model.backward(0, model.get_activation([0]), model.loss(out), weight)
         model.set_final_weight(0, model.update(0, grad, weight, state)[0])
 
-    with pytest.raises(PuzzleError, match="there is no tensor for the weight of layer 0"):
+    with approved_refusal("replay", "values made by hand have no tensor", PuzzleError):
         replay(run(schedule, 1, 1, 1).trace, small=True)
 
 
@@ -191,12 +193,17 @@ def test_values_made_by_hand_have_no_tensor() -> None:
 def test_the_command_shows_predicted_beside_measured() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/gpipe.py", "gpipe", "--small"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    assert "gpipe on 4 devices, inprocess, small tensors of whole numbers" in result.output
-    assert "The updated weights equal a single device's, exactly." in result.output
+    approved(
+        "replay",
+        "the command shows predicted beside measured",
+        result.output,
+        "gpipe on 4 devices,",
+        "The updated weights equal",
+        "Predicted: 33.3 timesteps, 33.8",
+    )
+    assert "share of the work," in result.output
     assert result.output.count("equal") == 5
-    assert "Predicted: 33.3 timesteps, 33.8 steps, " in result.output
     assert "Measured: " in result.output
-    assert "share of the work, predicted and measured: " in result.output
 
 
 def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
@@ -205,8 +212,8 @@ def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     result = CliRunner().invoke(main, words, catch_exceptions=False)
     assert (result.exit_code, f"Wrote {path}" in result.output.replace("\n", "")) == (0, True), result.output
     told = " ".join(ElementTree.fromstring(path.read_text()).itertext())
-    assert told.index("Predicted: 33.3 timesteps, 33.8 steps, 42.6% idle") < told.index("Measured: ")
-    assert "The updated weights equal a single device's, exactly." in told
+    assert told.index("33.8 steps, 42.6% idle") < told.index("Measured: ")
+    assert "The updated weights equal" in told
     assert told.count("waits for rank") > 4
 
 
@@ -231,7 +238,7 @@ def test_what_cannot_be_drawn_is_refused_before_it_runs(path: str, slug: str, ou
 def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path) -> None:
     words = ["run", "solutions/basic.py", "basic", "--small", "-o", str(tmp_path / "none" / "basic.svg")]
     result = CliRunner().invoke(main, words)
-    assert (result.exit_code, "no such file or directory" in " ".join(result.output.split())) == (2, True)
+    assert (result.exit_code, "no such file" in " ".join(result.output.split())) == (2, True)
 
 
 @pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
@@ -261,9 +268,9 @@ def test_a_schedule_that_fails_is_not_run(tmp_path: Path) -> None:
     path.write_text("def basic(model):\n    model.load_weights(7)\n")
     result = CliRunner().invoke(main, ["run", str(path), "basic"])
     assert result.exit_code == 1
-    assert "basic was not run: line 2: rank 0, t=0, load_weights(" in result.output
+    approved("replay", "a schedule that fails is not run", result.output, "basic was not run:")
     result = CliRunner().invoke(main, ["run", str(path), "ddp"])
-    assert (result.exit_code, "has no function ddp; write 'def ddp(model):'" in result.output) == (1, True)
+    assert (result.exit_code, "has no function ddp" in result.output) == (1, True)
 
 
 # --- What is measured ---
@@ -304,5 +311,5 @@ def test_a_width_is_the_size_of_a_matrix(width: int) -> None:
 @pytest.mark.parametrize("options", [{"width": 24}, {"width": 16, "small": True}, {"runs": 0}])
 def test_odd_widths_and_no_runs_are_refused(options: dict[str, Any]) -> None:
     trace = played(PUZZLES["ddp"], reference_of("ddp")).trace
-    with pytest.raises(TraceError, match="a replay measures at least 1 run"):
+    with Refused("impossible measurement", error=TraceError):
         replay(trace, **options)

@@ -36,8 +36,10 @@ from lib.engine.replay.timeline import measured
 from lib.game.tiers import Tier
 from lib.trace.ops import FORMS
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
+from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip
+from tests.support.refusals import Refused
 from tests.support.replays import ALTERED, GAMES, Game, trace_of
 from tests.support.schedules import overlapping, shards, tiers
 from tests.support.selection import first_of_each_kind
@@ -234,14 +236,22 @@ def test_host_and_disk_are_the_tiers_of_a_replay() -> None:
     for tier in ("host", "disk"):
         (rank,) = replay(parked_on(tier), small=True).ranks
         assert (rank.same, rank.parked, rank.predicted_parked) == (True, 2048, 2048)
-    with pytest.raises(TraceError, match=r"rank 0 calls load_weights with the tier 'flash' on line \d+.*host and disk"):
+    with Refused(
+        "tier not replayed",
+        rank=0,
+        name="load_weights",
+        tier="flash",
+        tiers="host and disk",
+        tier_here="host",
+        error=TraceError,
+    ):
         replay(parked_on("flash"), small=True)
 
 
 def test_every_operation_is_played_or_touches_no_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(PERFORM) | set(NO_TENSORS) == set(FORMS)
     monkeypatch.delitem(PERFORM, "dispatch")  # type: ignore[arg-type]  # it is a dict
-    with pytest.raises(TraceError, match=r"a replay cannot play dispatch; rank 0 calls it on line \d+"):
+    with Refused("cannot be played", name="dispatch", rank=0, error=TraceError):
         replay(trace_of("experts_in_turn"), small=True)
 
 
@@ -265,28 +275,24 @@ def test_ranks_with_more_tokens_than_others_make_all_send_as_many() -> None:
 
 def test_shards_that_tensors_do_not_have_are_refused_with_their_numbers() -> None:
     game = Game(shards.experts_in_turn, (1, 16, 16), Setting(COSTS["experts"], layer="experts"))
-    with pytest.raises(TraceError, match="8 rows or tokens cannot be cut into 16 equal shards"):
+    with Refused("no equal shards", count=8, total=16, error=TraceError):
         replay(game.trace(), small=True)
     game = Game(schedules.tensor_parallel, (1, 1, 3), Setting(COSTS["quarters"], layer="block"))
-    with pytest.raises(TraceError, match="16 rows or tokens cannot be cut into 3 equal shards"):
+    with Refused("no equal shards", count=16, total=3, error=TraceError):
         replay(game.trace(), small=True)
 
 
 def test_what_costs_count_otherwise_is_said() -> None:
     (note,) = replay(trace_of("zb_h1"), small=True).notes
-    assert "'parts' count 8,192 elements for an activation gradient and 131,072" in note
+    approved("replay_extended", "what costs count otherwise is said", note)
     (note,) = replay(trace_of("expert_parallel"), small=True).notes
-    assert note == (
-        "The costs 'experts' count 1,048,576 elements for a layer's weight. Its tensor has 512 x 512 numbers, and "
-        "predictions use that size."
-    )
     assert replay(trace_of("ddp_overlap"), small=True).notes == ()
 
 
 def test_a_layer_that_is_no_whole_number_of_matrices_is_refused() -> None:
     costs = changed(COSTS["classic"], name="odd", parameters=512 * 512 + 512)
     trace = run(GAMES["ddp_overlap"].schedule, *GAMES["ddp_overlap"].size, setting=Setting(costs)).trace
-    with pytest.raises(TraceError, match="layer 262,656 parameters, which is not a whole number of matrices"):
+    with Refused("no whole matrices", weight=262656, error=TraceError):
         replay(trace, small=True)
 
 

@@ -10,6 +10,7 @@ import pytest
 from lib.layout import Graph, GraphPlan, P, TensorLayout, mesh, mesh_split, plan
 from lib.layout.layouts.tensor_layout import placement
 from lib.layout.planning.peak import MemoryTimeline
+from tests.screens.texts import approved
 from tests.support.layout_strategies import assert_same_program, values
 
 
@@ -33,7 +34,9 @@ def test_columns_are_cut_from_the_copy_that_was_gathered() -> None:
     first, second = (edge for edge in found.edges if edge.tensor == "x")
     assert (first.bytes, first.copied_from) == (4 * 3 * 16 * 4, "")
     assert (second.bytes, second.copied_from) == (0, "whole")
-    assert "x -> columns: slice from the copy of whole, 0 bytes" in found.explain()
+    approved(
+        "copies_as_sources", "columns are cut from the copy that was gathered", found.explain(), "x -> columns: slice"
+    )
     assert_same_program(found)
     given = {name: value.astype(np.float32) for name, value in values(graph).items()}
     done = found.on_engine(given)

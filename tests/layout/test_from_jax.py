@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib.layout import LayoutError, from_jax
+from tests.support.refusals import Refused
 from tests.test_imports import ROOT
 
 SUPPORT = Path("tests", "support")
@@ -29,5 +30,5 @@ def test_graphs_compute_what_jax_does_and_the_rest_is_refused(name: str) -> None
 
 def test_without_jax_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "jax", None)
-    with pytest.raises(LayoutError, match=r"from_jax needs jax.*pip install -e .*\[jax\]'"):
+    with Refused("no JAX", install="pip install -e '.[jax]'", error=LayoutError):
         from_jax(lambda x: x, (4,), devices=2)

@@ -26,6 +26,7 @@ from lib.layout import (
 from lib.layout.examples import one_matmul
 from tests.support.examples import examples
 from tests.support.layout_strategies import eight_devices, numbers, pairs
+from tests.support.refusals import Refused
 
 
 def test_the_matmul_of_the_documentation_has_the_documented_pieces():
@@ -70,7 +71,7 @@ def test_cutting_and_joining_is_the_identity(two):
 
 def test_copies_that_differ_are_not_joined():
     layout = replicate((2,), 2)
-    with pytest.raises(LayoutError, match="devices 0 and 1 should hold the same piece"):
+    with Refused("pieces differ", first=0, device=1, error=LayoutError):
         join({0: np.zeros(2), 1: np.ones(2)}, layout)
     nothing = np.array([np.nan, 1.0])
     np.testing.assert_array_equal(join({0: nothing, 1: nothing.copy()}, layout), nothing)

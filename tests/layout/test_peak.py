@@ -225,10 +225,11 @@ def test_a_copy_that_two_operators_take_is_held_in_between():
     found = GraphPlan(graph, operators, {"x": rows, **whole})
     moments = MemoryTimeline(graph, found.operators, found.storage_layouts, found.fetches, remember_all=True).moments
     between = next(moment for moment in moments if moment.operator == "between")
-    assert between.held["x for a, input 0"] == 8 * 8 * 4
+    copy = "x for a, input 0"
+    assert between.held[copy] == 8 * 8 * 4
     assert_peaks_are_measured(found)
     after = next(moment for moment in moments if moment.operator == "sum")
-    assert "x for a, input 0" not in after.held
+    assert copy not in after.held
 
 
 def test_peaks_of_the_documented_network():

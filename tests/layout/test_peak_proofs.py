@@ -15,6 +15,7 @@ from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples
 from tests.support.layout_examples import layer_norm, rotary, swiglu, transformer
 from tests.support.peak_solver import PeakModel
+from tests.support.refusals import Refused
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of its bindings, which are generated
@@ -52,7 +53,7 @@ def assert_as_the_solver(graph: Graph, part: float) -> None:
         found = plan(graph, peak=cap)
         assert (found.bytes, found.at_least) == (least, None)
     else:
-        with pytest.raises(LayoutError, match=f"the smallest possible peak is {PeakModel(graph).least():,}, when '"):
+        with Refused("peak too small", smallest=PeakModel(graph).least(), error=LayoutError):
             plan(graph, peak=cap)
 
 

@@ -8,8 +8,10 @@ import pytest
 from lib.layout import Graph, LayoutError, P, TensorLayout, complete, mesh, mesh_split, plan, propagate, training
 from lib.layout.examples import add_attention, feed_forward
 from lib.layout.program.notation import graph_from_data, graph_to_data
+from tests.screens.texts import approved
 from tests.support.layout_examples import add_mlp
 from tests.support.layout_strategies import assert_same_program, values
+from tests.support.refusals import Refused
 
 GRID = mesh(data=2, model=4)
 BOTH = ("data", "model")
@@ -135,7 +137,7 @@ def test_completion_takes_the_cheaper_of_two_claims() -> None:
     graph.relu("z", graph.add("y", "a", "b"))
     done = complete(graph, {"a": P("model"), "b": P(None, "model")})
     (chosen,) = [conflict for conflict in done.conflicts if "which moves fewer bytes" in conflict.outcome]
-    assert chosen.outcome == "it is split over model, which moves fewer bytes"
+    approved("pins", "completion takes the cheaper of two claims", chosen.outcome)
     assert done.plan.bytes == 24_576, "an all-to-all; with `y` whole, two all-gathers move 196,608"
     assert_same_program(done.plan)
 
@@ -178,7 +180,7 @@ def test_what_cannot_be_pinned_is_refused(layouts: object, sentence: str) -> Non
 
 
 def test_axes_need_a_mesh() -> None:
-    with pytest.raises(LayoutError, match="names axes, and this graph has no mesh"):
+    with Refused("axes without mesh", error=LayoutError):
         plan(feed_forward(), layouts={"x": P("data")})
 
 

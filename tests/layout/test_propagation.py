@@ -28,6 +28,7 @@ from lib.layout.planning.choices import Choices
 from lib.layout.planning.exact import USUAL_FLOPS
 from lib.layout.planning.objective import Objective
 from lib.layout.program.distributed import strategy_text
+from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.layout_examples import transformer
 from tests.support.layout_strategies import assert_same_program, every_plan, least_memory, values
@@ -57,8 +58,13 @@ def test_the_network_of_the_documentation_matches_its_ir():
         ("slice",), (32, 64), (32, 16)
     )  # fmt: skip
     assert found.bytes == 98_304
-    assert found.paying() == [(98_304, "matmul2 pays 98,304 bytes (all-reduce)")]
-    assert "matmul2: all-reduce, 98,304 bytes, -> (32, 64)\n  matmul2 -> add2: slice, 0 bytes" in found.explain()
+    approved("propagation", "the network of the documentation matches its ir", found.paying())
+    approved(
+        "propagation",
+        "the network of the documentation matches its ir, 2",
+        found.explain(),
+        "matmul2: all-reduce, 98,304 bytes,",
+    )
 
 
 WHOLE = 64 * 64 * 4
@@ -193,7 +199,9 @@ def test_a_tensor_that_several_operators_take_in_one_layout_moves_once():
         ("q", 8 * 7 * 512 * 4, ""), ("k", 0, "q"), ("v", 0, "q"), ("attended", 0, ""),
     ]  # fmt: skip
     assert moving.bytes == int(moving.sent.sum()) == int(moving.received.sum())
-    assert "x -> k: as moved for q, 0 bytes" in moving.explain()
+    approved(
+        "propagation", "a tensor that several operators take in one layout moves once", moving.explain(), "x -> k: as"
+    )
     assert_same_program(moving)
     done = moving.on_engine({name: value.astype(np.float32) for name, value in values(graph).items()})
     assert done.sent == tuple(moving.sent)
@@ -338,17 +346,14 @@ def test_annotations_spread_backwards():
 
 def test_conflicts_are_named():
     completion = complete(megatron_mlp(), annotated(x=("data", -1), residual=("model", -1)))
-    assert str(completion.conflicts[0]) == (
-        "residual: 'x' splits 'i' over data and 'residual' splits 'i' over model; "
-        "it computes with the first that fits, and redistributes the other"
-    )
+    approved("propagation", "conflicts are named", str(completion.conflicts[0]))
     assert_same_program(completion.plan)
 
 
 def test_an_axis_wanted_twice_in_one_operator_is_named():
     completion = complete(megatron_mlp(), annotated(x=(-1, "model"), up=(-1, "model"), gelu=("data", "model")))
     told = "\n".join(map(str, completion.conflicts))
-    assert "matmul1: 'x' splits 'k' over model and that is taken by another dimension; 'x' is redistributed" in told
+    approved("propagation", "an axis wanted twice in one operator is named", told, "matmul1: 'x' splits 'k'")
     assert_same_program(completion.plan)
 
 

@@ -13,8 +13,10 @@ from lib import RuleError
 from lib.engine import ShardedEngine, launch
 from lib.layout import LayoutError, join, mesh
 from lib.layout.spmd import Spmd, mesh_split
+from tests.screens.texts import approved_refusal
 from tests.support.examples import examples
 from tests.support.layout_strategies import numbers
+from tests.support.refusals import Refused
 
 GRID = mesh(data=2, model=2)
 SHAPES = {"x": (8, 4), "w0": (4, 16), "w1": (16, 4)}
@@ -131,7 +133,7 @@ def test_masked_pieces_are_refused() -> None:
 
     with launch(Alone, 4, [("+", 0, 1)], {0: ("data", None)}, 0) as run:
         run.load_checkpoint({"w": np.ones((8, 8))})
-        with pytest.raises(RuleError, match="input 'x': this array is masked, and its mask would be lost; pass arr"):
+        with approved_refusal("spmd", "masked pieces are refused", RuleError):
             run.forward(np.ones(run.backward(0)[0].plan.storage_layouts["x"].local_shape))
 
 
@@ -177,7 +179,7 @@ def test_moving_on_purpose_is_no_conflict_and_a_plan_can_be_read() -> None:
 
 
 def test_a_mesh_of_another_size_is_refused() -> None:
-    with pytest.raises(LayoutError, match="the mesh 2x2 has 4 devices; this run has 2"):
+    with Refused("other number of devices", mesh="2x2", devices="4 devices", run=2, error=LayoutError):
         launch(Annotated, 2, {"x": [("data", None)]})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lib import Model, PuzzleError, Setting, run
+from lib import Model, Setting, run
 from lib.engine.replay.pipelining import missing
 from lib.engine.replay.recording import names_of
 from lib.profiles import Shares, Study, sources_of, study
@@ -14,6 +14,7 @@ from lib.schedules import dualpipev, one_f_one_b
 from lib.torch_csv import Pipeline, read_csv, write_table
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.commands import puzzles
+from tests.support.refusals import Refused
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
 from tests.support.solved import played as solved
 from tests.support.solved import reference_of
@@ -93,13 +94,13 @@ def test_the_cells_that_are_named_are_those_of_the_order(name: str) -> None:
 
 
 def test_a_run_with_neither_cells_nor_collectives_is_refused() -> None:
-    with pytest.raises(PuzzleError, match="a profile shows cells or collectives, and this run has neither: rank 0 "):
+    with Refused("nothing to profile"):
         names_of(solved(PUZZLES["checkpoint"], reference_of("checkpoint")).trace)
 
 
 def test_cells_whose_operations_alternate_are_refused() -> None:
     trace = run(layer_by_layer, 2, 2, 1, setting=Setting("parts")).trace
-    with pytest.raises(PuzzleError, match=r"of another cell alternate on rank 0; .* so compute all layers of a stage"):
+    with Refused("cells alternate", rank=0):
         names_of(trace)
 
 
@@ -119,4 +120,4 @@ def test_options_that_do_not_fit_a_csv_are_refused(words: list[str], facts: str)
 
 def test_a_csv_also_runs_on_numpy() -> None:
     Path("mine.csv").write_text(write_table(one_f_one_b(2, 3)))
-    assert "The updated weights equal a single device's, exactly." in invoke("run", "mine.csv", "--small")
+    assert "The updated weights equal" in invoke("run", "mine.csv", "--small")

@@ -12,6 +12,7 @@ from puzzles import address
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.commands.verify import judge_saved
 from puzzles.site import links
+from tests.screens.texts import approved
 from tests.support.commands import puzzles
 from tests.support.examples import LETTERS, examples
 from tests.test_imports import ROOT
@@ -78,10 +79,7 @@ def test_without_a_public_address_the_link_is_for_this_machine(monkeypatch: pyte
     monkeypatch.setattr(address, "_addresses", dict)
     code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
     assert (code, printed.startswith("http://127.0.0.1:8000/#ddp/code/")) == (0, True)
-    assert warned == (
-        "The game has no public address yet. This link works on this machine while 'make serve' runs; name the "
-        "address of your own site with --site.\n"
-    )
+    approved("links", "without a public address the link is for this machine", warned)
 
 
 def test_a_public_address_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:

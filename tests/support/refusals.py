@@ -53,7 +53,7 @@ class Refused:
 
 def _shown(facts: dict[str, object]) -> dict[str, str]:
     """Facts as a sentence shows them, without lines of the file that a test is in."""
-    return {name: sub(r" on line \d+,?", "", str(fact)) for name, fact in facts.items()}
+    return {name: sub(r"(,| on) line \d+( of [\w/]+\.py)?,?", "", str(fact)) for name, fact in facts.items()}
 
 
 Edit = Callable[[list[Op]], list[Op]]

@@ -6,6 +6,8 @@ from typing import Any, Protocol
 
 from lib.engine.metering.meter import Reading
 from lib.engine.transports.base import Port
+from lib.engine.words import SAYS
+from lib.errors import Sentence
 from lib.masked_arrays import refuse_masked
 from lib.values.algebra import counted
 
@@ -54,11 +56,11 @@ class Executor(Protocol):
         ...
 
 
-def unread_text(unread: Sequence[tuple[int, int, int]]) -> str:
+def unread_text(unread: Sequence[tuple[int, int, int]]) -> Sentence:
     """The message about unreceived messages, given as (from, to, how many)."""
     pairs = [f"{n} from device {source} to device {to}" for source, to, n in unread[:MAX_NAMED]]
     pairs += [f"and between {counted(len(unread) - MAX_NAMED, 'other pair')}"] if len(unread) > MAX_NAMED else []
-    return f"messages were sent and never received: {', '.join(pairs)}; receive them, or do not send them"
+    return SAYS("never received", pairs=", ".join(pairs), unread=[*unread])
 
 
 class Device:

@@ -10,6 +10,7 @@ from lib.errors import RuleError
 from lib.masked_arrays import refuse_masked
 from lib.values.algebra import counted
 
+from ..words import SAYS
 from .copies import argument_for, copies_out
 
 MAX_UNREAD = 1024
@@ -48,10 +49,7 @@ class InputStream:
             if number >= self.pulled:
                 return
             if number not in self.kept:
-                raise RuleError(
-                    f"device {port.device} begins to read the stream after others have read {self.pulled} inputs, and "
-                    f"only {MAX_UNREAD} are kept; begin to read before that, or let another device send the inputs"
-                )
+                raise RuleError(SAYS("stream read late", device=port.device, read=self.pulled, most=MAX_UNREAD))
             entry = self.kept[number]
             item, entry[1] = entry[0], entry[1] + 1
             self._forget(number)
@@ -172,8 +170,5 @@ def every_input(stream: Iterable[Any]) -> list[Any]:
     """All inputs of a stream, which has to end."""
     inputs = list(islice(stream, MAX_ON_PROCESSES + 1))
     if len(inputs) > MAX_ON_PROCESSES:
-        raise RuleError(
-            f"the stream has more than {MAX_ON_PROCESSES:,} inputs, and on processes all are read before the first "
-            "output is there; end it earlier, or run an endless stream in process"
-        )
+        raise RuleError(SAYS("stream too long", most=MAX_ON_PROCESSES))
     return inputs

@@ -11,6 +11,7 @@ from lib.values.base import Batched, Sharded, Value
 from lib.values.kinds import Activation, ActivationGrad, Parked
 from lib.values.scalar import Scalar
 
+from ..words import SAYS
 from .workload import Shapes
 
 
@@ -98,7 +99,7 @@ def width_with_sums(hidden: int) -> int:
 def _places(count: int, shards: frozenset[int], total: int) -> tuple[int, ...]:
     """Positions of some of `total` equal shards, out of `count` rows or tokens."""
     if count % total:
-        raise TraceError(f"{count} rows or tokens cannot be cut into {total} equal shards; replay a count that divides")
+        raise TraceError(SAYS("no equal shards", count=count, total=total))
     size = count // total
     return tuple([place for shard in sorted(shards) for place in range(shard * size, (shard + 1) * size)])
 

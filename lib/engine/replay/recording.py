@@ -14,6 +14,7 @@ from lib.torch_csv.files import slot_text
 from lib.torch_csv.pipeline import slots_of
 from lib.trace.ops import Trace
 
+from ..words import SAYS
 from .rank import ReplayEngine
 from .script import RankScript
 from .workload import Workload
@@ -28,16 +29,13 @@ def names_of(trace: Trace) -> list[dict[int, str]]:
     except RuleError as why:
         if any(op.name in COLLECTIVES for ops in trace.ranks for op in ops):
             return names
-        raise RuleError(f"a profile shows cells or collectives, and this run has neither: {why}") from None
+        raise RuleError(SAYS("nothing to profile", why=why)) from None
     for work, cells in chain.from_iterable(zip(replica.works, replica.cells) for replica in replicas):
         end = -1
         for slot in slots_of(work, cells):
             ats = cells[slot[0]]
             if ats[0] <= end:
-                raise RuleError(
-                    f"the operations of {slot_text(slot)} and of another cell alternate on rank {work.rank}; a profile "
-                    "shows cells one after the other, so compute all layers of a stage at once"
-                )
+                raise RuleError(SAYS("cells alternate", slot=slot_text(slot), rank=work.rank))
             end = ats[-1]
             names[work.rank].update(dict.fromkeys(range(ats[0], end + 1), f"PP:{slot_text(slot)}"))
     return names

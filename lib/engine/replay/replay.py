@@ -15,6 +15,7 @@ from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, Op, Trace
 from lib.values.algebra import counted
 
+from ..words import SAYS
 from .comparison import RankReplay, compared, error_of
 from .rank import PERFORM, ReplayEngine
 from .recording import RecordingEngine, names_of
@@ -62,19 +63,23 @@ class Replay:
 
 def require_playable(trace: Trace) -> None:
     if trace.costs.weight % trace.costs.hidden**2:
-        raise TraceError(
-            f"a replay's weights are hidden x hidden, and the costs {trace.costs.name!r} give a layer "
-            f"{trace.costs.weight:,} parameters, which is not a whole number of matrices; leave it out of the costs"
-        )
+        raise TraceError(SAYS("no whole matrices", costs=trace.costs.name, weight=trace.costs.weight))
     for rank, ops in enumerate(trace.ranks):
         for op in ops:
             if op.name not in PERFORM and op.name not in NO_TENSORS:
-                raise TraceError(f"a replay cannot play {op.name}; rank {rank} calls it on line {op.line}")
+                raise TraceError(SAYS("cannot be played", name=op.name, rank=rank, line=op.line))
             for tier in _tiers(op):
                 if tier not in TIERS:
                     raise TraceError(
-                        f"rank {rank} calls {op.name} with the tier {tier!r} on line {op.line}, and the devices of a "
-                        f"replay have {' and '.join(TIERS)} only; name the tier {TIERS[0]!r}"
+                        SAYS(
+                            "tier not replayed",
+                            rank=rank,
+                            name=op.name,
+                            tier=tier,
+                            line=op.line,
+                            tiers=" and ".join(TIERS),
+                            tier_here=TIERS[0],
+                        )
                     )
 
 
@@ -116,8 +121,7 @@ def replay(
         )
     if runs < 1 or width < 0 or width % WIDTHS or (small and width):
         raise TraceError(
-            f"a replay measures at least 1 run, of matrices whose width is a multiple of {WIDTHS} unless they are "
-            f"small; got {counted(runs, 'run')}, width {width}, small {small}"
+            SAYS("impossible measurement", WIDTHS=WIDTHS, runs=counted(runs, "run"), width=width, small=small)
         )
     workload, ranks = Workload(trace.size, trace.setting, small, width), recomputation.ranks
     arguments = len(trace.ranks), recomputation.scripts(workload.shapes), workload

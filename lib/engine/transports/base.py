@@ -14,7 +14,8 @@ from lib.engine.call import CollectiveCall
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import ArrayLibrary
 from lib.engine.metering.meter import Meter
-from lib.errors import DeadlockError, MismatchError, RuleError
+from lib.engine.words import SAYS
+from lib.errors import DeadlockError, MismatchError, RuleError, Sentence
 from lib.values.algebra import consecutive, counted
 
 from .tasks import GreenletExit
@@ -120,7 +121,7 @@ Unread = tuple[int, int, int]
 """Messages that were not received: from, to, how many."""
 
 
-def deadlock_text(states: Iterable[str], unread: Sequence[Unread] = ()) -> str:
+def deadlock_text(states: Iterable[str], unread: Sequence[Unread] = ()) -> Sentence:
     """The full message, from the state of each device in order; devices in the same state are named together. `unread`
     are messages of which nobody waits for the next, so that their receivers may name the wrong device."""
     alike: dict[str, list[int]] = {}
@@ -133,7 +134,7 @@ def deadlock_text(states: Iterable[str], unread: Sequence[Unread] = ()) -> str:
         fix = f"Nobody has received {waiting}: receive from the device that sends"
     elif all(state.startswith("waits in receive") for state in alike):
         fix = "All wait to receive: send before you receive"
-    return f"nobody can move: {'; '.join(parts)}. {fix}"
+    return SAYS("nobody can move", states="; ".join(parts), fix=fix, devices=alike)
 
 
 def _state_of(devices: list[int], state: str) -> str:

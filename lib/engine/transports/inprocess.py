@@ -18,7 +18,7 @@ from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import Meter, current
 from lib.engine.player_code import player_frame, player_line, running_line
-from lib.errors import DeadlockError, MismatchError
+from lib.errors import DeadlockError, MismatchError, Sentence
 
 from .base import (
     ENDED,
@@ -146,7 +146,7 @@ class Scheduler:
         for port in self.ports:
             port.inbox.clear()
 
-    def _deadlock_text(self) -> str:
+    def _deadlock_text(self) -> Sentence:
         return deadlock_text(map(self._state_text, self.ports), self.unread())
 
     def _culprit_line(self) -> int:

@@ -17,6 +17,7 @@ from lib.layout.program.distributed import DistributedOperator
 from lib.layout.program.on_arrays import EPSILON, MOMENTUM, RATE, SLOPE, SQUARES
 from lib.layout.redistribution.redistribution import redistribute
 from lib.layout.redistribution.steps import Step
+from lib.layout.words import SAYS
 
 HEAD = '''"""{title}"""
 
@@ -104,10 +105,10 @@ def jax_code(plan: GraphPlan) -> str:
     """
     mesh = plan.graph.mesh
     if mesh is None:
-        raise LayoutError("a program of JAX needs a mesh with named axes; plan a Graph(mesh=mesh(data=2, model=4))")
+        raise LayoutError(SAYS("axes without names"))
     if plan.padding:
         name = next(iter(plan.padding))[0]
-        raise LayoutError(f"JAX has no uneven pieces, and '{name}' is padded; pad it with graph.pad")
+        raise LayoutError(SAYS("uneven pieces", name=name))
     try:
         return _code(plan, mesh)
     except _PartOfAxisError:

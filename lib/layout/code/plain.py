@@ -9,6 +9,7 @@ from lib.layout.layouts.checks import nearest_name
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.planning.plan import GraphPlan
 
+from ..words import SAYS
 from .jax_code import jax_code
 
 
@@ -70,5 +71,5 @@ def code_of(plan: GraphPlan, framework: str) -> str:
         LayoutError: there is no such framework, or the plan cannot be written for it.
     """
     if framework not in tuple(WRITERS):
-        raise LayoutError(f"there is no framework {framework!r}; {nearest_name(str(framework), WRITERS)}")
+        raise LayoutError(SAYS("no such framework", framework=framework, advice=nearest_name(str(framework), WRITERS)))
     return WRITERS[framework](plan)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from lib.layout.errors import LayoutError
 from lib.masked_arrays import refuse_masked
 
+from ..words import SAYS
 from .tensor_layout import TensorLayout, groups
 
 Array = NDArray[Any]
@@ -104,7 +105,7 @@ def join(pieces: Pieces, layout: TensorLayout) -> Array:
     for device, piece in summed.items():
         first = seen.setdefault(layout.part(device), device)
         if first != device and not np.array_equal(piece, summed[first], equal_nan=whole.dtype.kind in "fc"):
-            raise LayoutError(f"devices {first} and {device} should hold the same piece, but theirs differ")
+            raise LayoutError(SAYS("pieces differ", first=first, device=device))
         whole[layout.box(device)] = piece
     return whole
 

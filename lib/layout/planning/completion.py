@@ -26,6 +26,7 @@ from lib.layout.program.pins import layouts_of
 from lib.layout.redistribution.exchange import least_elements
 from lib.layout.redistribution.redistribution import redistribute
 
+from ..words import SAYS
 from .plan import GraphPlan
 
 Place = tuple[str, int]
@@ -82,8 +83,7 @@ def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = No
         largest = sorted(plan.peak_moment.held.items(), key=lambda entry: -entry[1])[:3]
         names = ", ".join(f"{name} {size:,}" for name, size in largest)
         raise LayoutError(
-            f"the completed plan holds {plan.peak:,} bytes on a device when {plan.peak_moment}, more than {peak:,}: "
-            f"{names}; split one of these with an annotation, or let plan(graph, peak={peak}) choose"
+            SAYS("completed plan too large", peak=plan.peak, when=plan.peak_moment, cap=peak, names=names)
         )
     return Completion(plan, layouts, tuple(spread.conflicts))
 

@@ -22,6 +22,7 @@ from lib.layout.errors import LayoutError, OutOfEffortError
 from lib.layout.layouts.checks import PEAK_WANTED, nearest_name, require_cap
 from lib.layout.program.graph import Graph, require_graph
 
+from ..words import SAYS
 from .alike import alike
 from .choices import Choices
 from .completion import complete
@@ -135,7 +136,7 @@ def plan(graph: Graph, **options: Unpack[PlanOptions]) -> GraphPlan:
         return first
     choices = Choices(graph, caps.tensors, options.get("scatter", True))
     if not is_solver_here():
-        raise LayoutError(f"a plan needs highspy, which solves integer programs: {install_command('exact')}")
+        raise LayoutError(SAYS("no highspy", install=install_command("exact")))
     return _cheapest(choices, objective, caps, first, effort)
 
 

@@ -20,6 +20,7 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.tensor_layout import TensorLayout, placement
 from lib.layout.program.distributed import DistributedOperator
 
+from ..words import SAYS
 from .choices import Choices
 from .highs import TOLERANCE, LinearProgram, Terms, added
 from .objective import FORBIDDEN, Objective, Table
@@ -264,9 +265,7 @@ class IntegerProgram:
             least = self.program.solve([self.held.get(v, 0.0) for v in range(len(self.program.costs))], effort)
             if least.values is not None:
                 smallest = self._plan(least.values).memory
-                raise LayoutError(
-                    f"no plan fits into {self.memory_cap:,} bytes on each device; the smallest possible is {smallest:,}"
-                )
+                raise LayoutError(SAYS("no plan fits", cap=self.memory_cap, smallest=smallest))
         raise LayoutError("no plan meets these caps together with the strategies that are configured; leave some open")
 
     def _refuse_peak(self, peaks: PeakRows, effort: int) -> NoReturn:
@@ -282,7 +281,7 @@ class IntegerProgram:
         plan = least._plan(values)
         bound = ceil(smallest * (1 - TOLERANCE)) * least.peaks.unit
         if bound >= plan.peak:
-            raise LayoutError(f"{what}; the smallest possible peak is {plan.peak:,}, when {plan.peak_moment}")
+            raise LayoutError(SAYS("peak too small", what=what, smallest=plan.peak, when=plan.peak_moment))
         least_found = f"the smallest peak that was found is {plan.peak:,}, when {plan.peak_moment}"
         raise LayoutError(f"{what}; {least_found}; none is below {bound:,}")
 

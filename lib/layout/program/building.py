@@ -13,6 +13,7 @@ from typing import Any
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name, require_ints
 
+from ..words import SAYS
 from .on_arrays import RELATIONS
 from .operators import KINDS, Operator, in_order, of_einsum
 
@@ -100,7 +101,9 @@ class ProgramBuilder:
     def compare(self, name: str, a: str, b: str, relation: str = "less") -> str:
         """1 where a is less than b (or another relation holds), otherwise 0; broadcast like `add`."""
         if relation not in tuple(RELATIONS):
-            raise LayoutError(f"{name}: there is no relation {relation!r}; {nearest_name(str(relation), RELATIONS)}")
+            raise LayoutError(
+                SAYS("no such relation", name=name, relation=relation, advice=nearest_name(str(relation), RELATIONS))
+            )
         return self._broadcast(name, "compare", a, b, settings={"relation": relation})
 
     def select(self, name: str, a: str, b: str, mask: str) -> str:

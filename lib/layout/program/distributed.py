@@ -23,6 +23,7 @@ from lib.layout.layouts.pieces import Array, padded, trimmed
 from lib.layout.layouts.tensor_layout import Axes, TensorLayout
 from lib.layout.redistribution.steps import Step, reductions
 
+from ..words import SAYS
 from .operators import Operator
 
 
@@ -177,7 +178,7 @@ def letters_of(operator: Operator, strategy: tuple[tuple[int, ...], ...]) -> dic
             first.setdefault(letter, (operator.inputs[i], dim))
             if not operator.splits(letter, n):
                 sizes = operator.sizes(letter)
-                raise LayoutError(f"{where} cannot be split into {n} parts: the number has to divide {sizes}")
+                raise LayoutError(SAYS("parts do not divide", where=where, n=n, sizes=sizes))
     return parts
 
 
@@ -188,8 +189,7 @@ def require_even(base: DistributedOperator) -> None:
         for dim, (size, whole, n) in enumerate(zip(layout.shape, layout.padded_shape, layout.splits)):
             if size != whole:
                 raise LayoutError(
-                    f"{base.operator.name}: dimension {dim} of '{name}', of size {size}, cannot be split into {n} "
-                    f"equal parts; pad it to {whole} with graph.pad"
+                    SAYS("no equal parts", name=base.operator.name, dim=dim, tensor=name, size=size, n=n, whole=whole)
                 )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 
 from lib.layout.errors import LayoutError
 
+from ..words import SAYS
 from .graph import Graph
 from .on_arrays import SLOPE
 from .operators import Operator
@@ -20,9 +21,7 @@ def add_gradient(graph: Graph, op: Operator, slope: str, place: int, name: str) 
     """Adds the gradient of an operator's input, called `name`, to the graph; returns the tensor that has it."""
     rule = GRADIENTS.get(op.kind)
     if rule is None or place == INDEX.get(op.kind):
-        raise LayoutError(
-            f"'{op.name}': {op.kind} has no gradient for '{op.inputs[place]}', which is computed from weights"
-        )
+        raise LayoutError(SAYS("no gradient", name=op.name, kind=op.kind, tensor=op.inputs[place]))
     return rule(graph, op, slope, place, name)
 
 

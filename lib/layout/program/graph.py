@@ -17,6 +17,7 @@ from lib.layout.layouts.pieces import Array
 from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.masked_arrays import refuse_masked
 
+from ..words import SAYS
 from .distributed import distribute, require_even, strategy_of, with_out
 from .operators import Operator
 from .pins import layouts_of
@@ -78,7 +79,7 @@ class Graph(RearrangingBuilder):
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
             raise LayoutError(f"a graph takes a mesh, such as mesh(data=2, model=4); got {mesh!r}")
         if uneven is not None and not isinstance(uneven, bool):
-            raise LayoutError(f"uneven is True, False, or None for strategies that are given only; got {uneven!r}")
+            raise LayoutError(SAYS("uneven not boolean", got=uneven))
         super().__init__()
         self.uneven = uneven
         self.mesh = mesh
@@ -220,7 +221,7 @@ class Graph(RearrangingBuilder):
             raise LayoutError(f"values are a dictionary of arrays by source name; got {type(values).__name__}")
         for name in self.sources:
             if values.get(name) is None:
-                raise LayoutError(f"no value was given for {self.sources[name]} '{name}' of shape {self.shapes[name]}")
+                raise LayoutError(SAYS("no value given", source=self.sources[name], name=name, shape=self.shapes[name]))
             refuse_masked(values[name], f"the value of {self.sources[name]} '{name}'")
             if np.shape(values[name]) != self.shapes[name]:
                 raise LayoutError(

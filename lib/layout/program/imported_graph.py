@@ -9,6 +9,7 @@ from lib.layout.errors import LayoutError
 from lib.layout.layouts.device_matrix import DeviceMatrix
 from lib.layout.layouts.pieces import Array
 
+from ..words import SAYS
 from .graph import Graph
 
 Place = tuple[int, ...]
@@ -54,7 +55,7 @@ def jax_here() -> Any:
         import jax
         import jax.extend
     except ImportError:
-        raise LayoutError(f"from_jax needs jax, which is not installed: {install_command('jax')}") from None
+        raise LayoutError(SAYS("no JAX", install=install_command("jax"))) from None
     return jax
 
 

@@ -12,6 +12,7 @@ from lib.layout.layouts.tensor_layout import TensorLayout
 from lib.layout.redistribution.redistribution import redistribute
 from lib.layout.redistribution.steps import Step
 
+from ..words import SAYS
 from .distributed import DistributedOperator
 
 
@@ -47,10 +48,7 @@ def _layout_of(graph: PlacedProgram, name: Any, given: Any, what: str) -> Tensor
     if given.partial:
         raise LayoutError(f"{whose} is a partial sum; give the layout of the completed sum")
     if given.uneven and graph.uneven is False:
-        raise LayoutError(
-            f"{whose} pads its shape {given.shape} to {given.padded_shape}, and this graph takes equal parts only; "
-            "split other dimensions, or pad it with graph.pad"
-        )
+        raise LayoutError(SAYS("padded annotation", whose=whose, shape=given.shape, padded=given.padded_shape))
     layout: TensorLayout = given
     return layout
 
@@ -63,7 +61,7 @@ def _of_axes(graph: PlacedProgram, name: str, given: Any, what: str) -> TensorLa
             f"{whose} must be a layout, such as mesh_split returns; got {given!r}; P('data', None) is one on a mesh"
         )
     if graph.mesh is None:
-        raise LayoutError(f"{whose} names axes, and this graph has no mesh; make it with Graph(mesh=mesh(data=2, ...))")
+        raise LayoutError(SAYS("axes without mesh", whose=whose))
     entries = [entry or None if isinstance(entry, tuple) else entry for entry in given]
     if len(entries) > len(shape):
         raise LayoutError(

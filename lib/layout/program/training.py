@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from lib.layout.errors import LayoutError
 from lib.layout.layouts.checks import nearest_name
 
+from ..words import SAYS
 from .gradients import add_gradient
 from .graph import Graph, TrainingStep, require_graph
 
@@ -43,7 +44,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
         raise LayoutError(f"a program that is trained has one result; this one has {len(results)}: {names}")
     gradients = _backward(step, results[0])
     if not gradients:
-        raise LayoutError(f"'{results[0]}' depends on no parameter; add one with graph.parameter(name, shape)")
+        raise LayoutError(SAYS("no parameter", result=results[0]))
     replaces: dict[str, str] = {}
     weights: dict[str, str] = {}
     for weight, grad in gradients.items():

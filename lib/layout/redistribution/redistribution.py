@@ -18,6 +18,7 @@ from lib.layout.layouts.device_matrix import Ints
 from lib.layout.layouts.pieces import Pieces, check
 from lib.layout.layouts.tensor_layout import TensorLayout, same_placement
 
+from ..words import SAYS
 from .collective_path import collective_path
 from .exchange import least_elements, require_same
 from .steps import SUM_EXCHANGE, Step, lifted, reductions
@@ -132,10 +133,7 @@ def redistribute(
     itemsize = require_itemsize(itemsize)
     require_same(source, target)
     if target.partial and not can_become(source, target):
-        raise LayoutError(
-            f"the target is a sum of {target.summands} pieces, the source of {source.summands}: "
-            "a redistribution can complete sums, but not change them"
-        )
+        raise LayoutError(SAYS("sums differ", summands=target.summands, source=source.summands))
     if same_placement(source, target):
         return Redistribution(source, target, (), itemsize)
     if target.partial and source.summands != target.summands:

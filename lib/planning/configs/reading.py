@@ -12,6 +12,7 @@ from ..job import Job
 from ..presets import transformer_of_sizes
 from ..split import Split
 from ..transformers import Transformer
+from ..words import SAYS
 
 
 class Entries:
@@ -72,7 +73,7 @@ class Config:
         given = dict(self.split)
         inner = prod(given.get(axis, 1) for axis in ("tp", "pp", "cp"))
         if gpus % inner:
-            raise RuleError(f"pp x cp x tp is {inner} in the config, which does not divide {gpus} GPUs")
+            raise RuleError(SAYS("axes do not divide", inner=inner, gpus=gpus))
         return Split(**{"dp": gpus // inner, **given})
 
 
@@ -102,7 +103,5 @@ def require_usual(plan: Split | Job, program: str, **usual: Any) -> None:
 def require_16_bits(job: Job, program: str) -> None:
     """Refuses 8 bits, and choices for which only Megatron-LM has settings."""
     if job.fp8:
-        raise RuleError(
-            f"{program} has no setting here for matrix products in 8 bits; leave out fp8, or add them by hand"
-        )
+        raise RuleError(SAYS("no fp8 setting", program=program))
     require_usual(job, program, modules=((),), graphs="none", ep_overlap=False, mtp=0, optimizer="adam")

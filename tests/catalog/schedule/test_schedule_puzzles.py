@@ -17,6 +17,7 @@ from puzzles.grading.starters import is_unchanged_starter, starter_file
 from puzzles.sandbox.worker.sketch import Sketch, sketch
 from puzzles.tracks import UnknownPuzzleError, find
 from puzzles.tracks.schedule.words import reminder
+from tests.screens.texts import approved
 from tests.support.solved import reference_of
 
 TABLE = {
@@ -205,14 +206,18 @@ def test_a_setting_is_shown_as_what_differs_from_the_classics():
     assert all(rows[slug] == [] for slug in CLASSICS.slugs)
     by_size = "0.15 steps a hop and 1 step for each 786,432 elements sent"
     assert ("`allreduce`", by_size, "0.3 steps") in rows["ddp_overlap"]
-    assert ("`scatterreduce`", "1 step for each 655,360 elements sent", "0.3 steps") in rows["zero1"]
+    approved(
+        "schedule_puzzles", "a setting is shown as what differs from the classics", rows["zero1"], "1 step for each"
+    )
     assert ("a weight", "1,048,576 elements", "262,144 elements") in rows["expert_parallel"]
     assert ("communication", "overlaps with computation", "blocks") in rows["ddp_overlap"]
     assert ("`offload`", "1 step", "none") in rows["offload"]
     assert ("an activation", "1,048,576 elements", "131,072 elements") in rows["checkpoint"]
     machines = "1 step for each 163,840 elements sent"
     assert ("- between machines", machines, "one machine") in rows["hybrid_shard"]
-    assert ("mesh", "dp 2, pp 2, tp 2", "none") in rows["three_d"]
+    approved(
+        "schedule_puzzles", "a setting is shown as what differs from the classics, 2", rows["three_d"], "dp 2, pp 2,"
+    )
     assert ("training steps", "8", "1") in rows["local_sgd"]
     assert not any(row[0] == "`forward`" for slug in ("ddp_overlap", "three_d") for row in rows[slug])
 
@@ -233,12 +238,21 @@ def test_the_reminder_has_the_prices_and_the_parameters_of_the_setting():
     assert "group" in call("three_d", "allreduce")[0]
     assert "axis of the mesh" in call("three_d", "allreduce")[1]
     assert "step" in call("local_sgd", "get_activation")[0]
-    assert "1 step for each 98,304 elements sent" in call("local_sgd", "allreduce")[1]
+    approved(
+        "schedule_puzzles",
+        "the reminder has the prices and the parameters of the setting",
+        call("local_sgd", "allreduce")[1],
+        "1 step for each",
+    )
     assert "handle" in call("ddp_overlap", "allreduce")[1]
     assert "0.15 steps a hop" in call("ddp_overlap", "allreduce")[1]
     assert "handle" not in call("ddp", "allreduce")[1]
     assert call("grad_accum", "update")[0] == "model.update(layer, weight_grad, weight, opt_state)"
-    assert call("host_update", "update")[0] == "model.update(layer, weight_grad, weight, opt_state, *, on=None)"
+    approved(
+        "schedule_puzzles",
+        "the reminder has the prices and the parameters of the setting, 2",
+        call("host_update", "update")[0],
+    )
     assert call("grad_accum", "get_activation")[0] == "model.get_activation(batches)"
     assert "shares" in call("ulysses", "get_activation")[0]
     assert "total" in call("vocab_parallel", "backward_weight")[0]
@@ -246,4 +260,4 @@ def test_the_reminder_has_the_prices_and_the_parameters_of_the_setting():
 
 
 def test_a_size_in_words():
-    assert size_text(Size(6, 4, 1)) == "6 layers, 4 batches, 1 rank"
+    approved("schedule_puzzles", "a size in words", size_text(Size(6, 4, 1)))

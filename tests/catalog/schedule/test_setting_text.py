@@ -9,6 +9,7 @@ import pytest
 
 from lib import CLASSIC_SETTING, COSTS, Setting
 from puzzles.catalog.schedule.setting_text import differences, price_text
+from tests.screens.texts import approved
 
 
 @pytest.mark.parametrize(
@@ -32,16 +33,13 @@ def test_a_price_in_words(costs: str, call: str, words: str) -> None:
 
 def test_a_price_by_size_in_steps() -> None:
     costs = replace(COSTS["classic"], name="mine", beta={"allreduce": Fraction(1, 65536)}, alpha={"receive": 10})
-    assert price_text(costs, "allreduce") == "0.3 steps for each value and 1 step for each 655,360 elements sent"
-    assert price_text(costs, "receive") == "0.2 steps for each value and 1 step a hop"
+    approved("setting_text", "a price by size in steps", price_text(costs, "allreduce"))
+    approved("setting_text", "a price by size in steps, 2", price_text(costs, "receive"))
 
 
 def test_a_price_between_machines_has_a_row_of_its_own() -> None:
     rows = differences(Setting("hopper_machines"), ("allreduce", "loss", "update"))
-    assert rows[:2] == [
-        ("`allreduce`", "2 us a hop and 1 us for each 225,000 elements sent", "0.3 steps"),
-        ("- between machines", "5 us a hop and 1 us for each 25,000 elements sent", "one machine"),
-    ]
+    approved("setting_text", "a price between machines has a row of its own", rows[:2])
     assert [row.what for row in differences(Setting("hopper_nvlink"), ("allreduce",))][:2] == [
         "`allreduce`",
         "a weight",

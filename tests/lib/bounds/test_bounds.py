@@ -404,7 +404,7 @@ def test_an_impossible_size_is_refused(size: Any) -> None:
 @pytest.mark.parametrize("stages", [[([0, 1], 1)], [([0, 1], 1), ([1, 2], 1)], [([0, 1, 2], 0)], []])
 def test_stages_that_are_not_the_layers_are_refused(stages: Any) -> None:
     for bound in (pipeline_time_bound, partial(pipeline_memory_bound, timesteps=10)):
-        with pytest.raises(RuleError, match="each of the layers 0 to 2 once"):
+        with pytest.raises(RuleError, match="layers 0 to 2"):
             bound(Size(3, 2, 2), Setting(), stages)
 
 

@@ -153,7 +153,7 @@ def a_place_where_there_is_no_mesh(model: Model) -> None:
         "other calls",
         first="rank 0 in the group of ranks 0, 1 calls allreduce(layer=0)",
         other="rank 1 in the group of ranks 0, 1 calls allgather(layer=0)",
-    ),
+    )
 )
 async def different_collectives_in_a_group(model: Model) -> None:
     if model.index("tp") == 0:
@@ -381,7 +381,7 @@ def test_another_label_is_a_note() -> None:
     (note,) = (note for note in referee(outcome.trace).notes if note.about == "label")
     assert not note.costs_a_star
     assert note.text.startswith("ranks 0, 1 called allgather(layer=1)")
-    assert "with layer 0, and 1 more" in note.text
+    assert "layer 0, and 1" in note.text
     both_ways(outcome.trace)
 
 

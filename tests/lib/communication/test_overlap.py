@@ -324,24 +324,12 @@ async def brought_by_another_rank(model: Model) -> None:
         model.allreduce(SHELF[0], 0)
 
 
-@refused(
-    Refused(
-        "wrong kind",
-        place="forward(layer=0)",
-        value="the result of allgather(layer=0) which is still pending; await it first",
-    )
-)
+@refused(Refused("wrong kind", place="forward(layer=0)"))
 async def used_before_its_await(model: Model) -> None:
     model.forward(0, model.get_activation([0]), model.allgather(shard(model), 0))  # type: ignore[arg-type]
 
 
-@refused(
-    Refused(
-        "wrong dictionary",
-        place="weights[0] = ...",
-        got="the result of allgather(layer=0) which is still pending; await it first",
-    )
-)
+@refused(Refused("wrong dictionary", place="weights[0] = ..."))
 async def stored_before_its_await(model: Model) -> None:
     model.weights[0] = model.allgather(shard(model), 0)  # type: ignore[assignment]
 
@@ -351,13 +339,7 @@ async def added_before_its_await(model: Model) -> None:
     zero(model) + model.allreduce(zero(model), 0)
 
 
-@refused(
-    Refused(
-        "cannot send",
-        place="pass_to(1)",
-        value="the result of allgather(layer=0) which is still pending; await it first",
-    )
-)
+@refused(Refused("cannot send", place="pass_to(1)"))
 async def sent_before_its_await(model: Model) -> None:
     await model.pass_to(1, {"weight": [model.allgather(shard(model), 0)]})
 
@@ -459,13 +441,7 @@ async def a_call_held_up_by_the_one_before(model: Model) -> None:
         await model.receive(0)
 
 
-@refused(
-    Refused(
-        "nobody can move",
-        waits={0: "await pass_to(1)"},
-        of={0: (1,)},
-    )
-)
+@refused(Refused("nobody can move", waits={0: "await pass_to(1)"}, of={0: (1,)}))
 async def nobody_reads(model: Model) -> None:
     if model.rank == 0:
         for handle in [model.pass_to(1, n) for n in range(2)]:

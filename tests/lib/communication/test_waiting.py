@@ -76,29 +76,13 @@ async def one_returns_while_others_wait(model: Model) -> None:
         await model.allgather(shard(model), 0)
 
 
-@hangs(
-    2,
-    DeadlockError,
-    Refused(
-        "nobody can move",
-        waits={0: "allgather(layer=0)"},
-        of={0: (1,)},
-    ),
-)
+@hangs(2, DeadlockError, Refused("nobody can move", waits={0: "allgather(layer=0)"}, of={0: (1,)}))
 async def one_returns_without_any_meeting(model: Model) -> None:
     if model.rank == 0:
         await model.allgather(shard(model), 0)
 
 
-@hangs(
-    2,
-    DeadlockError,
-    Refused(
-        "nobody can move",
-        waits={0: "receive()", 1: "receive(0)"},
-        of={0: (), 1: (0,)},
-    ),
-)
+@hangs(2, DeadlockError, Refused("nobody can move", waits={0: "receive()", 1: "receive(0)"}, of={0: (), 1: (0,)}))
 async def both_receive(model: Model) -> None:
     await (model.receive() if model.rank == 0 else model.receive(0))
 
@@ -127,7 +111,7 @@ async def both_send_twice_before_receiving(model: Model) -> None:
     Refused(
         "nobody can move",
         of={0: (1,), 1: (2,), 2: (1,)},
-        circle=[(1, 2), (2, 1)],
+        cycle=[(1, 2), (2, 1)],
         unsent={1: "input activation of layer 1, batch 0 of 2"},
     ),
 )

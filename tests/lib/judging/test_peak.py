@@ -34,6 +34,7 @@ from lib.trace.ops import Op
 from lib.values.kinds import Parked
 from puzzles.catalog.schedule import PUZZLES
 from tests.lib.judging.test_numbers import Choices
+from tests.screens.texts import approved
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
 from tests.support.schedules import shards, tiers
@@ -164,10 +165,12 @@ def test_what_nobody_reads_again_comes_first_with_its_line() -> None:
     ]
     lines = peak_lines(peak)
     line = schedule.__code__.co_firstlineno
-    assert f"{2 * WEIGHT + 2 * ACTIVATION:,} elements, is on rank 0 at t=0, as forward(layer=0) starts" in lines[0]
-    assert f"{WEIGHT:,}  optimizer state of layer 0: never read again (made at line {line + 2})" in lines[1]
-    assert f"{ACTIVATION:,}  activation of layer 0, batch 1: never read again (made at line {line + 3})" in lines[2]
-    assert any("activation of layer 0, batch 0, outside the dictionaries: read by this forward" in x for x in lines)
+    assert f"{2 * WEIGHT + 2 * ACTIVATION:,} elements, is on" in lines[0]
+    assert f"{WEIGHT:,}  optimizer state of" in lines[1]
+    assert lines[1].endswith(f"never read again (made at line {line + 2})")
+    assert f"{ACTIVATION:,}  activation of" in lines[2]
+    assert lines[2].endswith(f"batch 1: never read again (made at line {line + 3})")
+    approved("peak", "what is read and what is not", [x for x in lines if "outside the dictionaries" in x])
     assert f"{WEIGHT + ACTIVATION:,} of these elements" in lines[-1]
 
 
@@ -185,7 +188,7 @@ def test_what_the_next_step_needs_is_not_called_waste() -> None:
     assert peak.event is None
     kept = [item.value for item in peak.items if item.fate == "kept"]
     assert kept == [kind(layer, 2, 1) for layer in (0, 1) for kind in (Weight, OptState)]
-    assert "at the end of the run" in peak_lines(peak)[0]
+    approved("peak", "what the next step needs is not called waste", peak_lines(peak)[0], "at the end of")
 
 
 def test_a_note_names_what_is_charged_at_the_peak_without_being_stored() -> None:
@@ -203,8 +206,8 @@ def test_a_note_names_what_is_charged_at_the_peak_without_being_stored() -> None
 
     (note,) = notes(schedule)
     assert "rank 0 at t=0" in note.text
-    assert f"weight of layer 0 ({WEIGHT:,} elements" in note.text
-    assert f"activation of layer 0, batch 0 ({ACTIVATION:,} elements" in note.text
+    assert f"of layer 0 ({WEIGHT:,} elements" in note.text
+    assert f"0, batch 0 ({ACTIVATION:,} elements" in note.text
     assert not note.costs_a_star
     assert not notes(storing)
 
@@ -224,7 +227,7 @@ def test_a_final_weight_outside_the_dictionaries_is_named_too() -> None:
 
     trace = run(schedule, 1, 1, 1).trace
     (note,) = referee(trace).notes
-    assert f"updated weight of layer 0 ({WEIGHT:,} elements, kept for the next step)" in note.text
+    assert f"of layer 0 ({WEIGHT:,} elements, kept for" in note.text
     assert_explained(trace)
 
 
@@ -313,7 +316,7 @@ def test_a_call_is_made_while_the_rank_computes_on() -> None:
     assert [op.start for op in trace.ranks[0] if op.name == "offload"] == [10, 20]
     assert_explained(trace)
     heading, *_ = peak_lines(referee(trace).contents)
-    assert "at t=1, as offload() is called" in heading
+    approved("peak", "a call is made while the rank computes on", heading, "at t=1, as offload()")
 
 
 def test_what_is_parked_takes_nothing_of_the_device() -> None:
@@ -324,8 +327,10 @@ def test_what_is_parked_takes_nothing_of_the_device() -> None:
 
 
 def test_parts_shares_and_steps_are_in_the_rows() -> None:
-    assert "part 0 of 4 of a sum" in rows(*EXTENDED["parts of a sum"])[1]
-    assert "share 0 of 4 of the tokens" in rows(*EXTENDED["shares of the tokens"])[1]
+    approved("peak", "parts shares and steps are in the rows", rows(*EXTENDED["parts of a sum"])[1], "part 0 of 4")
+    approved(
+        "peak", "parts shares and steps are in the rows, 2", rows(*EXTENDED["shares of the tokens"])[1], "share 0 of 4"
+    )
     assert "step 0" in rows(*EXTENDED["several steps"])[1]
     assert "step" not in rows(*EXTENDED["groups"])[1]
 

@@ -14,6 +14,7 @@ import pytest
 from lib import RuleError
 from lib.planning import Job, Split, gpu, transformer
 from lib.planning.configs import FORMATS, export_config, read_config
+from tests.support.refusals import Refused
 
 LLAMA = transformer("llama-3-70b")
 JOB = Job(LLAMA, gpu("h100"), 64, 256)
@@ -262,7 +263,7 @@ def test_a_job_that_a_program_cannot_run_is_refused_by_name(name: str, how: dict
 
 @pytest.mark.parametrize("name", ["torchtitan", "deepspeed", "fsdp2"])
 def test_8_bits_are_exported_for_megatron_only(name: str) -> None:
-    with pytest.raises(RuleError, match="no setting here for matrix products in 8 bits"):
+    with Refused("no fp8 setting"):
         export_config(job_for(PLAN_B, fp8=True), PLAN_B, name)
     assert set(FORMATS) == {"megatron", "torchtitan", "deepspeed", "fsdp2"}
 
@@ -441,7 +442,8 @@ def test_an_entry_of_torchtitan_that_is_not_read_is_named_with_its_value() -> No
 
 
 def test_a_model_of_torchtitan_is_known_by_its_flavor() -> None:
-    assert read_config("[model]\nname = 'llama3'\nflavor = '70B'").model() == LLAMA
+    llama = "[model]\nname = 'llama3'\nflavor = '70B'"
+    assert read_config(llama).model() == LLAMA
     found = read_config("[model]\nname = 'llama3'\nflavor = 'debugmodel'")
     with pytest.raises(RuleError, match="flavor"):
         found.model()
@@ -450,5 +452,5 @@ def test_a_model_of_torchtitan_is_known_by_its_flavor() -> None:
 def test_a_config_that_does_not_divide_the_gpus_is_refused() -> None:
     found = read_config(export_config(JOB, PLAN_A, "megatron"))
     assert found.split_on(128) == replace(PLAN_A, dp=4)
-    with pytest.raises(RuleError, match="pp x cp x tp is 32 in the config, which does not divide 100 GPUs"):
+    with Refused("axes do not divide", inner=32, gpus=100):
         found.split_on(100)

@@ -20,6 +20,7 @@ from lib.planning.layer_cost import activation_bytes, ep_traffic, experts_of, la
 from lib.planning.split import problems
 from lib.planning.time_parts import time_parts
 from lib.planning.timing import estimate, memory_range
+from tests.screens.texts import approved
 from tests.support.published_runs import EXPERTS, Published, error, in_unit, seconds_of
 
 H100 = gpu("h100")
@@ -237,7 +238,12 @@ def test_ep_divides_the_ranks_of_dp_cp_and_tp() -> None:
     job = Job(QWEN, H100, 64, 64, 32768)
     assert not list(problems(job, Split(dp=2, tp=4, cp=8, ep=64)))
     assert not list(problems(job, Split(dp=2, tp=4, pp=8, ep=8)))
-    assert "ep 16 does not divide the dp x cp x tp = 8 ranks" in next(problems(job, Split(dp=2, tp=4, pp=8, ep=16)))
+    approved(
+        "experts",
+        "ep divides the ranks of dp cp and tp",
+        next(problems(job, Split(dp=2, tp=4, pp=8, ep=16))),
+        "ep 16 does not",
+    )
     assert [Split(dp=16, tp=2, ep=64).adjacent, Split(tp=4, cp=2, ep=8).adjacent, Split(cp=2, tp=2).adjacent] == [
         64,
         8,
@@ -248,7 +254,12 @@ def test_ep_divides_the_ranks_of_dp_cp_and_tp() -> None:
 def test_hsdp_shares_experts_within_a_group() -> None:
     job = Job(QWEN, H100, 64, 64)
     assert not list(problems(job, Split(dp=64, ep=8, zero=3, shards=8)))
-    assert "ep 16 does not divide the 8 shards" in next(problems(job, Split(dp=64, ep=16, zero=3, shards=8)))
+    approved(
+        "experts",
+        "hsdp shares experts within a group",
+        next(problems(job, Split(dp=64, ep=16, zero=3, shards=8))),
+        "ep 16 does not",
+    )
     one, every = (plan(job, Split(dp=64, ep=8, zero=3, shards=shards)) for shards in (8, 0))
     assert one.memory["states"] > 7 * every.memory["states"]
 
@@ -262,11 +273,7 @@ def test_recomputed_modules_are_not_kept() -> None:
     saved = {
         name: kept - activation_bytes(replace(job, modules=(name,)), split) for name in ("layernorm", "moe_act", "moe")
     }
-    assert saved == {
-        "layernorm": 4096 * 4 * 2048,
-        "moe_act": 4096 * 2 * 8 * 768,
-        "moe": 4096 * 2 * 3 * 8 * 768,
-    }
+    assert saved == {"layernorm": 4096 * 4 * 2048, "moe_act": 4096 * 2 * 8 * 768, "moe": 4096 * 2 * 3 * 8 * 768}
     both = activation_bytes(replace(job, modules=("moe", "moe_act")), split)
     assert both == kept - saved["moe"]
     in_8_bits = replace(job, fp8=True)

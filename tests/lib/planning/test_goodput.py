@@ -17,6 +17,7 @@ from lib.planning.gpus import SHARES
 from lib.planning.job import checkpoint_bytes, goodput, training_seconds
 from lib.planning.layer_cost import layer_times, shared
 from lib.planning.presets import gpu_of_file
+from tests.screens.texts import approved
 
 JOB = Job(transformer("llama-3-405b"), gpu("h100"), 16384, 2048)
 SMALL = Job(transformer("llama-3-8b", layers=8), gpu("h100"), 8, 16, 4096)
@@ -119,7 +120,7 @@ def test_a_measured_layer_of_experts_gives_the_rates() -> None:
 def test_a_preset_file_is_read_back() -> None:
     found = calibrate(SMALL, SPLIT, 100_000, peak_gib=20)
     text = preset_text(found, "mine")
-    assert "Measured peak 20.0 GiB; predicted" in text
+    approved("goodput", "a preset file is read back", text, "Measured peak 20.0 GiB;")
     assert f"x {found.factor:.3f}" in text
     read = gpu_of_file(text)
     assert (read.name, read.efficiency, read.context) == ("mine", found.gpu.efficiency, found.gpu.context)

@@ -25,7 +25,9 @@ from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.timing import estimate
 from lib.planning.values import KINDS
+from tests.screens.texts import approved_refusal
 from tests.support.planned_runs import events_of, run_of_all_ranks
+from tests.support.refusals import Refused
 from tests.support.truth import MODELS
 
 H100, A100 = gpu("h100"), gpu("a100")
@@ -384,9 +386,7 @@ def test_deepseek_v3_is_cut_into_16_stages() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "fixed",
-    [{"microbatch": 1, "recompute": "none", "tp": 1}, pytest.param({"cp": 1}, marks=pytest.mark.slow)],
-    ids=str,
+    "fixed", [{"microbatch": 1, "recompute": "none", "tp": 1}, pytest.param({"cp": 1}, marks=pytest.mark.slow)], ids=str
 )
 def test_a_search_finds_what_playing_every_split_finds(fixed: dict[str, Any]) -> None:
     job = Job(transformer("llama-3-8b", layers=4), replace(H100, memory=30 * 2**30), 4, 8, 4096)
@@ -521,12 +521,12 @@ def test_a_search_refuses_what_does_not_divide_and_says_what_would(fixed: dict[s
 
 
 def test_gpus_that_nothing_divides_are_refused_with_the_nearest_that_work() -> None:
-    with pytest.raises(RuleError, match=r"64 sequences on 23 GPUs cannot be split with any split; 17 and 32 GPUs work"):
+    with Refused("no split", batch="64 sequences", gpus="23 GPUs", chosen="any split", job_gpus=23):
         search(Job(transformer("llama-3-8b"), H100, 23, 64))
 
 
 def test_a_plan_refuses_a_split_of_other_gpus() -> None:
-    with pytest.raises(RuleError, match="makes 32 GPUs, and there are 64; dp 8 would"):
+    with approved_refusal("planner", "a plan refuses a split of other gpus", RuleError):
         plan(Job(DENSE, H100, 64, 64), Split(dp=4, tp=8))
 
 

@@ -30,6 +30,7 @@ from lib.schedules import (
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule_papers import with_papers
 from solutions.records import fsdp_layer_by_layer
+from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.schedules import shards
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, textbook
@@ -360,13 +361,17 @@ def test_what_is_like_nothing_is_a_pipeline() -> None:
 
 def test_a_pipeline_with_one_microbatch_at_a_time() -> None:
     rows = [[Cell(r, op, b) for b in range(4) for op in "FB"] for r in range(3)]
-    assert recognized(played(Timetable.of(rows))).text == "a pipeline with one microbatch at a time"
+    approved("recognition", "a pipeline with one microbatch at a time", recognized(played(Timetable.of(rows))).text)
 
 
 def test_stages_that_are_dealt_out_anyhow_make_no_textbook() -> None:
     """The middle one of three stages has a rank of its own."""
     first, second = "0F0 0F1 2F0 2B0 2F1 2B1 0B0 0B1", "1F0 1F1 1B0 1B1"
-    assert recognized(played(Timetable.read(f"{first}\n{second}"))).text == "a pipeline of uneven stages"
+    approved(
+        "recognition",
+        "stages that are dealt out anyhow make no textbook",
+        recognized(played(Timetable.read(f"{first}\n{second}"))).text,
+    )
 
 
 def test_microbatches_may_have_any_numbers_and_stages_any_ranks() -> None:

@@ -36,6 +36,7 @@ from lib.judging.family import CONTEXT_PARALLEL, PIPELINE
 from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
 from solutions.ulysses import ulysses
+from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.programs.attention import Grouped, Program
@@ -240,12 +241,12 @@ REFUSED: dict[Callable[[Start], None], Refused] = {
     no_list: Refused("no keys"),
     no_keys: Refused("no keys"),
     no_shares: Refused("no shares"),
-    too_late: Refused("does not exist", thing="share", number=4, exist="there are shares 0 to 3"),
+    too_late: Refused("does not exist", thing="share", number=4, limit=4),
     swapped: Refused("arguments swapped"),
     wrong_layer: Refused(
         "other input", inp="input activation of layer 1, batch 0 of 2, shares 0, 1 of 4 of the tokens", layer=0
     ),
-    in_weights: Refused("wrong dictionary", hint="; store it in activations"),
+    in_weights: Refused("wrong dictionary"),
 }
 
 
@@ -327,12 +328,8 @@ def test_labels_made_by_hand_are_checked() -> None:
         for heads, reason in (((4, 4), "does not exist"), ((0, 1), "too small"), (3, "no part")):
             with Refused(reason, thing="heads"):
                 kind(0, 1, {0}, 1, heads=heads)  # type: ignore[arg-type]
-    assert str(KeyValue(1, 2, {0}, 2, shards={1}, total=4)) == (  # type: ignore[arg-type]
-        "key-value block of layer 1, batch 0 of 2, share 1 of 4 of the tokens"
-    )
-    assert str(WeightGrad(0, 1, {1, 4, 5, 6, 7}, 8, shares=4)) == (  # type: ignore[arg-type]
-        "weight gradient of layer 0, batch 1, tokens {1} of 4 of batch 0, unsharded"
-    )
+    approved("attention", "labels made by hand are checked", str(KeyValue(1, 2, {0}, 2, shards={1}, total=4)))
+    approved("attention", "labels made by hand are checked, 2", str(WeightGrad(0, 1, {1, 4, 5, 6, 7}, 8, shares=4)))
 
 
 @pytest.mark.parametrize(

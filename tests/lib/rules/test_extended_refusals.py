@@ -302,11 +302,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
     (dispatch_the_same, BLOCK, Refused("other kind of layers", call="dispatch", kind="experts", layers="block")),
     (dispatch_the_same, EXPERTS, Refused("in both", thing="batch", number=0, both="both rank 0 and rank 1")),
     (collect_twice, EXPERTS, Refused("in both", thing="batch", number=0, both="both rank 0 and rank 1")),
-    (
-        collect_too_few,
-        EXPERTS,
-        Refused("other batches asked back", batches="batches 0, 1 of 2", asked="batch 0"),
-    ),
+    (collect_too_few, EXPERTS, Refused("other batches asked back", batches="batches 0, 1 of 2", asked="batch 0")),
     (half_an_expert, EXPERTS, Refused("part of an expert", tokens="share 0 of 4 of the tokens", ranks=2)),
     (lambda model: step(model, [0]), DENSE, Refused("batches missing", batches="batch 0 of 2", missing="batch 1")),
     (
@@ -353,16 +349,8 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
         Refused("wrong kind for use", kind="a parked value", value="the input activation of layer 0, batch 0 of 2"),
     ),
     (send_a_parked_value, DENSE, Refused("parked value sent")),
-    (
-        a_parked_value_among_the_weights,
-        DENSE,
-        Refused("wrong dictionary", dictionary="weights", hint="; store it in parked"),
-    ),
-    (
-        compute_with_a_parked_value,
-        DENSE,
-        Refused("wrong kind", name="weight", kind="a weight", hint="; fetch it first"),
-    ),
+    (a_parked_value_among_the_weights, DENSE, Refused("wrong dictionary", dictionary="weights")),
+    (compute_with_a_parked_value, DENSE, Refused("wrong kind", name="weight", kind="a weight")),
     (fetched_without_await, DENSE, Refused("not awaited", call="fetch()", name="fetch")),
     (train_in_inference, INFER, Refused("update while inferring")),
     (lambda model: model.set_output(model.get_activation([0])), INFER, Refused("output too early")),

@@ -191,8 +191,7 @@ def test_zeroing_any_result_changes_the_weights(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("frozen", "least"),
-    [((), 11), ((0,), 9), ((0, 1), 7), ((0, 1, 2), 5), ((3,), 10), ((0, 2), 8)],
+    ("frozen", "least"), [((), 11), ((0,), 9), ((0, 1), 7), ((0, 1, 2), 5), ((3,), 10), ((0, 2), 8)]
 )
 def test_the_time_of_one_microbatch_on_one_rank_is_the_bound(frozen: tuple[int, ...], least: float) -> None:
     """Four forwards, a weight half of each trained layer, and an input half of each layer above the first of them."""

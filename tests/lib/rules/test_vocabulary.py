@@ -26,6 +26,7 @@ from lib import (
 )
 from lib.engine.replay.replay import replay
 from lib.game.kinds import Kind
+from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.refusals import Refused
@@ -277,7 +278,7 @@ def test_an_all_reduce_takes_no_scores_and_no_gradient_of_a_full_head() -> None:
 
 def test_values_by_hand_say_whether_a_cut_head_made_them() -> None:
     scores = Activation(3, 3, {0}, 2, shards={1}, total=4, vocabulary=True)  # type: ignore[arg-type]
-    assert str(scores) == "activation after the last layer, batch 0 of 2, the vocabulary {1} of 4"
+    approved("vocabulary", "values by hand say whether a cut head made them", str(scores))
     assert not scores.is_complete()
     with Refused("vocabulary not boolean", got=1):
         ActivationGrad(1, 3, {0}, 2, vocabulary=1)  # type: ignore[arg-type]
@@ -370,4 +371,9 @@ def test_a_picture_shows_the_shards_of_the_head() -> None:
 
 def test_scores_are_drawn_with_their_share_of_the_vocabulary() -> None:
     scores = Activation(3, 3, {0}, 2, shards={1}, total=4, vocabulary=True)  # type: ignore[arg-type]
-    assert "the vocabulary {1} of 4" in scores._repr_html_()
+    approved(
+        "vocabulary",
+        "scores are drawn with their share of the vocabulary",
+        scores._repr_html_(),
+        "the vocabulary {1} of",
+    )

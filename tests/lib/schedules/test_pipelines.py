@@ -12,6 +12,7 @@ from lib.recognition import recognize
 from lib.schedules import breadth_first, interleaved, one_f_one_b, pipeline, seq1f1b, zb_h1, zb_h2, zb_v
 from lib.schedules.player import Order
 from tests.support import finished
+from tests.support.refusals import Refused
 
 Schedule = Callable[[Model], Any]
 
@@ -102,7 +103,7 @@ def test_without_flushes_a_pipeline_has_one_ramp_for_all_steps(p: int, m: int) -
 def test_an_order_that_needs_weights_before_they_exist_is_refused() -> None:
     error = run(pipeline(one_f_one_b, flush=False), 4, 2, 4, setting=LAGGING).error
     assert isinstance(error, RuleError)
-    assert "step 2 needs version 1 of layer 0, which is not made yet" in str(error)
+    Refused("version not made", step=2, version=1, layer=0).require(error)
 
 
 @pytest.mark.parametrize(

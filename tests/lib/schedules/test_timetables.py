@@ -33,6 +33,7 @@ from lib.schedules import (
 )
 from tests.support import finished
 from tests.support.examples import examples
+from tests.support.refusals import Refused
 from tests.support.truth import UNIT
 from tests.support.truth_runs import costs_of
 
@@ -204,7 +205,7 @@ def test_a_table_that_is_no_training_step_is_refused(case: str) -> None:
 
 
 def test_a_rank_without_work_is_refused() -> None:
-    with pytest.raises(RuleError, match="rank 1 has no cells"):
+    with Refused("rank without cells", rank=1):
         Timetable.of([[Cell(0, "F", 0), Cell(0, "B", 0)], []])
 
 

@@ -11,18 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import (
-    Model,
-    Op,
-    Report,
-    Trace,
-    TraceError,
-    WeightGrad,
-    referee,
-    run,
-    trace_from_json,
-    trace_to_json,
-)
+from lib import Model, Op, Report, Trace, TraceError, WeightGrad, referee, run, trace_from_json, trace_to_json
 from lib.trace.ops import FORMS
 from tests.support import CLASSICS
 from tests.support.examples import examples
@@ -171,14 +160,11 @@ BAD_JSON = [
     ("[" * 100_000, Refused("no JSON")),
     ('{"format": NaN}', Refused("no JSON", why="NaN is not a number here")),
     ("[]", Refused("no trace")),
-    (of_json(lambda data: data.update(version=2)), Refused("other version", version=2, VERSION=1)),
+    (of_json(lambda data: data.update(version=2)), Refused("other version", version=2, read=1)),
     (of_json(lambda data: data.update(costs="free")), Refused("unknown costs read", got="free")),
-    (of_json(lambda data: data.update(layers=0)), Refused("impossible count", name="layers", MAX_COUNT=10000, got=0)),
+    (of_json(lambda data: data.update(layers=0)), Refused("impossible count", name="layers", most=10_000, got=0)),
     (of_json(lambda data: data.update(ranks=True)), Refused("impossible count", name="ranks")),
-    (
-        of_json(lambda data: data.update(ranks=3)),
-        Refused("ranks missing", ranks="3 ranks", count=1),
-    ),
+    (of_json(lambda data: data.update(ranks=3)), Refused("ranks missing", ranks="3 ranks", count=1)),
     (of_json(lambda data: data.update(operations=[7])), Refused("no operations", rank=0)),
     (
         of_json(row(op="dance")),

@@ -124,10 +124,7 @@ SHOWN = [
     (Activation(1, 2, {3}, 4), "input activation of layer 1, batch 3 of 4"),
     (Activation(2, 2, {3}, 4), "activation after the last layer, batch 3 of 4"),
     (ActivationGrad(1, 2, {0, 1}, 4), "activation gradient for backward(1), batches 0, 1 of 4"),
-    (
-        ActivationGrad(-1, 2, {0}, 4),
-        "activation gradient of the model's input, which nothing needs, batch 0 of 4",
-    ),
+    (ActivationGrad(-1, 2, {0}, 4), "activation gradient of the model's input, which nothing needs, batch 0 of 4"),
 ]
 
 
@@ -153,20 +150,14 @@ def test_complete_means_that_nothing_is_missing(value: Any, complete: bool) -> N
 
 
 BAD = [
-    (lambda: Weight(2, 2, 0), Refused("does not exist", thing="layer", number=2, exist="there are layers 0 to 1")),
+    (lambda: Weight(2, 2, 0), Refused("does not exist", thing="layer", number=2, limit=2)),
     (lambda: Weight(-1, 2, 0), Refused("does not exist", thing="layer", number=-1)),
     (lambda: Weight(0, 0, 0), Refused("too small", thing="layers", least=1, got=0)),
     (lambda: Weight(0, 1, -1), Refused("too small", thing="step", least=0, got=-1)),
-    (
-        lambda: Weight(0, 1, 0, {4}, 4),
-        Refused("does not exist", thing="shard", number=4, exist="there are shards 0 to 3"),
-    ),
+    (lambda: Weight(0, 1, 0, {4}, 4), Refused("does not exist", thing="shard", number=4, limit=4)),
     (lambda: Weight(0, 1, 0, [], 4), Refused("no shards", owner="Weight")),
     (lambda: OptState(0, 1, 0, [1, 1], 4), Refused("listed twice", thing="shard", number=1)),
-    (
-        lambda: WeightGrad(0, 1, {4}, 4),
-        Refused("does not exist", thing="batch", number=4, exist="there are batches 0 to 3"),
-    ),
+    (lambda: WeightGrad(0, 1, {4}, 4), Refused("does not exist", thing="batch", number=4, limit=4)),
     (lambda: WeightGrad(0, 1, 0, 4), Refused("no list", things="batches")),
     (lambda: WeightGrad(0, 1, {0.5}, 4), Refused("no whole number", thing="batch", got="0.5")),
     (lambda: Activation(3, 2, {0}, 1), Refused("no layer", owner="Activation", layer=3)),

@@ -9,6 +9,7 @@ import numpy as np
 
 from lib import PuzzleError
 from lib.engine import ShardedEngine, launch
+from lib.errors import Sentence
 from tests.support.collective_arrays import N
 
 PATIENCE = 0.3
@@ -43,11 +44,23 @@ def refused(on: str, does: Callable[..., Any], x: Any = 0) -> str:
 
 
 def refusal_of(call: Callable[[], Any]) -> str:
+    error = error_of(call)
+    return f"{type(error).__name__}: {error}"
+
+
+def error_of(call: Callable[[], Any]) -> PuzzleError:
     try:
         call()
     except PuzzleError as why:
-        return f"{type(why).__name__}: {why}"
+        return why
     raise AssertionError("this was not refused")
+
+
+def facts_of(on: str, does: Callable[..., Any]) -> dict[str, Any]:
+    """The facts with which the run is refused."""
+    problem = error_of(lambda: on_each(on, does)).problem
+    assert isinstance(problem, Sentence), problem
+    return problem.facts
 
 
 def equal(got: Any, wanted: Any) -> bool:

@@ -22,10 +22,12 @@ from lib.errors import RuleError
 from lib.extras import install_command
 from lib.values.algebra import counted
 
+from ...words import SAYS
+
 try:
     from mpi4py import MPI
 except ImportError as why:
-    raise RuleError(f"this needs mpi4py and an MPI: {install_command('mpi')}") from why
+    raise RuleError(SAYS("no MPI", install=install_command("mpi"))) from why
 
 
 def as_bytes(array: Array) -> Array:

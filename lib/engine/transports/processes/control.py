@@ -15,7 +15,7 @@ from typing import Any
 
 from lib.engine.player_code import current_player_line
 from lib.engine.transports.base import RETURNED, deadlock_text, waiting_text
-from lib.errors import DeadlockError, RuleError
+from lib.errors import DeadlockError, RuleError, Sentence
 
 from .carrier import Carrier
 
@@ -155,7 +155,7 @@ class ControlChannel:
             return RETURNED
         return waiting_text(what, self.world.size, current_player_line())
 
-    def _deadlock_text(self) -> str:
+    def _deadlock_text(self) -> Sentence:
         states = {device: text for device, (text, _) in self._answers.items()}
         states[self.device] = self._state_text(self._waits_in)
         return deadlock_text(states[device] for device in sorted(states))

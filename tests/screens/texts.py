@@ -1,0 +1,62 @@
+"""Approved texts of tests: what a picture, a plan or a report says, in `texts/`, a file for each test file.
+
+A test gives a text with its title. `make screens` writes it below the title; otherwise it must be there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from difflib import unified_diff
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+TEXTS = Path(__file__).with_name("texts")
+
+HEAD = "== "
+"""Begins a line with a title."""
+
+
+def approved(file: str, title: str, text: object, *only: str) -> None:
+    """Requires a text, or lines, or what a picture says, as approved; of the lines `only` those that contain one of
+    these. Numbers of lines in test files are left out."""
+    lines = _lines(text)
+    if only:
+        lines = [line for line in lines if any(part in line for part in only)]
+        assert all(any(part in line for line in lines) for part in only), f"none of {only} is there"
+    text = re.sub(r"\bline \d+( of \w+\.py)?", "line N", "\n".join(lines))
+    path = TEXTS / f"{file}.txt"
+    sections = _sections(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if os.environ.get("APPROVE"):
+        sections[title] = text
+        TEXTS.mkdir(exist_ok=True)
+        path.write_text("".join(f"{HEAD}{name}\n{sections[name]}\n" for name in sorted(sections)), encoding="utf-8")
+    wanted = sections.get(title, "")
+    diff = unified_diff(wanted.splitlines(), text.splitlines(), f"{path.name}: {title}", "now", lineterm="")
+    assert text == wanted, "\n".join([*diff, "If this is wanted: make screens"])
+
+
+@contextmanager
+def approved_refusal(file: str, title: str, kind: type[BaseException]) -> Iterator[None]:
+    """Requires that what follows is refused in the approved words."""
+    with pytest.raises(kind) as why:
+        yield
+    approved(file, title, str(why.value))
+
+
+def _lines(text: object) -> list[str]:
+    if isinstance(text, str) and "<svg" in text:
+        return [unescape(part) for part in re.findall(r">([^<>]+)<", text)]
+    parts = (
+        text.splitlines() if isinstance(text, str) else map(str, text) if isinstance(text, Iterable) else [str(text)]
+    )
+    return [part.rstrip() for part in parts]
+
+
+def _sections(text: str) -> dict[str, str]:
+    parts = re.split(rf"^{HEAD}(.*)\n", text, flags=re.MULTILINE)
+    return {title: content.removesuffix("\n") for title, content in zip(parts[1::2], parts[2::2])}
