@@ -131,16 +131,14 @@ def require_outputs(outs: Sequence[Any], nothing: Sequence[Any], right: Sequence
         WrongResultError: an output differs, or backward returned something.
     """
     for device, (out, rows, none) in enumerate(zip(outs, right, nothing)):
+        at = f"{where}, device {device}"
         if not isinstance(out, np.ndarray) or out.shape != rows.shape or out.dtype != np.float16:
-            raise WrongResultError(
-                f"{where}, device {device}: forward should return float16 of shape {rows.shape}", "forward"
-            )
+            raise WrongResultError(f"{at}: forward should return float16 of shape {rows.shape}", "forward")
         with np.errstate(all="ignore"):
             if not (np.abs(out - rows) <= HALF * np.abs(rows).max()).all():
-                raise WrongResultError(f"{where}, device {device}: the output of forward differs", "forward")
+                raise WrongResultError(f"{at}: the output of forward differs", "forward")
         if none is not None:
-            text = f"{where}, device {device}: backward should return None; the shards stay with you"
-            raise WrongResultError(text, "backward")
+            raise WrongResultError(f"{at}: backward should return None; the shards stay with you", "backward")
 
 
 def require_step(
