@@ -11,7 +11,7 @@ class Sentence(str):
     facts: dict[str, object]
 
 
-class Words(dict[str, str]):
+class Sentences(dict[str, str]):
     """The sentences of a room by reason, each a template over its facts."""
 
     def __call__(self, reason: str, /, **facts: object) -> Sentence:

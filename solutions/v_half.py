@@ -4,8 +4,6 @@ The pattern gives each action of batch 0 a slot; the actions of batch j come 6 j
 faster than the pattern: in each turn every rank does the first action that is possible. All ranks make the same plan.
 """
 
-from itertools import accumulate
-
 from lib import Model
 
 CHANGE = {"F": 1, "I": 0, "W": -1}
@@ -38,10 +36,12 @@ def plan(ranks, batches, cap):
         kept, actions = sum(CHANGE[action[0]] for action in orders[rank]), waiting[rank]
         if all(name != "F" for name, *_ in actions):
             actions = sorted(actions, key=lambda action: action[0] == "W")  # now only input gradients are urgent
-        before = accumulate((CHANGE[name] for name, *_ in actions), initial=kept)
-        for action, most in zip(actions, accumulate(before, max)):
+        most = kept
+        for action in actions:
             if is_ready(*action) and (action[0] != "F" or most < cap):
                 return action
+            kept += CHANGE[action[0]]
+            most = max(most, kept)
         return None
 
     while any(waiting):

@@ -14,12 +14,16 @@ DOUBLE = {
     "Bound": "the least of a figure of any schedule; the least time and memory of a split in the planner",
     "Candidate": "a way to distribute an operator, public; a schedule that the solver tries",
     "Cell": "a microbatch in a stage, as recognition reads it from a trace; as a timetable writes it",
+    "Custom": "one of the four objects of a track, in each track",
+    "Judge": "one of the four objects of a track, in each track",
     "Message": "sent between ranks in a run; sent between cells of a timetable",
     "Pipeline": "read from and written to CSV, public; as recognition reads it from a trace",
     "Prices": "the least ticks of operations, for bounds; the cost of a split, for the planner",
     "Row": "values of one kind in the text on a peak; a rank's step, as recognition reads it",
     "Search": "the planner's result, public; the solver's result, public",
+    "Show": "one of the four objects of a track, in each track",
     "Step": "a step of a redistribution, public; an operation in the solver's order",
+    "Words": "one of the four objects of a track, in each track",
     "_Rank": "private: a rank with its actions; a rank of a planned step; a rank of a played timetable",
 }
 """Names of several classes that never meet, each with what they are."""

@@ -1,8 +1,8 @@
 """Words the refusals of how ranks meet: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "result not awaited": "this is {this}",
         "nobody can move": "nobody can move: {clauses}",

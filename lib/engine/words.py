@@ -1,8 +1,8 @@
 """Words the refusals of runs on arrays: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "nobody can move": "nobody can move: {states}. {fix}",
         "never received": "messages were sent and never received: {pairs}; receive them, or do not send them",

@@ -1,8 +1,8 @@
 """Words the refusals of sizes, costs and settings: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "no price": "{operation} has no price in the costs {costs!r}{more}",
         "no number in bounds": "{name} must be a whole number from {minimum} to {maximum:,}; got {got!r:.60}",

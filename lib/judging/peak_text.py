@@ -12,7 +12,7 @@ from lib.values.label_text import shards_text, share_text
 from .peak import Item, PeakContents
 
 UNREAD = "never read again"
-AGAIN = "`get_activation` returns it again"
+AGAIN = "`get_activation` gives it again"
 MAX_LINES_NAMED = 4
 
 

@@ -1,8 +1,8 @@
 """Words the refusals of the referee: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "senseless record": "this record makes no sense ({why}): {record}",
         "other label": "called {call} on line {line} with layer {label}{more}: pass the layer of the value",

@@ -1,8 +1,8 @@
 """Words the refusals of layouts: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "axes without names": "a program of JAX needs a mesh with named axes; plan a Graph(mesh=mesh(data=2, model=4))",
         "uneven pieces": "JAX has no uneven pieces, and '{name}' is padded; pad it with graph.pad",

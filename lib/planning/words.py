@@ -1,8 +1,8 @@
 """Words the refusals of splits of a model: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "largest of what": "the largest of what? There are {known}; got {got!r:.40}",
         "axes do not divide": "pp x cp x tp is {inner} in the config, which does not divide {gpus} GPUs",

@@ -1,8 +1,8 @@
 """Words the refusals of profiles: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "no file": "there is no file to read; give the folder of a run, or a file for each rank",
         "no traceEvents": "{file} is not a profiler trace: it has no traceEvents{more}",

@@ -1,8 +1,8 @@
 """Words the refusals of the rules: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "complete sum": "this is the {first}, which is already complete; only parts of a sum are added. Reduce a value once, and load a shard of the weight on each rank",
         "missing parts": "this sum is missing {missing} of {of}; every rank that has a shard contributes its part",

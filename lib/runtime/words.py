@@ -1,8 +1,8 @@
 """Words the refusals of a run: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "no such name": "a model has no '{name}'; {advice}",
         "cannot send": "cannot send {value}",

@@ -1,8 +1,8 @@
 """Words the refusals of textbook schedules: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "rank without cells": "rank {rank} has no cells; a timetable has work for every rank",
         "stage on several ranks": "stage {stage} has cells on {others} and on rank {rank}; put all on {where}",

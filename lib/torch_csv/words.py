@@ -1,8 +1,8 @@
 """Words the refusals of PyTorch's files: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "sent several times": "rank {rank} sends the result of {made} to the rank of {used} {count} times; PyTorch sends it once, as a message between the two{advice}",
         "value not sent": "rank {rank} {words} the {value}, which PyTorch does not send between stages{advice}",

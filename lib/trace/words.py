@@ -1,8 +1,8 @@
 """Words the refusals of the record of a run: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "other storing": "this record does not store or delete as a run does: {ops}",
         "no JSON": "this is not a trace in JSON: {why}",

@@ -1,8 +1,8 @@
 """Words the refusals of the values: a reason, and a sentence over its facts."""
 
-from lib.errors import Words
+from lib.errors import Sentences
 
-SAYS = Words(
+SAYS = Sentences(
     {
         "no list": "{owner}{things} must be a list of numbers, such as [0]; got {got}",
         "listed twice": "{owner}{thing} {number} is listed twice; list it once",

@@ -94,7 +94,7 @@ def layout(
     if output and not output.endswith(".html"):
         raise click.UsageError(f"-o writes a page; '{output}' does not end in .html")
     with usage_errors():
-        report = Report(*_loaded(program, axes), memory, effort)
+        report = LayoutReport(*_loaded(program, axes), memory, effort)
         report.place(given, wanted)
         if code:
             from lib.layout import code_of
@@ -150,7 +150,7 @@ class Row:
         return self.name, f"{self.bytes:,}", share, f"{self.peak:,}", self.collectives or "none", self.proof
 
 
-class Report:
+class LayoutReport:
     """A function on a mesh: its graph, its plans, and what XLA makes of it."""
 
     def __init__(
@@ -158,7 +158,7 @@ class Report:
     ) -> None:
         from lib.layout import from_jax
 
-        self.doing = Progress()
+        self.doing = LayoutProgress()
         self.doing("importing the function")
         self.function, self.args, self.grid = function, args, grid
         self.options = {"peak": memory, "effort": effort}
@@ -328,7 +328,7 @@ class Report:
         )
 
 
-class Progress:
+class LayoutProgress:
     """Says on a terminal what is being done, once that takes a while."""
 
     def __init__(self) -> None:

@@ -123,14 +123,14 @@ class Track(Generic[P]):
         return self.listing
 
 
-class Part(Generic[P]):
+class TrackPart(Generic[P]):
     """One of the four objects of a track."""
 
     def __init__(self, track: Track[P]) -> None:
         self.track = track
 
 
-class Judge(Part[P], ABC):
+class Judge(TrackPart[P], ABC):
     """The runs that a definition is judged by, and what is kept of them."""
 
     stage: str
@@ -190,7 +190,7 @@ class Judge(Part[P], ABC):
         return None
 
 
-class Words(Part[P], ABC):
+class Words(TrackPart[P], ABC):
     """Targets and figures, and what is said of a puzzle and of its verdicts."""
 
     form: str = ""
@@ -307,7 +307,7 @@ class Words(Part[P], ABC):
         return 1
 
 
-class Show(Part[P]):
+class Show(TrackPart[P]):
     """Pictures of kept runs, and runs on real tensors. A `colour` is what the colours of a picture show, where a track
     has a choice of `colours`."""
 
@@ -386,7 +386,7 @@ class ReferenceRow(NamedTuple):
         return same and all(measured.fields.get(name) == content for name, content in self.fields.items())
 
 
-class Custom(Part[P]):
+class Custom(TrackPart[P]):
     """Puzzles in files, of the game and of teachers: how one is read, and what a file states of its reference."""
 
     puzzle_class: str = ""

@@ -332,4 +332,6 @@ def test_the_page_of_given_ends_shows_what_gspmd_makes_of_them(slug, tmp_path, m
     page = (tmp_path / "ends.html").read_text()
     assert page.count("<svg") == 4
     assert f"{complete(LAYOUT_PUZZLES[slug].graph(), {}).plan.bytes:,} bytes moved" in page
-    approved("layout_plans", "the page of given ends shows what gspmd makes of them", page, "Ends propagated as GSPMD")
+    approved(
+        "layout_plans", f"the page of given ends shows what gspmd makes of {slug}", page, "Ends propagated as GSPMD"
+    )

@@ -30,7 +30,7 @@ def table(room: Path) -> dict[str, set[str]]:
     (given,) = (
         node.args[0]
         for node in ast.walk(ast.parse((room / "words.py").read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Words"
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sentences"
     )
     assert isinstance(given, ast.Dict)
     assert len({ast.literal_eval(key) for key in given.keys if key}) == len(given.keys), "a reason is worded once"
