@@ -207,7 +207,7 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     page.type_into("def basic", solution_or_starter(PUZZLES["basic"], reference_file("basic")))
     page.run(PLAY)
     right = page.result(PLAY, "passed")
-    assert right["stars"] == "★★☆"
+    assert right["stars"] == "★★★"
     assert "16.5 timesteps" in right["text"]
     assert min(right["picture"]) > 100
 
