@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
-from lib import Model, Report, referee, run
+from lib import Model, Report
 from puzzles.catalog.schedule import PUZZLES
 from solutions.fsdp import fsdp
 from solutions.wsdp import wsdp
 from solutions.zero1 import zero1
+from tests.catalog.lessons import judged as lessons
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.input_once import input_once
 from tests.support.schedules.shards import data_parallel_steps
@@ -22,12 +23,7 @@ from tests.support.schedules.tiers import offload
 
 def judged(schedule: Callable[[Model], Any], slug: str) -> Report:
     """The report on another schedule under the rules of a puzzle."""
-    goal = PUZZLES[slug].goal
-    outcome = run(schedule, *goal.size, setting=goal.setting)
-    assert outcome.error is None
-    report = referee(outcome.trace, goal)
-    assert report.error is None
-    return report
+    return lessons.judged(schedule, PUZZLES[slug].goal)
 
 
 def figures(report: Report) -> tuple[float, int]:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import drawing
 from lib import (
     COSTS,
     Costs,
@@ -196,13 +195,6 @@ def test_pairs_are_counted_as_their_halves_in_flight() -> None:
 
 
 # --- On tensors, in pictures, in files ---
-
-
-def test_a_pair_is_drawn_as_both_of_its_halves() -> None:
-    trace = played(DUALPIPEV, (4, 6, 2)).trace
-    picture, words = str(drawing.svg(drawing.draw(trace))), drawing.text(trace)
-    assert "forward and backward" in picture
-    assert "P forward and backward" in words
 
 
 def test_files_for_pytorch_carry_pairs_both_ways() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-import drawing
 from lib import (
     COSTS,
     Activation,
@@ -331,14 +330,6 @@ def test_a_replay_on_torch_gives_the_weights_of_one_device() -> None:
 
 
 # --- Pictures ---
-
-
-@pytest.mark.slow
-def test_a_picture_shows_the_shards_of_the_head() -> None:
-    trace = outcome(setting(), ranks=4).trace
-    text = drawing.text(trace)
-    assert "F2H" in text
-    assert "rank 3" in str(drawing.svg(drawing.draw(trace)))
 
 
 def test_scores_are_drawn_with_their_share_of_the_vocabulary() -> None:

@@ -1,4 +1,4 @@
-"""Runs with each rule train as one device does and need each result, are read as written, and start in any order."""
+"""Runs with each rule: on tensors, as files, in any order, with a forged row, and in pictures."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import drawing
 from lib import Model, Setting, Trace, referee, run, trace_from_json, trace_to_json
 from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
@@ -28,6 +29,7 @@ from tests.lib.rules import test_rooted as rooted
 from tests.lib.rules import test_vocabulary as vocabulary
 from tests.support import finished
 from tests.support.mutants import zeroed
+from tests.support.refusals import Refused, edited, nth, with_columns
 from tests.support.schedules import clipping as norms
 
 
@@ -43,8 +45,8 @@ class Run(NamedTuple):
         return finished(self.schedule, *self.size, order, setting=self.setting).trace
 
 
-def each(names: str, *nth: int) -> dict[str, tuple[int, ...]]:
-    return dict.fromkeys(names.split(), nth)
+def each(names: str, *numbers: int) -> dict[str, tuple[int, ...]]:
+    return dict.fromkeys(names.split(), numbers)
 
 
 def attention(costs: str) -> Setting:
@@ -66,6 +68,7 @@ ATTENTION = each("keys attend attend_backward keys_backward", 1, 7)
 RUNS: dict[str, Run] = {
     "lag": Run(weight_versions, (3, 3, 3), lag.LAG, each("forward loss backward add update", 2)),
     "host": Run(host_update, (3, 2, 1), hosts.GAME, each("forward loss backward", 2) | each("fetch", 2, 4, 7)),
+    "host at once": Run(hosts.one_step, (1, 1, 1), Setting(hosts.COSTS_HERE), each("fetch", 1)),
     "host in turn": Run(hosts.one_step, (1, 1, 1), Setting(hosts.IN_TURN), each("fetch", 1)),
     "outer steps": Run(
         streaming_diloco, (2, 2, 2), outer.setting(),
@@ -88,11 +91,11 @@ RUNS: dict[str, Run] = {
 
 
 def named(name: str, *more: Any) -> Any:
-    """The arguments of a test: with attention on all shares it is slow."""
+    """The arguments of a test: it is slow with attention, which has the most rows."""
     return pytest.param(name, *more, marks=[pytest.mark.slow] if RUNS[name].setting.layer == "attention" else [])
 
 
-ZEROED = [named(name, op, nth) for name, one in RUNS.items() for op, nths in one.zeroed.items() for nth in nths]
+ZEROED = [named(name, op, n) for name, one in RUNS.items() for op, numbers in one.zeroed.items() for n in numbers]
 
 
 @pytest.mark.parametrize("name", [named(name) for name in RUNS])
@@ -116,12 +119,12 @@ def test_it_is_replayed_in_full_size(name: str) -> None:
 
 
 @pytest.mark.sampled(12)
-@pytest.mark.parametrize(("name", "operation", "nth"), ZEROED)
+@pytest.mark.parametrize(("name", "operation", "number"), ZEROED)
 def test_zeroing_any_one_result_changes_the_weights(
-    name: str, operation: str, nth: int, monkeypatch: pytest.MonkeyPatch
+    name: str, operation: str, number: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trace = RUNS[name].trace()
-    with zeroed(monkeypatch, operation, nth):
+    with zeroed(monkeypatch, operation, number):
         assert not replay(trace, small=True).same_weights
 
 
@@ -131,3 +134,74 @@ def test_ranks_start_in_any_order(name: str) -> None:
     for order in islice(permutations(range(one.size[2])), 6):
         traces.add(trace_to_json(run(one.schedule, *one.size, order, setting=one.setting).trace))
     assert len(traces) == 1
+
+
+# --- Forged rows ---
+
+FORGED: list[tuple[str, int, str, dict[str, Any], Refused]] = [
+    ("outer steps", 0, "outer_update", {"end": 0}, Refused("other ticks")),
+    ("outer steps", 0, "delta", {"inputs": (0,)}, Refused("other record", name="delta")),
+    ("outer steps", 0, "merge", {"end": 10_000}, Refused("other ticks")),
+    ("outer steps", 0, "load_weights", {"args": (0, 1, None, 2)}, Refused("record of outer", got=2)),
+    ("outer steps", 0, "load_weights", {"args": (0, 1)}, Refused("other values", values=2, first=0)),
+    ("outer steps", 0, "set_final_copy", {"layer": 1}, Refused("other layer", call="set_final_copy", layer=1)),
+    ("owned", 1, "broadcast", {"args": ()}, Refused("no root", name="broadcast")),
+    ("owned", 1, "broadcast", {"args": (None, None, True)}, Refused("no root", name="broadcast")),
+    ("owned", 1, "broadcast", {"args": (None, None, 7)}, Refused("root outside group", root=7, group="0, 1, 2")),
+    ("owned", 1, "broadcast", {"args": (None, 3, 0)}, Refused("no labels")),
+    (
+        "owned", 1, "broadcast", {"inputs": (0,)},
+        Refused("other layer", layer=0, value="weight of layer 0, unsharded, step 0"),
+    ),
+    ("owned", 1, "broadcast", {"inputs": (0,), "layer": 0}, Refused("value not from root", rank=1, root=2)),
+    ("owned", 1, "reduce", {"inputs": ()}, Refused("other record", name="reduce")),
+    ("owned", 1, "reduce", {"args": (None, None, 1)}, Refused("other calls")),
+    ("owned", 1, "reduce", {"end": 1}, Refused("other ticks")),
+    ("norms of stages", 0, "norm", {"end": 1}, Refused("other ticks")),
+    ("norms of stages", 0, "norm", {"inputs": ()}, Refused("other record", name="norm")),
+    ("norms of stages", 0, "norm", {"layer": 1}, Refused("norm of another layer", layer=1)),
+    ("norms of stages", 0, "update", {"inputs": (0,) * 5}, Refused("other record", name="update")),
+    *[
+        (name, 0, "tier_update", changes, expected)
+        for name, other in (("host at once", "other message"), ("host in turn", "other values"))
+        for changes, expected in (
+            ({"end": 41}, Refused("other ticks")),
+            ({"args": ("disk",)}, Refused("no such tier", tier="disk")),
+            ({"args": ()}, Refused("other record", name="tier_update")),
+            ({"outputs": (6,)}, Refused(other)),
+        )
+    ],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "rank", "operation", "changes", "expected"), FORGED)
+def test_a_forged_row_is_refused(
+    name: str, rank: int, operation: str, changes: dict[str, Any], expected: Refused
+) -> None:
+    expected.require(referee(edited(RUNS[name].trace(), with_columns(operation, **changes), rank)).error)
+
+
+def test_an_update_without_the_norm_that_it_had_is_refused() -> None:
+    trace = RUNS["norms of stages"].trace()
+    inputs = trace.ranks[0][nth(trace.ranks[0], "update")].inputs[:3]
+    Refused("no scale").require(referee(edited(trace, with_columns("update", inputs=inputs), 0)).error)
+
+
+# --- Pictures ---
+
+SHOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "outer steps": (("outer update",), ("O",)),
+    "owned": (("BC", "RD"), ()),
+    "norms of stages": (("AR",), ()),
+    "host": (("update on a tier",), ("u",)),
+    "pairs": (("forward and backward",), ("P forward and backward",)),
+    "head on four": (("rank 3",), ("F2H",)),
+}
+"""Words in the picture of a run, and in its picture as text."""
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_picture_shows_the_rule(name: str) -> None:
+    trace, (words, text) = RUNS[name].trace(), SHOWN[name]
+    assert [word for word in words if word not in str(drawing.svg(drawing.draw(trace)))] == []
+    assert [word for word in text if word not in drawing.text(trace)] == []
