@@ -23,6 +23,7 @@ from tests.lib.rules import test_clipping as clipping
 from tests.lib.rules import test_frozen_and_whole as frozen
 from tests.lib.rules import test_host_update as hosts
 from tests.lib.rules import test_lag as lag
+from tests.lib.rules import test_move as moves
 from tests.lib.rules import test_outer_steps as outer
 from tests.lib.rules import test_pair as pairs
 from tests.lib.rules import test_rooted as rooted
@@ -31,6 +32,7 @@ from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.refusals import Refused, edited, nth, with_columns
 from tests.support.schedules import clipping as norms
+from tests.support.schedules.tiers import TWO_TIERS, moved
 
 
 class Run(NamedTuple):
@@ -70,6 +72,8 @@ RUNS: dict[str, Run] = {
     "host": Run(host_update, (3, 2, 1), hosts.GAME, each("forward loss backward", 2) | each("fetch", 2, 4, 7)),
     "host at once": Run(hosts.one_step, (1, 1, 1), Setting(hosts.COSTS_HERE), each("fetch", 1)),
     "host in turn": Run(hosts.one_step, (1, 1, 1), Setting(hosts.IN_TURN), each("fetch", 1)),
+    "moves": Run(moved, (1, 2, 1), Setting(TWO_TIERS), {}),
+    "moves in turn": Run(moved, (1, 2, 1), Setting(moves.IN_TURN), {}),
     "outer steps": Run(
         streaming_diloco, (2, 2, 2), outer.setting(),
         each("forward loss backward update delta allreduce outer_update merge", 1, 3),
@@ -161,6 +165,10 @@ FORGED: list[tuple[str, int, str, dict[str, Any], Refused]] = [
     ("norms of stages", 0, "norm", {"inputs": ()}, Refused("other record", name="norm")),
     ("norms of stages", 0, "norm", {"layer": 1}, Refused("norm of another layer", layer=1)),
     ("norms of stages", 0, "update", {"inputs": (0,) * 5}, Refused("other record", name="update")),
+    ("moves in turn", 0, "move", {"end": 10_000}, Refused("other ticks")),
+    ("moves in turn", 0, "move", {"args": ("disk",)}, Refused("moved already")),
+    ("moves in turn", 0, "move", {"args": ("cloud",)}, Refused("no such tier", tier="cloud")),
+    ("moves in turn", 0, "move", {"args": ()}, Refused("other record", name="move")),
     *[
         (name, 0, "tier_update", changes, expected)
         for name, other in (("host at once", "other message"), ("host in turn", "other values"))
@@ -194,6 +202,7 @@ SHOWN: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "owned": (("BC", "RD"), ()),
     "norms of stages": (("AR",), ()),
     "host": (("update on a tier",), ("u",)),
+    "moves": (("move between tiers",), ("m",)),
     "pairs": (("forward and backward",), ("P forward and backward",)),
     "head on four": (("rank 3",), ("F2H",)),
 }
