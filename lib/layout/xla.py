@@ -13,11 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from lib.layout.errors import LayoutError
-from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.program.imported_graph import Place, jax_here
-from lib.layout.program.jax_primitives import CALLS
+from lib.layout.jax_primitives import CALLS, Place, jax_here
+from lib.layout.layouts import DeviceMatrix, LayoutError, TensorLayout
 
 SIZES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "f64": 8}
 """Bytes of an element, by the type's name."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine.metering.meter import Reading, unused_memory
+from lib.engine.metering import Reading, unused_memory
 from lib.values.algebra import counted
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError, results_of
 from puzzles.failure import Failure, sanitized

@@ -515,7 +515,7 @@ def test_an_outer_state_may_be_parked() -> None:
 @pytest.mark.parametrize("other", [{"late": 0}, {"mix": Fraction(1, 4)}])
 def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -> None:
     """The comparison reads both from the trace: it does not pass because they do not count."""
-    from lib.engine.replay.outer_reference import trained_with_outer_steps
+    from lib.engine.replay.comparison import trained_with_outer_steps
     from lib.engine.replay.workload import Workload
     from lib.judging.recompute import executed
 

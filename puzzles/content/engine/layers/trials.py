@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine.call import WORD
+from lib.engine.collectives import WORD
 from puzzles.catalog.engine.transformer import attention
 from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.engine.two_layer_mlp import BATCH, DEVICES, MODEL, ROUNDING, exact, integers, numbers

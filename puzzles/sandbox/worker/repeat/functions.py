@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine.metering.arrays import bases_of
+from lib.engine.metering import bases_of
 
 UFUNCS: dict[str, Any] = {name: found for name, found in vars(np).items() if isinstance(found, np.ufunc)}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine.metering.meter import Life, Meter
+from lib.engine.metering import Life, Meter
 
 from .functions import UnrepeatableError
 

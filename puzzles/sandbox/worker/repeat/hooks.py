@@ -6,12 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine import ShardedEngine
-from lib.engine.executors.streams import OutputStream
-from lib.engine.memory_tiers import Fetch, MemoryTier
-from lib.engine.metering import numpy_patch
-from lib.engine.metering.arrays import MeteredArray
-from lib.engine.metering.meter import current
+from lib.engine import ShardedEngine, metering
+from lib.engine.devices import OutputStream
+from lib.engine.engine import Fetch, MemoryTier
+from lib.engine.metering import MeteredArray, current
 
 from .functions import COMMUNICATION, DRAWS, METHODS, NAME_OF, TIER
 from .recording_meter import recorder_here
@@ -41,7 +39,7 @@ def _generator(seed: Any = None) -> Any:
     return recorder.perform("generator", "default_rng", _default_rng, (), (seed,), {})
 
 
-def _draw_of(generator: numpy_patch.MeteredGenerator, name: str) -> Any:
+def _draw_of(generator: metering.MeteredGenerator, name: str) -> Any:
     """A method of a generator; its draws are recorded if the generator is."""
     method = _attribute_of(generator, name)
     if name not in DRAWS:
@@ -63,8 +61,8 @@ def _draw_of(generator: numpy_patch.MeteredGenerator, name: str) -> Any:
     return draw
 
 
-_, _default_rng = numpy_patch.RANDOM_STAND_INS["default_rng"]
-_attribute_of = numpy_patch.MeteredGenerator.__getattribute__
+_, _default_rng = metering.RANDOM_STAND_INS["default_rng"]
+_attribute_of = metering.MeteredGenerator.__getattribute__
 
 
 def install() -> None:
@@ -109,9 +107,9 @@ def install() -> None:
     wait = _wrapped("wait", "wait", Fetch.wait)
     named = Fetch
     named.wait = named.result = wait
-    named = numpy_patch.MeteredGenerator
+    named = metering.MeteredGenerator
     named.__getattribute__ = _draw_of
-    numpy_patch.RANDOM_STAND_INS["default_rng"] = (numpy_patch._RNG, _generator)
-    for name, (function, stand_in) in list(numpy_patch.STAND_INS.items()):
+    metering.RANDOM_STAND_INS["default_rng"] = (metering._RNG, _generator)
+    for name, (function, stand_in) in list(metering.STAND_INS.items()):
         kind, called = ("ufunc", f"{name}.__call__") if isinstance(function, np.ufunc) else ("numpy", name)
-        numpy_patch.STAND_INS[name] = (function, _wrapped(kind, called, stand_in, if_known=True))
+        metering.STAND_INS[name] = (function, _wrapped(kind, called, stand_in, if_known=True))

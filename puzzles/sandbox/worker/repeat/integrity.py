@@ -2,18 +2,14 @@
 
 import sys
 from collections.abc import Iterable
-from importlib import import_module
 from types import FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from lib.engine.metering.numpy_patch import STAND_INS
+from lib.engine.metering import STAND_INS
 
 PACKAGE = "lib.engine"
-
-LAZY_MODULES = ("executors.inprocess", "executors.streams", "symmetric", "transports.inprocess")
-"""Modules that the engine imports when they are needed."""
 
 MUTABLE_NAMES = frozenset({"_depth", "_cache"})
 """Names that change while the engine runs."""
@@ -26,8 +22,6 @@ class EngineSnapshot:
     """Identity of every name of every module, every attribute of their classes, and the code of every function."""
 
     def __init__(self) -> None:
-        for late in LAZY_MODULES:
-            import_module(f"{PACKAGE}.{late}")
         self._modules = [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
         self._was = _everything(self._modules)
 

@@ -6,12 +6,9 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from lib.engine.executors.base import Device
-from lib.engine.executors.copies import NO_ARGUMENT, LentParameters
-from lib.engine.executors.inprocess import InProcessExecutor
-from lib.engine.executors.streams import InputStream, OutputStream
-from lib.engine.metering.numpy_patch import patched_numpy
-from lib.engine.transports.inprocess import InProcessPort, Scheduler
+from lib.engine.devices import NO_ARGUMENT, Device, InProcessExecutor, InputStream, LentParameters, OutputStream
+from lib.engine.inprocess import InProcessPort, Scheduler
+from lib.engine.metering import patched_numpy
 
 from . import hooks
 from .recorder import DeviceRecorder

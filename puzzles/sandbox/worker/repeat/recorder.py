@@ -13,10 +13,9 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from lib.engine.memory_tiers import Fetch
-from lib.engine.metering.arrays import ChargedBlock, MeteredArray, address_of, block_of
-from lib.engine.metering.meter import Life
-from lib.engine.transports.base import CallableInt
+from lib.engine.engine import Fetch
+from lib.engine.metering import ChargedBlock, Life, MeteredArray, address_of, block_of
+from lib.engine.transport import CallableInt
 
 from .functions import (
     UnrepeatableError,

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from lib.engine.metering.meter import Life, Meter, current
+from lib.engine.metering import Life, Meter, current
 
 
 class LifeRecorder(Protocol):

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from lib.engine.metering.arrays import count_ufunc
-from lib.engine.metering.meter import current
+from lib.engine.metering import count_ufunc, current
 
 from .recording_meter import recorder_here
 

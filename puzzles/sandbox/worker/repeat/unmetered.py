@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 import lib.engine
-from lib.engine.metering import kernel, meter
-from lib.engine.metering.arrays import block_of
+from lib.engine import metering
+from lib.engine.metering import block_of
 from lib.errors import RuleError
 
-_launch, _unmetered, _run_kernel = lib.engine.launch, lib.engine.unmetered, kernel.run_kernel
+_launch, _unmetered, _run_kernel = lib.engine.launch, lib.engine.unmetered, metering.run_kernel
 _loading = [False]
 """True while a device is loading the file, when nothing belongs to its puzzle's calls."""
 
@@ -23,16 +23,16 @@ _loading = [False]
 @contextmanager
 def while_loading() -> Iterator[None]:
     """Marks that a device is loading the file: what a script tries out while it is loaded is charged to no device."""
-    before, _loading[0] = meter.current.meter, True
+    before, _loading[0] = metering.current.meter, True
     try:
         yield
     finally:
-        meter.current.meter, _loading[0] = before, False
+        metering.current.meter, _loading[0] = before, False
 
 
 def launch(*args: Any, **kwargs: Any) -> Any:
     """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it."""
-    if meter.current.meter is not None and not _loading[0]:
+    if metering.current.meter is not None and not _loading[0]:
         raise RuleError("a device cannot launch devices of its own; it must compute everything itself")
     return _launch(*args, **kwargs)
 
@@ -56,8 +56,8 @@ def _is_called_by_lib() -> bool:
 
 
 lib.engine.launch = launch
-kernel.run_kernel = run_kernel
-lib.engine.unmetered = meter.unmetered = unmetered  # type: ignore[assignment]
+metering.run_kernel = run_kernel
+lib.engine.unmetered = metering.unmetered = unmetered  # type: ignore[assignment]
 
 
 MAX_NUMBERS = 128

@@ -14,8 +14,7 @@ from typing import Any
 
 from lib import PuzzleError
 from lib.engine import ShardedEngine
-from lib.engine.metering.meter import Meter, current
-from lib.engine.metering.numpy_patch import patched_numpy
+from lib.engine.metering import Meter, current, patched_numpy
 from puzzles.failure import Failure, of_crash
 from puzzles.sandbox.deadline import TimeLimitError
 from puzzles.sandbox.plain_data import unpack
