@@ -3,22 +3,432 @@
 `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal parts of a tensor.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from math import lcm
 from operator import attrgetter
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
-from lib.errors import RuleError
-from lib.game.costs import CLASSIC, Costs
+from lib.errors import RuleError, Sentence, Sentences
+from lib.game.costs import CLASSIC, Costs, Unequal
 
 from . import algebra
-from .base import Batched, Sharded, Summed, Value, copy_of
-from .label_text import batches_text, more_text, shards_text, share_text, step_text
-from .making import constructors
-from .replicas import Copy, checked_copy
-from .scalar import Scalar
-from .words import SAYS
+from .algebra import (
+    ALIKE_FIRST,
+    DIFFERENCES,
+    Copy,
+    Who,
+    batches_text,
+    checked_copy,
+    more_text,
+    norm_text,
+    operand,
+    order_hint,
+    shards_text,
+    share_text,
+    shares_of_batches,
+    step_text,
+)
+
+# --- The common part of all values: a label that is checked, frozen and compared, and the algebra of shards.
+#
+# A value is a label, not a tensor. It belongs to the record of the rank that made it, or to none if made by hand.
+
+V = TypeVar("V", bound="Value")
+S = TypeVar("S", bound="Sharded")
+C = TypeVar("C", bound="Sharded | Batched")
+
+
+class Recorder(Protocol):
+    """The record of one rank's values; operations on them are recorded there."""
+
+    def derive(self, name: str, operands: Sequence[Value], args: tuple[int, ...], rule: Callable[[], V]) -> V: ...
+
+
+class Value:
+    """The common part of all kinds."""
+
+    __slots__ = ("_number", "_recorder")
+
+    _recorder: Recorder | None
+    """The record that this value belongs to, where it is value `_number`; None if it was made by hand."""
+    _number: int
+    layer: int
+    layers: int
+    kind: ClassVar[str]
+    """The kind as a message names it, with its article."""
+    _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    joined: ClassVar[tuple[str, ...]]
+    """The fields in which values must agree that are joined."""
+    _joined: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    _extended: ClassVar[tuple[object, ...]]
+    """The defaults of the last fields, which the classic puzzles leave as they are."""
+
+    if TYPE_CHECKING:  # both are written by `making.constructors`
+
+        @classmethod
+        def made(cls, *label: object, **named: object) -> Self:
+            """A value from fields known to be right: what the rules use, without the constructor's checks."""
+
+        def _copied(self, **changed: object) -> Self:
+            """An equal value but for some fields, which must be right; it belongs to no record yet."""
+
+    def label(self) -> tuple[Any, ...]:
+        """The fields as a plain tuple, in the constructor's order, without extended ones at the end as by default."""
+        label, extended = type(self)._label(self), type(self)._extended
+        least = n = len(label) - len(extended)
+        n += max((i + 1 for i, default in enumerate(extended) if label[least + i] != default), default=0)
+        return label[:n]
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        """Elements that this value takes on its device."""
+        raise NotImplementedError
+
+    def is_complete(self) -> bool:
+        """True if nothing is missing: every shard, every batch."""
+        raise NotImplementedError
+
+    def draw(self) -> Any:
+        """This value as a chalk diagram."""
+        from drawing import draw_value
+
+        return draw_value(self)
+
+    def _repr_html_(self) -> str:
+        from drawing import svg
+
+        return str(svg(self.draw()))
+
+    def __repr__(self) -> str:
+        shown = (_plain_set(x) if isinstance(x, frozenset) else repr(x) for x in self.label())
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.label()
+
+    def _freeze(self, **checked: object) -> None:
+        for name, content in checked.items():
+            object.__setattr__(self, name, content)
+        object.__setattr__(self, "_recorder", None)
+
+    def _operate(self, name: str, others: tuple[Value, ...], args: tuple[int, ...], rule: Callable[[], V]) -> V:
+        """Applies `rule`, and has the operation recorded where the operands belong."""
+        operands: tuple[Value, ...] = (self, *others)
+        for value in operands:
+            if value._recorder is not None:
+                return value._recorder.derive(name, operands, args, rule)
+        return rule()
+
+
+class Summed(Value):
+    """A value that may be added to others of its kind."""
+
+    __slots__ = ()
+
+    _sum: ClassVar[Callable[..., Any]]
+    """What `+` makes; `sums`, which knows all kinds, sets it."""
+
+    def __add__(self, other: Self) -> Self:
+        if not isinstance(other, Value):
+            return NotImplemented
+        total: Self = self._operate("add", (other,), (), lambda: type(self)._sum((self, other)))
+        return total
+
+    def __radd__(self, zero: int) -> Self:
+        """0 + self, as in `sum(grads)`."""
+        return self if type(zero) is int and zero == 0 else NotImplemented
+
+
+class Sharded(Value):
+    """A value shaped like a weight: HIDDEN x HIDDEN elements, of which `shards` of `total` are here."""
+
+    __slots__ = ()
+
+    shards: frozenset[int]
+    total: int
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        size = costs.weight if costs.unequal is None else costs.unequal.weight(self.layer)
+        if self.total == 1:
+            return size
+        if size % self.total:
+            return algebra.uneven_size(size, self.shards, self.total)
+        return len(self.shards) * (size // self.total)
+
+    def is_complete(self) -> bool:
+        return len(self.shards) == self.total
+
+    def shard(self, i: int, n: int) -> Self:
+        """Shard `i` of `n`, which this value must hold all of."""
+        return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
+
+    def combine(self, other: Self) -> Self:
+        """One value with the shards of both; they must not overlap."""
+        return self._operate("combine", (other,), (), lambda: join_shards((self, other)))
+
+    def _checked_shards(self) -> dict[str, object]:
+        owner = type(self).__name__
+        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
+        total = algebra.whole_number(self.total, "total", owner, least=1)
+        shards = algebra.numbers(self.shards, total, "shard", owner)
+        if not shards:
+            raise RuleError(SAYS("no shards", owner=owner))
+        layer = algebra.number(self.layer, layers, "layer", owner)
+        return {"layer": layer, "layers": layers, "shards": shards, "total": total}
+
+
+class Batched(Summed):
+    """A value shaped like an activation: HIDDEN x LENGTH elements for each of its `batches`.
+
+    It may be `parts` of a sum of `of` summands, as large as the whole, and hold `shards` of `total` of its tokens. Of
+    attention, it may hold the columns of its `heads`, the i-th part of n.
+    """
+
+    __slots__ = ()
+
+    batches: frozenset[int]
+    total_batches: int
+    step: int
+    parts: frozenset[int]
+    of: int
+    shards: frozenset[int]
+    total: int
+    copy: Copy | None
+    version: int | None
+    """The step of the weights that made this, if they are older than its own."""
+    heads: tuple[int, int] | None
+    vocabulary: bool
+    """A cut head made this: shards of scores are of the vocabulary, and an input gradient has sums with it."""
+
+    def is_complete(self) -> bool:
+        whole = len(self.parts) == self.of and len(self.shards) == self.total and self.heads is None
+        return whole and len(self.batches) == self.total_batches
+
+    def shard(self, i: int, n: int) -> Self:
+        """The tokens of share `i` of `n`, all of which this value must hold."""
+        return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
+
+    def _elements(self, size: int, unequal: Unequal | None) -> int:
+        """Elements that this value takes, of `size` for each full batch."""
+        if self.heads is not None:
+            size //= self.heads[1]
+        if unequal is not None:
+            return sum(
+                algebra.uneven_size(length, self.shards, self.total) for length in unequal.of_each(size, self.batches)
+            )
+        if self.total == 1:
+            return size * len(self.batches)
+        return len(self.batches) * algebra.uneven_size(size, self.shards, self.total)
+
+    def _check_batched(self, first_layer: int, past_layer: int) -> None:
+        owner = type(self).__name__
+        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
+        layer = algebra.whole_number(self.layer, "layer", owner)
+        if not first_layer <= layer < layers + past_layer:
+            raise RuleError(
+                SAYS(
+                    "no layer", owner=owner, layer=layer, layers=layers, first=first_layer, last=layers + past_layer - 1
+                )
+            )
+        total = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
+        batches = algebra.numbers(self.batches, total, "batch", owner)
+        if not batches:
+            raise RuleError(SAYS("no batches", owner=owner))
+        self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
+        step = algebra.whole_number(self.step, "step", owner, least=0)
+        self._freeze(step=step, copy=checked_copy(self.copy), version=algebra.version(self.version, step, owner))
+        self._freeze(heads=algebra.part_of(self.heads, "heads", owner))
+        if type(self.vocabulary) is not bool:
+            raise RuleError(SAYS("vocabulary not boolean", owner=owner, got=self.vocabulary))
+        for numbers, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
+            n = algebra.whole_number(getattr(self, count), count, owner, least=1)
+            chosen = algebra.numbers(getattr(self, numbers), n, thing, owner)
+            if not chosen:
+                raise RuleError(SAYS("none of these", owner=owner, thing=thing, numbers=numbers))
+            self._freeze(**{numbers: chosen, count: n})
+
+
+# A new value, which is frozen, becomes number `_number` of the record it belongs to.
+set_recorder: Callable[[Value, object], None] = Value.__dict__["_recorder"].__set__
+set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
+
+
+def copy_of(value: V) -> V:
+    """An equal value that belongs to no record yet."""
+    return value._copied()
+
+
+def unrecorded(value: V) -> V:
+    """The value itself if it belongs to no record yet, otherwise an equal one that does not: what several ranks get."""
+    return value if value._recorder is None else value._copied()
+
+
+def with_fields(value: V, **changed: object) -> V:
+    """The same value with other fields, which must be right."""
+    return value._copied(**changed)
+
+
+def join_shards(values: Sequence[S], who: Who = operand) -> S:
+    """One value with the shards of all: alike in everything else, and no shard twice."""
+    first, kind = values[0], type(values[0])
+    if not isinstance(first, Sharded):
+        raise RuleError(SAYS("only full values", value=first))
+    same, label = kind._joined, kind._joined(first)
+    for i, value in enumerate(values):
+        if type(value) is not kind or same(value) != label:
+            require_kind(value, kind, "each value in this gather")
+            require_alike(first, value, kind.joined, who, i, "gather")
+    shards = [value.shards for value in values]
+    if len(first.shards) == first.total and len(values) > 1:
+        raise RuleError(SAYS("full already", who=who(0), value=first))
+    union = algebra.disjoint_union(shards, "shard", who, "gather each shard once")
+    return with_fields(first, shards=union)
+
+
+def shard(value: C, i: int, n: int) -> C:
+    """Shard `i` of `n` of `value`, which must hold every element of it; of an activation, so many of its tokens."""
+    n = algebra.whole_number(n, "number of shards", "shard", least=1)
+    i = algebra.number(i, n, "shard", "shard")
+    if not algebra.covers(value.shards, value.total, (i,), n):
+        raise RuleError(SAYS("shard not held", value=value, i=i, n=n))
+    return with_fields(value, shards=frozenset({i}), total=n)
+
+
+def require_kind(value: object, kind: type[V], use: str) -> V:
+    """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
+    if type(value) is kind:
+        return value
+    raise RuleError(
+        SAYS(
+            "wrong kind for use", use=use, kind=kind.kind, value=object_text(value), hint=order_hint(type(value), kind)
+        )
+    )
+
+
+def object_text(given: object) -> str:
+    """Anything a player may pass, in words that help."""
+    if isinstance(given, Value):
+        return f"the {given}"
+    if isinstance(given, tuple) and any(isinstance(part, Value) for part in given):
+        return f"a tuple of {len(given)}; unpack it first, as in 'weight, opt_state = ...'"
+    if hasattr(given, "__await__"):
+        return getattr(given, "unawaited", "a coroutine that was not awaited; write 'await' before the call")
+    text = repr(given)
+    return f"{type(given).__name__} {text if len(text) <= 60 else text[:57] + '...'}"
+
+
+def require_alike(first: Value, other: Value, names: Collection[str], who: Who, i: int, verb: str) -> None:
+    for name in names:
+        expected, actual = getattr(first, name), getattr(other, name)
+        if expected is not actual and expected != actual:
+            raise RuleError(
+                SAYS(
+                    "values differ",
+                    verb=verb,
+                    differ=DIFFERENCES.get(name, name),
+                    who=who(0),
+                    first=first,
+                    other_who=who(i),
+                    other=other,
+                    advice=ALIKE_FIRST.get((verb, name), ""),
+                )
+            )
+
+
+def _plain_set(members: frozenset[int]) -> str:
+    return "{" + ", ".join(map(str, sorted(members))) + "}" if members else "set()"
+
+
+# --- Writes the constructors that rules use: field by field and without checks, since values are most of a run's work.
+
+Constructor = Callable[..., Any]
+
+
+def constructors(cls: type[Any]) -> tuple[Constructor, Constructor]:
+    """`made(*label)`, a value of a kind from fields known to be right; and `copied(value, **changed)`, an equal value
+    except for some fields. Neither belongs to a record.
+
+    A value is frozen, so it is filled as an instance of a class with the same slots that is not, and then becomes one
+    of `cls`. That takes half of the time of setting each slot through its descriptor.
+    """
+    chosen = fields(cls)
+    thawed = {"__slots__": cls.__slots__, "__setattr__": object.__setattr__}  # a base may be frozen too
+    twin = type(cls.__name__, cls.__bases__, thawed)
+    known: dict[str, Any] = {"new": object.__new__, "cls": cls, "twin": twin}
+    known |= {f"default_{f.name}": f.default for f in chosen}
+    parameters = ", ".join(f.name + ("" if f.default is MISSING else f"=default_{f.name}") for f in chosen)
+    body = f"""
+def made({parameters}):
+    made = new(twin)
+    {"; ".join(f"made.{f.name} = {f.name}" for f in chosen)}
+    made._recorder = None
+    made.__class__ = cls
+    return made
+
+def copied(value, **changed):
+    made = new(twin)
+    {"; ".join(f"made.{f.name} = value.{f.name}" for f in chosen)}
+    made._recorder = None
+    for name in changed:
+        setattr(made, name, changed[name])
+    made.__class__ = cls
+    return made
+"""
+    exec(body, known)  # as dataclasses writes its own constructors
+    return known["made"], known["copied"]
+
+
+# --- Defines the one value of the game that is a number: the norm of gradients.
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Scalar(Summed):
+    """One element: the sum of the squares of a step's gradient, whose root is its norm.
+
+    Shard i of n of layer l, of L layers, is shard l * n + i of `total` = L * n.
+    """
+
+    layers: int
+    step: int
+    shards: frozenset[int]
+    total: int
+    version: int | None = None
+
+    kind = "a norm"
+
+    def __post_init__(self) -> None:
+        owner = type(self).__name__
+        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
+        total = algebra.whole_number(self.total, "total", owner, least=layers)
+        step = algebra.whole_number(self.step, "step", owner, least=0)
+        shards = algebra.numbers(self.shards, total, "shard", owner)
+        if total % layers or not shards:
+            raise RuleError(SAYS("no norm", owner=owner, layers=layers, shards=self.shards, total=total))
+        version = algebra.version(self.version, step, owner)
+        self._freeze(layers=layers, total=total, step=step, shards=shards, version=version)
+
+    @property
+    def layer(self) -> int:  # type: ignore[override]  # here it is no field
+        """The layer that a collective's record names: a norm is of several."""
+        return 0
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return 1
+
+    def is_complete(self) -> bool:
+        return len(self.shards) == self.total
+
+    def __str__(self) -> str:
+        return f"norm of {norm_text(self)}{step_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -320,3 +730,164 @@ for _cls in CLASSIC_FIELDS:
     if _cls.joined:
         _cls._joined = attrgetter(*_cls.joined)
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
+
+
+# --- Sums of values: of weight gradients, and of the parts of activations, of their gradients, and of the gradients of
+# keys.
+
+ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version", "heads", "vocabulary")
+"""What activations have in common that meet in a collective, besides batches, parts and tokens."""
+
+ALIKE_PARTS = (*ONE_LABEL, "batches", "of", "shards", "total")
+
+
+def added(values: Sequence[Value], who: Who = operand) -> Any:
+    """The sum of some values of one kind: what `+` makes."""
+    if isinstance(values[0], Batched):
+        return add_parts(values, who)
+    if isinstance(values[0], Scalar):
+        return sum_squares(values, who)
+    return sum_deltas(values, who) if isinstance(values[0], Delta) else sum_grads(values, who)
+
+
+def add_parts(values: Sequence[Value], who: Who = operand) -> Batched:
+    """The sum of some of its parts, each of which is there once; all of them are the whole."""
+    first = values[0]
+    assert isinstance(first, Batched)
+    if isinstance(first, KeyValue):
+        raise RuleError(SAYS("not part of sum", value=first))
+    for i, value in enumerate(values):
+        require_kind(value, type(first), "each value in this sum")
+        require_alike(first, value, ALIKE_PARTS, who, i, "sum")
+    if first.of == 1:
+        raise RuleError(SAYS("complete sum", value=first))
+    union: set[int] = set()
+    for value in values:
+        parts = value.parts  # type: ignore[attr-defined]  # all are of one kind by now
+        if twice := union & parts:
+            raise RuleError(_in_both(first, twice))
+        union |= parts
+    if len(union) == first.of:
+        return with_fields(first, parts=algebra.WHOLE, of=1)
+    return with_fields(first, parts=frozenset(union))
+
+
+ALIKE_DELTAS = ("layer", "layers", "total", "shards", "step")
+
+
+def sum_deltas(values: Sequence[Value], who: Who = operand) -> Delta:
+    """The sum of the outer gradients of some copies, each there once, that left the same agreed weight."""
+    first = require_kind(values[0], Delta, "each value in this sum")
+    deltas = [require_kind(value, Delta, "each value in this sum") for value in values]
+    marks = [delta.copy for delta in deltas if delta.copy is not None]
+    for i, delta in enumerate(deltas):
+        require_alike(first, delta, ALIKE_DELTAS, who, i, "sum")
+        if marks[i][2:] != marks[0][2:] or marks[i].since != marks[0].since:
+            raise RuleError(SAYS("copies of other rounds", who=who(0), first=first, other_who=who(i), other=delta))
+    batches = algebra.disjoint_union([mark.batches for mark in marks], "batch", who, "sum each copy once")
+    copies = tuple(sorted(copy for delta in deltas for copy in delta.copies))
+    return with_fields(first, copy=marks[0]._replace(batches=batches), copies=copies)
+
+
+def sum_squares(values: Sequence[Value], who: Who = operand) -> Scalar:
+    """The sum of the squares of some layers or shards of one step, each there once."""
+    first = require_kind(values[0], Scalar, "each value in this sum")
+    norms = [require_kind(value, Scalar, "each value in this sum") for value in values]
+    for i, norm in enumerate(norms):
+        require_alike(first, norm, ("layers", "step", "version"), who, i, "sum")
+    total = lcm(*[norm.total for norm in norms])
+    finer = [total // norm.total for norm in norms]
+    cut = [frozenset(i * n + j for i in norm.shards for j in range(n)) for norm, n in zip(norms, finer)]
+    shards = algebra.disjoint_union(cut, "shard" if total > first.layers else "layer", who, "add each square once")
+    return with_fields(first, shards=shards, total=total)
+
+
+def _in_both(first: Batched, twice: set[int]) -> Sentence:
+    if isinstance(first, KeyValueGrad):
+        start = min(first.shards)
+        return SAYS("shares in both", shares=f"queries of {algebra.set_text({start + part for part in twice})}")
+    if first.total > 1:
+        which = "keys" if isinstance(first, Activation) else "gradients through the keys"
+        return SAYS("shares in both", shares=f"{which} of {algebra.set_text(twice)}")
+    return SAYS("parts in both", parts=algebra.named("part", sorted(twice)))
+
+
+ALIKE_IN_A_SUM = ("layer", "layers", "total_batches", "total", "shards", "step", "copy")
+_summed = attrgetter(*ALIKE_IN_A_SUM, "version")
+
+
+def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
+    """The sum of weight gradients: of one layer and the same shards, and no batch twice."""
+    first = require_kind(grads[0], WeightGrad, "each value in this sum")
+    label, version = _summed(first), first.version
+    for i, grad in enumerate(grads):
+        if type(grad) is not WeightGrad or _summed(grad) != label:
+            grad = require_kind(grad, WeightGrad, "each value in this sum")
+            require_alike(first, grad, ALIKE_IN_A_SUM, who, i, "sum")
+            version = _one_version(first, grad, version)
+    sets = [grad.batches for grad in grads]  # type: ignore[attr-defined]  # all are WeightGrads by now
+    if first.shares > 1:
+        every: set[int] = set()
+        for batches in sets:
+            if twice := every & batches:
+                raise RuleError(SAYS("shares in both", shares=shares_of_batches(twice, first.shares)))
+            every |= batches
+    union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
+    return with_fields(first, batches=union, version=version)
+
+
+def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> int | None:
+    """The version of the sum so far, which began with `first`, and of one more gradient; a zero has any."""
+    if not grad.batches or grad.version == version:
+        return version
+    if first.batches or version is not None:
+        sum_version, grad_version = (grad.step if number is None else number for number in (version, grad.version))
+        raise RuleError(SAYS("versions differ", sum_version=sum_version, grad_version=grad_version))
+    return grad.version
+
+
+Summed._sum = staticmethod(added)
+
+
+# --- Refuses arguments of the wrong kinds, and says when they are only in the wrong order.
+
+
+def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
+    """Refuses the last arguments of `call`, each given with the kind it must be of: wrong ones, or a wrong order."""
+    names = call[:-1].split(", ")[-len(given) :]
+    wrong = {name: pair for name, pair in zip(names, given) if type(pair[0]) is not pair[1]}
+    if len(wrong) > 1 and {type(value) for value, _ in wrong.values()} == {kind for _, kind in wrong.values()}:
+        swapped = "; ".join(f"{name} is {object_text(value)}" for name, (value, _) in wrong.items())
+        raise RuleError(SAYS("arguments swapped", swapped=swapped, call=call))
+    name, (value, kind) = next(iter(wrong.items()))
+    hint = "; fetch it first" if type(value) is Parked else order_hint(type(value), kind)
+    raise RuleError(SAYS("wrong kind", name=name, kind=kind.kind, value=object_text(value), hint=hint))
+
+
+SAYS = Sentences(
+    {
+        "no shards": "{owner} has no shards; give at least one, such as shards={{0}}",
+        "no layer": "{owner}: layer {layer} does not exist; a model of {layers} layers has {first} to {last} here",
+        "no batches": "{owner} has no batches; give at least one, such as batches={{0}}",
+        "vocabulary not boolean": "{owner}: vocabulary must be True or False; got {got!r:.60}",
+        "none of these": "{owner} has no {thing}; name at least one, such as {numbers}={{0}}",
+        "only full values": "only weights, optimizer states and weight gradients have shards; got {value}",
+        "full already": "{who} contributes the {value}, which is full already; contribute this rank's shard, and store the full value under a key of its own",
+        "shard not held": "this is the {value}, which does not hold all of shard {i} of {n}; gather it first",
+        "wrong kind for use": "{use} must be {kind}; got {value}{hint}",
+        "values differ": "cannot {verb} values that differ in {differ}: {who} contributes the {first}, {other_who} the {other}{advice}",
+        "no norm": "{owner}: it has shards of {layers} layers; got {shards!r:.60} of {total}",
+        "outer gradient without copies": "Delta: an outer gradient is of copies; got {got!r:.60}",
+        "copies of other batches": "Delta: its copies together have the batches of its mark; got {got!r:.60}",
+        "only values parked": "Parked: only a value of the game can be parked; got {got!r}",
+        "not part of sum": "this is the {value}; keys and values are not parts of a sum",
+        "complete sum": "this is the {value}, which is already complete; only parts of a sum are added",
+        "copies of other rounds": "{who} contributes the {first}, {other_who} the {other}; sum copies of one round",
+        "shares in both": "both values already include the {shares}; add each once",
+        "parts in both": "both values already include {parts} of the sum; add each once",
+        "versions differ": "one gradient was made with version {sum_version}, the other with {grad_version}; all of a step use one version",
+        "arguments swapped": "the arguments are in the wrong order: {swapped}; write {call}",
+        "wrong kind": "{name} must be {kind}; got {value}{hint}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

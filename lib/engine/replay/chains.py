@@ -5,7 +5,7 @@ from typing import Any
 
 from lib.engine.collectives import Array
 from lib.engine.executors.copies import copy_in
-from lib.rules.rooted import is_last, next_member
+from lib.rules.collectives import is_last, next_member
 from lib.trace.ops import Op, group_of
 
 from .script import CHAIN

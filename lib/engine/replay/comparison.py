@@ -9,15 +9,13 @@ import numpy as np
 
 from lib.engine.call import WORD
 from lib.engine.metering.meter import Reading
-from lib.game.ring import elements_sent
-from lib.judging.rank_state import RankState
+from lib.game.costs import elements_sent
+from lib.judging.recomputation import RankState
 from lib.judging.referee import BYTES_PER_ELEMENT
-from lib.rules.collectives import COLLECTIVES
-from lib.rules.rooted import ROOT_OF
+from lib.rules.collectives import COLLECTIVES, ROOT_OF
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, group_of, sent_values
-from lib.values.base import Value
-from lib.values.kinds import ActivationGrad, Parked
+from lib.values.kinds import ActivationGrad, Parked, Value
 
 from .contents import Result, is_output, width_with_sums
 from .outer_reference import numbered_copies, trained_with_outer_steps

@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 
 from lib.engine.collectives import Array
 from lib.errors import TraceError
-from lib.values.base import Batched, Sharded, Value
-from lib.values.kinds import Activation, ActivationGrad, Parked
-from lib.values.scalar import Scalar
+from lib.values.kinds import Activation, ActivationGrad, Batched, Parked, Scalar, Sharded, Value
 
 from ..words import SAYS
 from .workload import Shapes

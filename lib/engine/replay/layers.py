@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from lib.engine.collectives import Array
 from lib.engine.libraries.numpy_library import cast_like, namespace, numbers
 from lib.errors import TraceError
-from lib.game.kinds import EMBEDDING, HEAD
+from lib.game.costs import EMBEDDING, HEAD
 
 from .attention import Attention
 

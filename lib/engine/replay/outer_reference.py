@@ -10,9 +10,9 @@ from operator import add
 from typing import NamedTuple
 
 from lib.engine.collectives import Array
-from lib.judging.rank_state import RankState, uses_of_weights
+from lib.judging.recomputation import RankState, uses_of_weights
+from lib.values.algebra import Average
 from lib.values.kinds import Weight
-from lib.values.replicas import Average
 
 from .contents import Result
 from .reference import gradients

@@ -12,7 +12,7 @@ from lib.engine.executors.copies import copy_in
 from lib.engine.libraries.numpy_library import NUMPY
 from lib.engine.metering.meter import unmetered
 from lib.engine.transports.tasks import getcurrent, greenlet
-from lib.rules.rooted import ROOT_OF
+from lib.rules.collectives import ROOT_OF
 from lib.trace.ops import TIMED, Op, halves
 
 from .attention_and_outer import ATTENTION_AND_OUTER

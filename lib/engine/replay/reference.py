@@ -7,9 +7,9 @@ from operator import add
 import numpy as np
 
 from lib.engine.collectives import Array
-from lib.judging.rank_state import RankState
+from lib.judging.recomputation import RankState
+from lib.values.algebra import Average, averages_of
 from lib.values.kinds import WeightGrad
-from lib.values.replicas import Average, averages_of
 
 from .workload import Workload
 

@@ -5,11 +5,9 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lib.communication.calls import Call
-from lib.judging.rank_state import RankState
-from lib.judging.recompute import Recomputation
-from lib.rules.collectives import COLLECTIVES
-from lib.rules.rooted import ROOT_OF, is_last, next_member
+from lib.communication.meetings import Call
+from lib.judging.recomputation import RankState, Recomputation
+from lib.rules.collectives import COLLECTIVES, ROOT_OF, is_last, next_member
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, Trace, group_of, root_of
 

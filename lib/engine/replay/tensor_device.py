@@ -12,8 +12,7 @@ from lib.engine.executors.copies import copy_in
 from lib.engine.memory_tiers import MemoryTier
 from lib.engine.metering.meter import current, unmetered
 from lib.trace.ops import Op
-from lib.values.base import Value
-from lib.values.kinds import Weight
+from lib.values.kinds import Value, Weight
 
 from .contents import Content, Result, TensorExchange, index_of, joined, taken
 from .workload import Workload

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from lib.communication.calls import Call
-from lib.communication.walk import Cursor, Walk
+from lib.communication.lanes import Cursor, Walk
+from lib.communication.meetings import Call
 from lib.game.setting import Game
 from lib.rules.collectives import COLLECTIVES
 from lib.trace.ops import TIMED, Op, Trace, group_of

@@ -13,8 +13,7 @@ import numpy as np
 from lib.engine.collectives import Array
 from lib.engine.metering.meter import unmetered
 from lib.errors import TraceError
-from lib.game.costs import Costs
-from lib.game.kinds import EMBEDDING, HEAD, Kind
+from lib.game.costs import EMBEDDING, HEAD, Costs, Kind
 from lib.game.setting import Setting, Size
 
 from .layers import layer_of
