@@ -1,6 +1,13 @@
-"""Defines the kinds of values that a rank can hold, frozen and checked when built.
+"""The kinds of values that a rank can hold, and what can be done with any of them: cut, join and add.
 
-`layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal parts of a tensor.
+A value is a label, not a tensor: which layer, batches and shards it is of. It belongs to the record of the rank that
+made it, or to none if made by hand. `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal
+parts of a tensor.
+
+Values are frozen, and there are two ways to make one. A player's constructor checks each field. The rules use `made`,
+which checks nothing, because values are most of a run's work and a rule has checked its inputs; a constructor with an
+option to skip the checks would have to ask for it on each call. One class with a field for its kind was rejected too: the
+rules tell kinds apart by type, and so does a type checker.
 """
 
 from __future__ import annotations
@@ -33,10 +40,6 @@ from .algebra import (
     step_text,
 )
 
-# --- The common part of all values: a label that is checked, frozen and compared, and the algebra of shards.
-#
-# A value is a label, not a tensor. It belongs to the record of the rank that made it, or to none if made by hand.
-
 V = TypeVar("V", bound="Value")
 S = TypeVar("S", bound="Sharded")
 C = TypeVar("C", bound="Sharded | Batched")
@@ -61,13 +64,16 @@ class Value:
     kind: ClassVar[str]
     """The kind as a message names it, with its article."""
     _label: ClassVar[Callable[[Any], tuple[Any, ...]]]
+    optional: ClassVar[str] = ""
+    """What it may name none of: "batch" or "shard"."""
     joined: ClassVar[tuple[str, ...]]
     """The fields in which values must agree that are joined."""
     _joined: ClassVar[Callable[[Any], tuple[Any, ...]]]
     _extended: ClassVar[tuple[object, ...]]
     """The defaults of the last fields, which the classic puzzles leave as they are."""
 
-    if TYPE_CHECKING:  # both are written by `making.constructors`
+    if TYPE_CHECKING:  # a value is a dataclass; the other two are written by `constructors`
+        __dataclass_fields__: ClassVar[dict[str, Any]]
 
         @classmethod
         def made(cls, *label: object, **named: object) -> Self:
@@ -115,10 +121,15 @@ class Value:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self.label()
 
-    def _freeze(self, **checked: object) -> None:
-        for name, content in checked.items():
-            object.__setattr__(self, name, content)
+    def __post_init__(self) -> None:
+        """Checks the fields of a value that is made by hand, and freezes them in their plain form."""
         object.__setattr__(self, "_recorder", None)
+        for name, check in CHECKS.items():
+            if name in self.__dataclass_fields__:
+                object.__setattr__(self, name, check(self, getattr(self, name), type(self).__name__))
+
+    def _check_layer(self, given: object, owner: str) -> int:
+        return algebra.number(given, self.layers, "layer", owner)
 
     def _operate(self, name: str, others: tuple[Value, ...], args: tuple[int, ...], rule: Callable[[], V]) -> V:
         """Applies `rule`, and has the operation recorded where the operands belong."""
@@ -134,13 +145,10 @@ class Summed(Value):
 
     __slots__ = ()
 
-    _sum: ClassVar[Callable[..., Any]]
-    """What `+` makes; `sums`, which knows all kinds, sets it."""
-
     def __add__(self, other: Self) -> Self:
         if not isinstance(other, Value):
             return NotImplemented
-        total: Self = self._operate("add", (other,), (), lambda: type(self)._sum((self, other)))
+        total: Self = self._operate("add", (other,), (), lambda: added((self, other)))
         return total
 
     def __radd__(self, zero: int) -> Self:
@@ -175,16 +183,6 @@ class Sharded(Value):
         """One value with the shards of both; they must not overlap."""
         return self._operate("combine", (other,), (), lambda: join_shards((self, other)))
 
-    def _checked_shards(self) -> dict[str, object]:
-        owner = type(self).__name__
-        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
-        total = algebra.whole_number(self.total, "total", owner, least=1)
-        shards = algebra.numbers(self.shards, total, "shard", owner)
-        if not shards:
-            raise RuleError(SAYS("no shards", owner=owner))
-        layer = algebra.number(self.layer, layers, "layer", owner)
-        return {"layer": layer, "layers": layers, "shards": shards, "total": total}
-
 
 class Batched(Summed):
     """A value shaped like an activation: HIDDEN x LENGTH elements for each of its `batches`.
@@ -208,6 +206,8 @@ class Batched(Summed):
     heads: tuple[int, int] | None
     vocabulary: bool
     """A cut head made this: shards of scores are of the vocabulary, and an input gradient has sums with it."""
+    ends: ClassVar[tuple[int, int]] = 0, 0
+    """The first layer that such a value can be of, and how many there are past the model's."""
 
     def is_complete(self) -> bool:
         whole = len(self.parts) == self.of and len(self.shards) == self.total and self.heads is None
@@ -216,6 +216,12 @@ class Batched(Summed):
     def shard(self, i: int, n: int) -> Self:
         """The tokens of share `i` of `n`, all of which this value must hold."""
         return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
+
+    def _check_layer(self, given: object, owner: str) -> int:
+        layer, first, past = algebra.whole_number(given, "layer", owner), self.ends[0], self.layers + self.ends[1]
+        if not first <= layer < past:
+            raise RuleError(SAYS("no layer", owner=owner, layer=layer, layers=self.layers, first=first, last=past - 1))
+        return layer
 
     def _elements(self, size: int, unequal: Unequal | None) -> int:
         """Elements that this value takes, of `size` for each full batch."""
@@ -228,33 +234,6 @@ class Batched(Summed):
         if self.total == 1:
             return size * len(self.batches)
         return len(self.batches) * algebra.uneven_size(size, self.shards, self.total)
-
-    def _check_batched(self, first_layer: int, past_layer: int) -> None:
-        owner = type(self).__name__
-        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
-        layer = algebra.whole_number(self.layer, "layer", owner)
-        if not first_layer <= layer < layers + past_layer:
-            raise RuleError(
-                SAYS(
-                    "no layer", owner=owner, layer=layer, layers=layers, first=first_layer, last=layers + past_layer - 1
-                )
-            )
-        total = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
-        batches = algebra.numbers(self.batches, total, "batch", owner)
-        if not batches:
-            raise RuleError(SAYS("no batches", owner=owner))
-        self._freeze(layer=layer, layers=layers, batches=batches, total_batches=total)
-        step = algebra.whole_number(self.step, "step", owner, least=0)
-        self._freeze(step=step, copy=checked_copy(self.copy), version=algebra.version(self.version, step, owner))
-        self._freeze(heads=algebra.part_of(self.heads, "heads", owner))
-        if type(self.vocabulary) is not bool:
-            raise RuleError(SAYS("vocabulary not boolean", owner=owner, got=self.vocabulary))
-        for numbers, count, thing in (("parts", "of", "part"), ("shards", "total", "shard")):
-            n = algebra.whole_number(getattr(self, count), count, owner, least=1)
-            chosen = algebra.numbers(getattr(self, numbers), n, thing, owner)
-            if not chosen:
-                raise RuleError(SAYS("none of these", owner=owner, thing=thing, numbers=numbers))
-            self._freeze(**{numbers: chosen, count: n})
 
 
 # A new value, which is frozen, becomes number `_number` of the record it belongs to.
@@ -387,48 +366,7 @@ def copied(value, **changed):
     return known["made"], known["copied"]
 
 
-# --- Defines the one value of the game that is a number: the norm of gradients.
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Scalar(Summed):
-    """One element: the sum of the squares of a step's gradient, whose root is its norm.
-
-    Shard i of n of layer l, of L layers, is shard l * n + i of `total` = L * n.
-    """
-
-    layers: int
-    step: int
-    shards: frozenset[int]
-    total: int
-    version: int | None = None
-
-    kind = "a norm"
-
-    def __post_init__(self) -> None:
-        owner = type(self).__name__
-        layers = algebra.whole_number(self.layers, "layers", owner, least=1)
-        total = algebra.whole_number(self.total, "total", owner, least=layers)
-        step = algebra.whole_number(self.step, "step", owner, least=0)
-        shards = algebra.numbers(self.shards, total, "shard", owner)
-        if total % layers or not shards:
-            raise RuleError(SAYS("no norm", owner=owner, layers=layers, shards=self.shards, total=total))
-        version = algebra.version(self.version, step, owner)
-        self._freeze(layers=layers, total=total, step=step, shards=shards, version=version)
-
-    @property
-    def layer(self) -> int:  # type: ignore[override]  # here it is no field
-        """The layer that a collective's record names: a norm is of several."""
-        return 0
-
-    def memory(self, costs: Costs = CLASSIC) -> int:
-        return 1
-
-    def is_complete(self) -> bool:
-        return len(self.shards) == self.total
-
-    def __str__(self) -> str:
-        return f"norm of {norm_text(self)}{step_text(self)}"
+# --- The kinds ---
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -441,10 +379,6 @@ class Stepped(Sharded):
     shards: frozenset[int] = frozenset({0})
     total: int = 1
     copy: Copy | None = None
-
-    def __post_init__(self) -> None:
-        step = algebra.whole_number(self.step, "step", type(self).__name__, least=0)
-        self._freeze(step=step, copy=checked_copy(self.copy), **self._checked_shards())
 
     def __str__(self) -> str:
         noun = self.kind.partition(" ")[2]
@@ -488,14 +422,14 @@ class Delta(Stepped, Summed):
     kind = "an outer gradient"
 
     def __post_init__(self) -> None:
-        Stepped.__post_init__(self)
+        Value.__post_init__(self)
         mark = self.copy
         if mark is None or not isinstance(self.copies, (tuple, list)):
             raise RuleError(SAYS("outer gradient without copies", got=self.copies))
         copies = [algebra.numbers(batches, mark.of, "batch", "Delta") for batches in self.copies]
         if algebra.disjoint_union(copies, "batch", algebra.operand, "name each copy once") != mark.batches:
             raise RuleError(SAYS("copies of other batches", got=self.copies))
-        self._freeze(copies=tuple(sorted(tuple(sorted(batches)) for batches in copies)))
+        object.__setattr__(self, "copies", tuple(sorted(tuple(sorted(batches)) for batches in copies)))
 
     def is_complete(self) -> bool:
         mark = self.copy
@@ -528,16 +462,7 @@ class WeightGrad(Sharded, Summed):
     shares: int = 1
 
     kind = "a weight gradient"
-
-    def __post_init__(self) -> None:
-        owner = type(self).__name__
-        total_batches = algebra.whole_number(self.total_batches, "total_batches", owner, least=1)
-        batches = algebra.numbers(self.batches, total_batches, "batch", owner)
-        self._freeze(batches=batches, total_batches=total_batches, **self._checked_shards())
-        step = algebra.whole_number(self.step, "step", owner, least=0)
-        version = algebra.version(self.version, step, owner)
-        shares = algebra.whole_number(self.shares, "shares", owner, least=1)
-        self._freeze(step=step, copy=checked_copy(self.copy), version=version, shares=shares)
+    optional = "batch"
 
     def is_complete(self) -> bool:
         return len(self.shards) == self.total and len(self.batches) == self.total_batches
@@ -565,9 +490,6 @@ class BatchedFields(Batched):
     heads: tuple[int, int] | None = None
     vocabulary: bool = False
 
-    def __post_init__(self) -> None:
-        self._check_batched(0, 0)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Activation(BatchedFields):
@@ -575,8 +497,7 @@ class Activation(BatchedFields):
 
     kind = "an activation"
 
-    def __post_init__(self) -> None:
-        self._check_batched(0, 1)
+    ends = 0, 1
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         unequal = costs.unequal
@@ -599,8 +520,7 @@ class ActivationGrad(BatchedFields):
 
     kind = "an activation gradient"
 
-    def __post_init__(self) -> None:
-        self._check_batched(-1, 0)
+    ends = -1, 0
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         unequal = costs.unequal
@@ -639,6 +559,42 @@ class KeyValueGrad(BatchedFields):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
+class Scalar(Summed):
+    """One element: the sum of the squares of a step's gradient, whose root is its norm.
+
+    Shard i of n of layer l, of L layers, is shard l * n + i of `total` = L * n.
+    """
+
+    layers: int
+    step: int
+    shards: frozenset[int]
+    total: int
+    version: int | None = None
+
+    kind = "a norm"
+    optional = "shard"  # it says itself that one is needed
+
+    def __post_init__(self) -> None:
+        Value.__post_init__(self)
+        if self.total % self.layers or not self.shards:
+            raise RuleError(SAYS("no norm", owner="Scalar", layers=self.layers, shards=self.shards, total=self.total))
+
+    @property
+    def layer(self) -> int:  # type: ignore[override]  # here it is no field
+        """The layer that a collective's record names: a norm is of several."""
+        return 0
+
+    def memory(self, costs: Costs = CLASSIC) -> int:
+        return 1
+
+    def is_complete(self) -> bool:
+        return len(self.shards) == self.total
+
+    def __str__(self) -> str:
+        return f"norm of {norm_text(self)}{step_text(self)}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
 class Parked(Value):
     """A copy of a value in another memory, such as the host's: it takes no memory of its device."""
 
@@ -650,7 +606,9 @@ class Parked(Value):
     def __post_init__(self) -> None:
         if not isinstance(self.value, tuple(KINDS.values())):
             raise RuleError(SAYS("only values parked", got=self.value))
-        self._freeze(value=copy_of(self.value), tier=str(self.tier))
+        Value.__post_init__(self)
+        object.__setattr__(self, "value", copy_of(self.value))
+        object.__setattr__(self, "tier", str(self.tier))
 
     @property
     def layer(self) -> int:  # type: ignore[override]  # here it is no field
@@ -676,6 +634,45 @@ class Parked(Value):
     def __str__(self) -> str:
         return f"{self.value}, on the {self.tier}"
 
+
+def _least(least: int, name: str) -> Check:
+    return lambda value, given, owner: algebra.whole_number(given, name, owner, least=least)
+
+
+def _chosen(thing: str, count: str, reason: str) -> Check:
+    """Checks numbers of some things, of which a value has `count`; most values need at least one."""
+
+    def check(value: Any, given: object, owner: str) -> frozenset[int]:
+        numbers = algebra.numbers(given, getattr(value, count), thing, owner)
+        if not numbers and thing != value.optional:
+            raise RuleError(SAYS(reason, owner=owner))
+        return numbers
+
+    return check
+
+
+def _flag(value: Any, given: object, owner: str) -> object:
+    if type(given) is not bool:
+        raise RuleError(SAYS("vocabulary not boolean", owner=owner, got=given))
+    return given
+
+
+Check = Callable[[Any, object, str], object]
+"""What a field of a value becomes: from the value, what was given, and the name of its kind in a refusal."""
+
+CHECKS: Mapping[str, Check] = {
+    **{name: _least(1, name) for name in ("layers", "total_batches", "total", "of", "shares")},
+    "batches": _chosen("batch", "total_batches", "no batches"),
+    "shards": _chosen("shard", "total", "no shards"),
+    "layer": lambda value, given, owner: value._check_layer(given, owner),
+    "step": _least(0, "step"),
+    "copy": lambda _, given, __: checked_copy(given),
+    "version": lambda value, given, owner: algebra.version(given, value.step, owner),
+    "heads": lambda _, given, owner: algebra.part_of(given, "heads", owner),
+    "vocabulary": _flag,
+    "parts": _chosen("part", "of", "no parts"),
+}
+"""By field: its check, after those of the fields that it needs."""
 
 KINDS: Mapping[str, type[Value]] = MappingProxyType(
     {
@@ -722,7 +719,7 @@ ALIKE_IN_A_JOIN = (
 )
 
 for _cls in CLASSIC_FIELDS:
-    _fields = fields(_cls)  # type: ignore[arg-type]  # every kind is a dataclass
+    _fields = fields(_cls)  # every kind is a dataclass
     _cls._label = attrgetter(*[f.name for f in _fields])
     _made, _cls._copied = constructors(_cls)  # type: ignore[method-assign]  # declared for type checkers
     _cls.made = staticmethod(_made)  # type: ignore[method-assign]
@@ -846,9 +843,6 @@ def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> in
     return grad.version
 
 
-Summed._sum = staticmethod(added)
-
-
 # --- Refuses arguments of the wrong kinds, and says when they are only in the wrong order.
 
 
@@ -870,7 +864,7 @@ SAYS = Sentences(
         "no layer": "{owner}: layer {layer} does not exist; a model of {layers} layers has {first} to {last} here",
         "no batches": "{owner} has no batches; give at least one, such as batches={{0}}",
         "vocabulary not boolean": "{owner}: vocabulary must be True or False; got {got!r:.60}",
-        "none of these": "{owner} has no {thing}; name at least one, such as {numbers}={{0}}",
+        "no parts": "{owner} has no part; name at least one, such as parts={{0}}",
         "only full values": "only weights, optimizer states and weight gradients have shards; got {value}",
         "full already": "{who} contributes the {value}, which is full already; contribute this rank's shard, and store the full value under a key of its own",
         "shard not held": "this is the {value}, which does not hold all of shard {i} of {n}; gather it first",
