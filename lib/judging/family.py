@@ -12,10 +12,9 @@ from collections.abc import Sequence, Set
 from lib.game.costs import COMPUTING
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, SUMMING
 from lib.trace.ops import UPDATES, Op
-from lib.values.base import Batched, Value
-from lib.values.kinds import Delta, KeyValue, Weight
+from lib.values.kinds import Batched, Delta, KeyValue, Value, Weight
 
-from .rank_state import RankState
+from .recomputation import RankState
 
 ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"

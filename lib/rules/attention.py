@@ -11,18 +11,28 @@ from fractions import Fraction
 from math import ceil
 from typing import Any
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 from lib.game.setting import Game
 from lib.values import algebra
-from lib.values.algebra import Who, set_text
-from lib.values.arguments import refuse_kinds
-from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
-from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
-from lib.values.label_text import batches_text
-from lib.values.sums import ALIKE_PARTS, ONE_LABEL
+from lib.values.algebra import Who, batches_text, set_text
+from lib.values.kinds import (
+    ALIKE_PARTS,
+    ONE_LABEL,
+    Activation,
+    ActivationGrad,
+    Batched,
+    KeyValue,
+    KeyValueGrad,
+    Value,
+    Weight,
+    WeightGrad,
+    refuse_kinds,
+    require_alike,
+    require_kind,
+    with_fields,
+)
 
-from .requirements import require_usable, same_model
-from .words import SAYS
+from .layers import require_input, require_layers, require_usable, same_model
 
 Shares = frozenset[int]
 
@@ -200,16 +210,10 @@ def in_shares(game: Game, batches: Shares, shares: Shares) -> Shares:
     return frozenset(batch * game.shares + share for batch in batches for share in shares)
 
 
-def require_attention(game: Game, call: str) -> None:
-    if game.layer != "attention":
-        raise RuleError(SAYS("other kind of layers", call=call, kind="attention", layers=game.layer))
-
-
 def _of_layer(game: Game, layer: int, inp: Activation) -> None:
-    require_attention(game, "this call")
+    require_layers(game, "this call", "attention")
     algebra.number(layer, game.layers, "layer")
-    if inp.layer != layer:
-        raise RuleError(SAYS("other input", inp=inp, layer=layer))
+    require_input(layer, inp)
     _require_all_keys(inp)
 
 
@@ -315,3 +319,33 @@ def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
         if value.of > 1 and not (halfway and name == "tokens"):
             raise RuleError(SAYS("partial attention exchanged", who=who(i), value=value))
     return first
+
+
+SAYS = Sentences(
+    {
+        "keys in both": "both values already include the keys of {keys}; attend to each block of keys once",
+        "other output gradient": "this is the {grad}; pass the gradient of the output of layer {layer}",
+        "not from attend_backward": "this is the {value}; keys_backward({layer}, ...) needs what attend_backward({layer}) made",
+        "queries missing": "the keys of shares {keys} were read by the queries of shares {users}; run backward for shares {missing} first",
+        "keys missing": "this gradient has come through the keys of {keys} only; the keys of {missing} are missing",
+        "not through these keys": "this is the {through}; pass the gradient that attend_backward({layer}, ...) returned",
+        "other share": "{who} contributes the {value}; its part is share {share} of {n} of the tokens, with all heads",
+        "other heads": "{who} contributes the {value}; its part is heads {heads} of {n}, with all their tokens",
+        "partial key gradients": "{who} contributes the {first}; contribute the gradients of all keys, summed over all queries",
+        "not in shares": "this is the {value}; in this game a microbatch is {shares} shares of tokens",
+        "gradient not yet complete": "this is the {value}, only through the keys of others; keys_backward completes it",
+        "keys not attended": "these tokens {tokens} have seen the keys of {keys} only; attend to the others first",
+        "heads to attention": "these are heads {{{heads}}} of {n}; exchange heads for tokens first, then call {call}",
+        "values do not match": "this is the {value}, and the {inp}; pass values of the same microbatches, step and heads",
+        "other tokens": "the activation has the tokens {tokens}, and the {value} has {others}; pass values of the same tokens",
+        "no keys": "no keys were given; pass a list of what keys(...) returned",
+        "keys of another layer": "these keys are of layer {layer} and {batches}; the queries are of layer {queries_layer} and {queries_batches}",
+        "keys passed twice": "the keys of {keys} were passed twice; pass each block once",
+        "keys come later": "the tokens {tokens} attend to none of {keys}, which come later",
+        "not from attend": "into is the {into}; pass what attend({layer}, ...) returned for the same tokens",
+        "complete attention": "this activation is complete; it includes all keys",
+        "not of attention": "{name} takes an activation, keys and values, or a gradient of these; got the {value}",
+        "partial attention exchanged": "{who} contributes the {value}; only what is summed over all keys can be exchanged",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -7,22 +7,29 @@ waits or has ended, no rank can move: then the earliest message goes to a rank t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lib.communication.calls import Call
-from lib.communication.deadlock_text import cycle_of, deadlock_text, nearest_to_cause
 from lib.communication.lanes import Lanes
-from lib.communication.meetings import Mailboxes, require_same_call
-from lib.communication.mesh import Mesh
-from lib.errors import DeadlockError, MismatchError, PuzzleError
+from lib.communication.meetings import (
+    Call,
+    Mailboxes,
+    Mesh,
+    axes_of,
+    cycle_of,
+    deadlock_text,
+    nearest_to_cause,
+    require_same_call,
+)
+from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError, Sentences
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
-from lib.values.base import unrecorded
+from lib.values import algebra
+from lib.values.kinds import unrecorded
 
-from .deadlock_detection import DeadlockDetector, RankTasks
 from .recorder import RankRecorder
-from .waits import CallWait, Message, Offers, ReceiveWait, SendWait, Wait
+from .waits import CallWait, DeadlockDetector, Message, Offers, RankTasks, ReceiveWait, SendWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task
@@ -279,3 +286,65 @@ class LiveRun:
 def copied(why: PuzzleError) -> PuzzleError:
     """A copy of a refusal for another rank, which adds its place."""
     return type(why)(why.problem)
+
+
+# --- Groups of ranks that can communicate: each rank gets its model, and all share one live run.
+
+
+class Dist:
+    """A group of ranks that can communicate: `Dist(4)` for ranks 0 to 3.
+
+    `mesh` puts the ranks on named axes, as in `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the
+    setting. `setting` holds everything else that the game fixes: costs, steps, the kind of layers. Giving a rank a
+    second Model starts a new run, so that a notebook cell can be run again.
+    """
+
+    def __init__(self, ranks: int, mesh: Mapping[str, int] | None = None, setting: Setting = CLASSIC_SETTING) -> None:
+        self.ranks = algebra.whole_number(ranks, "ranks", "Dist", least=1)
+        if not isinstance(setting, Setting):
+            raise RuleError(SAYS("no setting", got=setting))
+        axes = axes_of(setting.mesh if mesh is None else mesh, self.ranks)
+        self.setting = setting if axes == setting.mesh else replace(setting, mesh=axes)
+        self._run: LiveRun | None = None
+
+    def __repr__(self) -> str:
+        return f"Dist({self.ranks})"
+
+    def enter(self, rank: object, layers: object, batches: object) -> tuple[LiveRun, int]:
+        """The run that a new Model for `rank` belongs to, and the checked rank.
+
+        Raises:
+            RuleError: there is no such rank, or earlier ranks have named another size.
+        """
+        rank = algebra.number(rank, self.ranks, "rank", "Model")
+        size = Size(
+            algebra.whole_number(layers, "layers", "Model", least=1),
+            algebra.whole_number(batches, "batches", "Model", least=1),
+            self.ranks,
+        )
+        run = self._run
+        if run is None or rank in run.with_model:
+            run = self._run = LiveRun(size, self.setting)
+        elif run.size != size:
+            raise RuleError(
+                SAYS(
+                    "sizes differ",
+                    rank=rank,
+                    layers=size.layers,
+                    batches=size.batches,
+                    other=min(run.with_model),
+                    other_layers=run.size.layers,
+                    other_batches=run.size.batches,
+                )
+            )
+        run.with_model.add(rank)
+        return run, rank
+
+
+SAYS = Sentences(
+    {
+        "no setting": "Dist: setting must be a Setting, such as Setting(steps=2); got {got!r}",
+        "sizes differ": "rank {rank} asks for {layers} layers and {batches} batches, but rank {other} asked for {other_layers} and {other_batches}; all ranks of a Dist share one model: use the same numbers, or make a new Dist",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -2,31 +2,420 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from operator import index
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
-from lib.communication.meetings import message_ticks
-from lib.errors import PuzzleError, RuleError
-from lib.rules import operations
-from lib.trace.ops import Event, Trace, address, as_event, message_text
+from lib.communication.meetings import PendingValue, message_ticks
+from lib.errors import PuzzleError, RuleError, Sentence, Sentences, meant
+from lib.rules import attention, layers, operations, updates
+from lib.trace.ops import NO_BATCHES, TIMED, Event, Op, Trace, address, as_event, call_text, message_text
 from lib.values import algebra
-from lib.values.base import Value, copy_of, join_shards, object_text
-from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import (
+    Activation,
+    ActivationGrad,
+    Delta,
+    KeyValue,
+    KeyValueGrad,
+    OptState,
+    OuterState,
+    Parked,
+    Scalar,
+    Value,
+    Weight,
+    WeightGrad,
+    copy_of,
+    join_shards,
+    object_text,
+)
 
-from .computation import TierOperations
-from .dist import Dist
-from .handles import map_values
-from .recorder import player_line
-from .storage import FinalWeights, Storage
-from .suggestions import NoSuchNameError, unknown_name
-from .waits import Message, ReceiveWait, SendWait
-from .words import SAYS
+from .live_run import Dist
+from .rank import RankOperations, cannot_send, map_values
+from .recorder import FinalWeights, RankRecorder, Storage, player_line
+from .waits import CopyWait, Message, ReceiveWait, SendWait
 
 if TYPE_CHECKING:
-    from lib.judging.report import Report
+    from lib.judging.referee import Report
+
+
+# --- Suggests the name that was meant when a model does not have a name.
+
+OTHER_NAMES = {
+    "allreduce": ("reduce", "sum"),
+    "allgather": ("gather",),
+    "scatterreduce": ("reducescatter", "scatter"),
+    "pass_to": ("send", "isend", "sendto", "put", "pass", "passon"),
+    "receive": ("recv", "irecv", "receivefrom", "get", "wait"),
+    "load_weights": ("load", "loadweight", "getweights", "getweight"),
+    "get_activation": ("getactivations", "activation", "input", "getinput"),
+    "update": ("step", "optimize", "updateweights", "optimizerstep"),
+    "set_final_weight": ("setfinalweights", "finalweight", "final"),
+    "rank": ("id", "myrank", "deviceid"),
+    "RANKS": ("worldsize", "numranks", "nranks", "size"),
+    "LAYERS": ("numlayers", "nlayers"),
+    "BATCHES": ("numbatches", "nbatches", "microbatches"),
+}
+"""For each name of a model, the names that other libraries use, in lower case and without underscores."""
+
+
+class NoSuchNameError(RuleError, AttributeError):
+    """A name that a model does not have; also an AttributeError, as for any object."""
+
+
+def unknown_name(model: Any, name: str) -> Sentence:
+    """The sentence about an unknown name of a model: the call that was probably meant, or all calls."""
+    public = [attribute for attribute in dir(model) if not attribute.startswith("_") and _exists(model, attribute)]
+    calls = [attribute for attribute in public if inspect.isroutine(getattr(model, attribute))]
+    near = meant(name, (*public, *OTHER_NAMES), OTHER_NAMES)
+    advice = f"write '{_usage(model, near)}'" if near else f"its calls are {', '.join(calls)}"
+    return SAYS("no such name", name=name, meant=near, advice=advice)
+
+
+def _exists(model: Any, name: str) -> bool:
+    """True if the model's game has a name. Calls without a price, or without the mesh they need, are missing in some
+    games."""
+    if name in ("axis", "index"):
+        return bool(model.run.mesh.axes)
+    return name not in TIMED or model.run.costs.priced(name)
+
+
+def _usage(model: Any, name: str) -> str:
+    """How a player writes a name of a model, with required arguments: 'await model.allgather(v, layer)',
+    'model.RANKS'."""
+    method = getattr(model, name)
+    if not inspect.isroutine(method):
+        return f"model.{name}"
+    signature = inspect.signature(method)
+    required = [parameter.name for parameter in signature.parameters.values() if parameter.default is parameter.empty]
+    waits = "await " if re.search("Awaitable|Coroutine", str(signature.return_annotation)) else ""
+    return f"{waits}model.{name}({', '.join(required)})"
+
+
+# --- The player's calls that compute attention layers on shares of the tokens, and exchange tokens for heads.
 
 T = TypeVar("T")
+
+
+class AttentionCalls(RankOperations):
+    """The attention calls of a rank. Each takes its share of the price in the costs."""
+
+    def keys(self, layer: int, inp: Activation, weight: Weight) -> KeyValue:
+        """Returns the keys and values of some tokens, for `attend`."""
+        return self._compute("keys", attention.keys, layer, inp, weight)
+
+    def attend(
+        self, layer: int, inp: Activation, keys: Sequence[KeyValue], into: Activation | None = None
+    ) -> Activation:
+        """Returns the next layer's input for the tokens of `inp`: a part of a sum until it includes the keys of all
+        tokens up to their own. With `into`, an earlier part, the new part is added to it in place."""
+        more = () if into is None else (into,)
+        return self._compute("attend", attention.attend, layer, inp, *self._blocks("attend", keys), *more)
+
+    def attend_backward(
+        self, layer: int, inp: Activation, keys: Sequence[KeyValue], grad: ActivationGrad
+    ) -> tuple[ActivationGrad, list[KeyValueGrad]]:
+        """Returns the gradient of the queries through these keys, and a list with the gradient of each of the keys from
+        these queries."""
+        blocks = self._blocks("attend_backward", keys)
+        grads: Any = self._compute("attend_backward", attention.attend_backward, layer, inp, *blocks, grad)
+        through, *of_keys = grads
+        return through, of_keys
+
+    def keys_backward(
+        self, layer: int, inp: Activation, grad_keys: KeyValueGrad, weight: Weight, grad: ActivationGrad
+    ) -> tuple[WeightGrad, ActivationGrad]:
+        """Returns the weight gradient of some tokens, and the gradient for the previous layer. `grad_keys` comes from
+        all later queries; `grad` is the gradient of the queries through all earlier keys."""
+        return self._compute("keys_backward", attention.keys_backward, layer, inp, grad_keys, weight, grad)
+
+    def block_forward(
+        self, layer: int, inp: Activation, weight: Weight, past: Sequence[KeyValue] = ()
+    ) -> tuple[Activation, KeyValue]:
+        """`keys` and `attend` in one: returns the next layer's input for some tokens, and their keys and values. `past`
+        has the keys and values of all earlier tokens."""
+        keys = self.keys(layer, inp, weight)
+        return self.attend(layer, inp, [*past, keys]), keys
+
+    def block_backward(
+        self,
+        layer: int,
+        inp: Activation,
+        keys: Sequence[KeyValue],
+        grad: ActivationGrad,
+        weight: Weight,
+        grad_keys: Sequence[KeyValueGrad] = (),
+    ) -> tuple[WeightGrad, ActivationGrad, list[KeyValueGrad]]:
+        """`attend_backward` and `keys_backward` in one: returns the weight gradient of some tokens, the gradient for
+        the previous layer, and the gradients of all `keys` but the last, which are the tokens' own. `grad_keys` has the
+        gradients of these keys from all later tokens, as the call for those tokens returned them."""
+        through, block_grads = self.attend_backward(layer, inp, keys, grad)
+        *of_past, key_grad = (
+            [one + other for one, other in zip(grad_keys, block_grads, strict=True)] if grad_keys else block_grads
+        )
+        of_weight, before = self.keys_backward(layer, inp, key_grad, weight, through)
+        return of_weight, before, of_past
+
+    def heads(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """Exchanges tokens for heads (all-to-all): the i-th of n ranks contributes share i of n of the tokens, with all
+        heads, and gets part i of n of the heads, for all tokens. Arguments as in `allreduce`."""
+        return self._collective("heads", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
+
+    def tokens(self, v: T, layer: Any, group: Any = None) -> Awaitable[T]:
+        """The reverse of `heads`."""
+        return self._collective("tokens", v, layer, group)  # type: ignore[no-any-return]  # a coroutine or a handle
+
+    def _blocks(self, call: str, keys: Any) -> Sequence[KeyValue]:
+        if isinstance(keys, (list, tuple)):
+            return keys
+        why = RuleError(SAYS("no keys", got=object_text(keys)))
+        raise why.at(self._recorder.place(f"{call}()"), player_line(1))
+
+
+# --- The player's calls that concern one rank alone: loading values and computing with them.
+
+
+class Computation(AttentionCalls):
+    """The operations of one rank that need no other rank. Durations are for the classic costs."""
+
+    @overload
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1) -> tuple[Weight, OptState]: ...
+    @overload
+    def load_weights(self, layer: int, shard: int = 0, total: int = 1, *, tier: str) -> tuple[Parked, Parked]: ...
+    @overload
+    def load_weights(
+        self, layer: int, shard: int = 0, total: int = 1, *, outer: Literal[True]
+    ) -> tuple[Weight, OptState, OuterState]: ...
+    def load_weights(
+        self, layer: int, shard: int = 0, total: int = 1, *, tier: str | None = None, outer: bool = False
+    ) -> Any:
+        """Returns shard `shard` of `total` of a layer's weight and of its optimizer state. Takes no time.
+
+        With a `tier`, such as "host", both are parked there. With `outer`, the outer optimizer's state comes third.
+        """
+        return self._source("load_weights", operations.load_weights, layer, shard, total, tier, outer)
+
+    def get_activation(self, batches: Any, step: int = 0, shares: Any = None) -> Activation:
+        """Returns the model's input for some microbatches, such as [0] or range(4). Takes no time.
+
+        Each `step` has its own batches. For attention, `shares` names some shares of the tokens, such as [0, 7].
+        """
+        return self._source("get_activation", operations.get_activation, None, batches, step, shares)
+
+    def fake_grad(self, layer: int, batches: Any, step: int = 0) -> WeightGrad:
+        """Returns a made-up gradient: zero for no batches; a gradient of some batches is refused in puzzles. Takes no
+        time."""
+        return self._source("fake_grad", operations.fake_grad, layer, batches, step)
+
+    def forward(self, layer: int, inp: Activation, weight: Weight) -> Activation:
+        """Returns the input of the next layer; 1 step for each batch.
+
+        With a shard of a block's weight, it takes this share of the time and returns a part of a sum. Each of the
+        experts takes its own tokens.
+        """
+        return self._compute("forward", layers.forward, layer, inp, weight)
+
+    def loss(self, inp: Activation) -> ActivationGrad:
+        """Returns the gradient of the loss with respect to the last layer's output. Store it in
+        `grad_activations[LAYERS]`. Takes no time.
+        """
+        return self._compute("loss", layers.loss, None, inp)
+
+    def backward(
+        self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight
+    ) -> tuple[WeightGrad, ActivationGrad]:
+        """Returns two gradients: the layer's weight gradient, and the one to pass to `backward(layer - 1)`; 1 step for
+        each batch.
+
+        With a shard of a block, it takes this share of the time, and the second gradient is a part of a sum. For an
+        embedding the second gradient is None, because token numbers have no gradient.
+        """
+        grads: Any = self._compute("backward", layers.backward, layer, inp, grad, weight)
+        return grads if len(grads) == 2 else (*grads, None)
+
+    def forward_backward(
+        self, ahead: tuple[int, Activation, Weight], behind: tuple[int, Activation, ActivationGrad, Weight]
+    ) -> tuple[Activation, tuple[WeightGrad, ActivationGrad]]:
+        """Computes the forward of one microbatch and the backward of another at once: returns the results of
+        `forward(*ahead)` and of `backward(*behind)`.
+
+        Only where the costs price a pair.
+        """
+        (layer, inp, weight), (back, *rest) = _sides(self._recorder, ahead, behind)
+        batch = min(rest[1].batches) if isinstance(rest[1], ActivationGrad) else 0
+        results: Any = self._compute("pair", layers.pair, layer, inp, weight, *rest, args=(back, batch))
+        return results[0], (results[1], results[2])
+
+    def backward_input(self, layer: int, inp: Activation, grad: ActivationGrad, weight: Weight) -> ActivationGrad:
+        """Returns the half of backward that the previous layer waits for: the gradient to pass to
+        `backward_input(layer - 1)`.
+
+        Only where the costs price it.
+        """
+        return self._compute("backward_input", layers.backward_input, layer, inp, grad, weight)
+
+    def backward_weight(
+        self,
+        layer: int,
+        inp: Activation,
+        grad: ActivationGrad,
+        weight: Weight | None = None,
+        total: ActivationGrad | None = None,
+    ) -> WeightGrad:
+        """Returns the other half of backward, the weight gradient. It may be called at any later time.
+
+        For a block it needs the weight too; for a head that is cut by vocabulary, as `total`, the sum of all input
+        gradients.
+        """
+        used = (inp, grad, *(value for value in (weight, total) if value is not None))
+        return self._compute("backward_weight", layers.backward_weight, layer, *used)
+
+    def norm(self, layer: int, grad: WeightGrad) -> Scalar:
+        """Returns the norm of a layer's gradient, of one element, to add to the norms of the other layers and to pass
+        to `update` as `scale`. Takes no time; only where the setting clips gradients."""
+        return self._compute("norm", updates.norm, layer, grad)
+
+    # --- An outer step: the change of a copy, the outer update, and the merge of a late average ---
+
+    def delta(self, layer: int, before: Weight, after: Weight) -> Delta:
+        """Returns the outer gradient: by how much the copy `after` has moved away from the agreed weight `before`.
+        All-reduce it over the replicas. Takes no time."""
+        return self._compute("delta", updates.delta, layer, before, after)
+
+    def outer_update(
+        self, layer: int, before: Weight, delta: Delta, outer_state: OuterState
+    ) -> tuple[Weight, OuterState]:
+        """Returns the agreed weight of the next round and its outer state, from the changes of all copies."""
+        return self._compute("outer_update", updates.outer_update, layer, before, delta, outer_state)
+
+    def merge(self, layer: int, copy: Weight, agreed: Weight) -> Weight:
+        """Returns a mixture of a copy that has gone on and the agreed weight of the next round. Takes no time."""
+        return self._compute("merge", updates.merge, layer, copy, agreed)
+
+    def set_final_copy(self, layer: int, copy: Any) -> None:
+        """Declares this replica's own weight after all steps to be final, besides the agreed weight."""
+        self._compute("set_final_copy", updates.set_final_copy, layer, copy)
+
+
+def _sides(recorder: RankRecorder, ahead: Any, behind: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The arguments of both sides of a pair, with layers as plain numbers."""
+    try:
+        recorder.costs.require_priced("pair")
+        for side, n in ((ahead, 3), (behind, 4)):
+            if not isinstance(side, tuple) or len(side) != n:
+                raise RuleError(SAYS("arguments of a pair"))
+        back = algebra.number(behind[0], recorder.game.layers, "layer")
+        return ahead, (back, *behind[1:])
+    except RuleError as why:
+        raise why.at(recorder.place("forward_backward()"), player_line(1)) from None
+
+
+class TierOperations(Computation):
+    """Operations on memory tiers. Where communication overlaps with computation, each direction has its own lane, and
+    so has a tier's processor."""
+
+    def offload(self, v: Any, to: str = "host") -> Awaitable[Any]:
+        """Copies a value to a memory tier. Keep the copy in `parked`; the value takes device memory until you delete
+        it."""
+        copied: Awaitable[Any] = self._on_tier("offload", [v], (to,))
+        return copied
+
+    def fetch(self, parked: Any) -> Awaitable[Any]:
+        """Copies a parked value to the device. The parked value stays until you delete it."""
+        copied: Awaitable[Any] = self._on_tier("fetch", [parked], ())
+        return copied
+
+    def move(self, parked: Any, to: str) -> Awaitable[Any]:
+        """Copies a parked value to another memory tier, for the price of a fetch and an offload. It takes no device
+        memory. The parked value stays until you delete it."""
+        copied: Awaitable[Any] = self._on_tier("move", [parked], (to,))
+        return copied
+
+    @overload
+    def update(
+        self,
+        layer: int,
+        weight_grad: WeightGrad,
+        weight: Weight,
+        opt_state: OptState,
+        shard: object = 0,
+        *,
+        scale: Scalar | None = None,
+    ) -> tuple[Weight, OptState]: ...
+    @overload
+    def update(
+        self,
+        layer: int,
+        weight_grad: Any,
+        weight: Any,
+        opt_state: Any,
+        shard: object = 0,
+        *,
+        on: str,
+        scale: Any = None,
+    ) -> Awaitable[tuple[Parked, Parked]]: ...
+    def update(
+        self,
+        layer: int,
+        weight_grad: Any,
+        weight: Any,
+        opt_state: Any,
+        shard: object = 0,
+        *,
+        on: str | None = None,
+        scale: Any = None,
+    ) -> Any:
+        """Returns the weight and optimizer state after the step, for the shards that `weight` holds; 0.5 steps.
+
+        With a tier that has a processor, such as `on="host"`, all are parked there, and the call is awaited. Where
+        communication overlaps with computation, handles may stand for values: `handle[0]` for the new weight, and
+        `handle[1]` for the new state.
+
+        Where the setting clips gradients, `scale` is the norm of the gradients of all layers.
+
+        `shard` is accepted for schedules of the original game, and ignored: the values have their own shards.
+        """
+        used = (weight_grad, weight, opt_state, *(() if scale is None else (scale,)))
+        if on is not None:
+            return self._on_tier("tier_update", used, (on,), layer, 2)
+        return self._compute("update", updates.update, layer, *used)
+
+    def _on_tier(
+        self, name: str, given: Sequence[Any], args: tuple[str, ...], layer: int | None = None, makes: int = 1
+    ) -> Any:
+        recorder, line = self._recorder, player_line()
+        try:
+            self._ready()
+            self.run.costs.require_priced(name)
+            layer = None if layer is None else algebra.number(layer, self._game.layers, "layer")
+            parts = [self._one(name, entry) for entry in given]
+            numbers = tuple([part.number if isinstance(part, PendingValue) else recorder.claim(part) for part in parts])
+            pending = any(isinstance(part, PendingValue) for part in parts)
+            results, ticks = ((), 0) if pending else self._performed(name, layer, parts, args)
+            if self.run.costs.overlap:
+                call = self._write_call(name, parts, numbers, makes, layer, args, None, line)
+                self.run.lanes.issue(call)
+                return self._handle(call)
+        except PuzzleError as why:
+            raise why.at(recorder.place(call_text(name, layer)), line) from None
+        wait = CopyWait(self._rank, recorder.clock, line, name)
+
+        def written(*_: object) -> Any:
+            copies = [copy_of(value) for value in results]
+            recorder.write(name, copies, line, numbers, layer, NO_BATCHES, args, wait.clock, ticks)
+            return copies[0] if makes == 1 else tuple(copies)
+
+        return self._promise(wait, lambda _: True, written)
+
+    def _performed(
+        self, name: str, layer: int | None, used: Sequence[Any], args: tuple[str, ...]
+    ) -> tuple[tuple[Value, ...], int]:
+        """The result of an operation on a tier, and its ticks; refuses it if it is not allowed or does not fit."""
+        results = operations.LOCAL_RULES[name](self._game, Op(name, 0, 0, layer, args=args), used)
+        self._require_room(results)
+        return results, operations.ticks(self._game, name, 1, used, results, self._rank)
+
 
 Storages = tuple[Storage[Weight], Storage[OptState], Storage[Activation], Storage[ActivationGrad], Storage[WeightGrad]]
 
@@ -223,7 +612,7 @@ class Model(TierOperations):
             to = operations.partner(self._game, self._rank, rank)
             tag = operations.tag(self._game, tag)
             if hasattr(v, "__await__"):
-                raise RuleError(SAYS("cannot send", value=object_text(v)))
+                raise cannot_send(object_text(v))
             payload = map_values(take, v)
         except PuzzleError as why:
             shown = message_text("pass_to", "..." if isinstance(rank, Value) else rank, tag)
@@ -300,3 +689,21 @@ def trace_of(models: Sequence[Model]) -> Trace:
     for model in models:
         model.finish()
     return run.trace()
+
+
+SAYS = Sentences(
+    {
+        "no such name": "a model has no '{name}'; {advice}",
+        "no keys": "pass a list of what keys(...) returned, such as [kv]; got {got}",
+        "arguments of a pair": "forward_backward takes (layer, inp, weight) for a forward and (layer, inp, grad, weight) for a backward",
+        "no Dist": "Model: dist must be a Dist, such as Dist(4); got {got}",
+        "set by the runtime": "the runtime sets this; read it, or change the contents of a dictionary, but do not replace it",
+        "rank comes first": "the rank comes first: pass_to(rank, value)",
+        "tag without source": "a message with a tag needs its source; write receive(0, tag={tag})",
+        "no models": "pass the models of a run, such as [model] or the list that gather returns; got {got}",
+        "models missing": "pass the models of a run; got none",
+        "models of several runs": "these models belong to different runs; pass the models of one Dist, one for each rank",
+        "ranks missing": "no model of {ranks} was passed; pass the models of all ranks",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

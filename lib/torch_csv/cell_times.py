@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from lib.communication.calls import Call
-from lib.communication.walk import Cursor, Walk
+from lib.communication.lanes import Cursor, Walk
+from lib.communication.meetings import Call
 from lib.game.setting import Game
 from lib.trace.ops import Op, Trace, group_of
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from lib import PuzzleError
-from lib.game.setting_notation import setting_to_json
+from lib.game.setting import setting_to_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.grading.judge import judge_saved

@@ -32,7 +32,7 @@ from lib import (
 )
 from lib.engine.replay.rank import PERFORM
 from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 from lib.trace.ops import FORMS
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
 from tests.screens.texts import approved

@@ -11,8 +11,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from lib.communication.calls import Call
-from lib.communication.walk import Cursor, Walk
+from lib.communication.lanes import Cursor, Walk
+from lib.communication.meetings import Call
 from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.engine.replay.comparison import RankReplay, compared, error_of

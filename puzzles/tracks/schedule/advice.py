@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from lib import COLLECTIVES, COMPUTING, TIMED, Goal, Op, Report, Trace, computing
-from lib.judging.peak_text import UNREAD, peak_rows
+from lib.judging.memory import UNREAD, peak_rows
 from lib.recognition import recognize, recomputed
 from lib.values.algebra import counted, named
 from lib.values.kinds import Activation

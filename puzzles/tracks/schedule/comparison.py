@@ -199,7 +199,7 @@ def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
 @cache
 def reference_run(slug: str) -> tuple[Trace, Report] | None:
     """The reference solution's run at the shown size, and the referee's report; None where it is not installed."""
-    from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
+    from lib.runtime.runner import played  # here, since asyncio takes longer to import than all of lib
 
     try:
         solution = getattr(import_module(f"solutions.{slug}"), slug)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import TraceError
-from lib.communication.calls import Call
-from lib.communication.walk import Cursor, Walk
+from lib.communication.lanes import Cursor, Walk
+from lib.communication.meetings import Call
 from lib.game.setting import Game
 from lib.trace.ops import Op
 from tests.support.examples import examples

@@ -12,7 +12,7 @@ import drawing
 from lib import Model, PuzzleError, Setting, referee, run, trace_from_json, trace_to_json
 from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 from tests.support.refusals import Refused
 from tests.support.schedules.tiers import TWO_TIERS, moved
 
