@@ -13,7 +13,7 @@ from lib import Costs, PuzzleError, Setting, Size, Trace, run
 from lib import referee as judged
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, write_file
-from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.sandbox.limits import TIME_LIMIT
 from puzzles.tracks import track_for
 
 from .shared.files import require_endings, write_run

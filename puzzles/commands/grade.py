@@ -18,7 +18,7 @@ from puzzles.failure import sanitized
 from puzzles.grading.progress import is_own_file, remember
 from puzzles.grading.verdict import Graded
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.sandbox.protection import protection
+from puzzles.sandbox.client import protection
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .shared.course_options import class_pages, course_argument, grading_options, outputs_of, submitted_from

@@ -7,7 +7,7 @@ import click
 
 from lib import Setting
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.sandbox.limits import TIME_LIMIT
 from puzzles.tracks import track_for
 from puzzles.tracks.workbench import TensorOptions
 

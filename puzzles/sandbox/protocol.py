@@ -13,6 +13,9 @@ LENGTH_DIGITS = 8
 RUN_FOLDER = "run"
 """The only folder that a run can write to, in the server's folder."""
 
+MAX_SHOWN_OUTPUT = 4096
+"""Bytes of a run's output that are kept to be shown."""
+
 
 def framed(message: dict[str, Any]) -> bytes:
     text = json.dumps(message).encode()

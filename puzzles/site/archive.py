@@ -22,12 +22,13 @@ LEFT_OUT = (
     "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
     "puzzles/reports/templates", "puzzles/course",
     "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
-    "puzzles/sandbox/worker/seccomp", "puzzles/sandbox/worker/supervisor",
+    "puzzles/sandbox/worker/seccomp", "puzzles/sandbox/worker/server",
 )  # fmt: skip
 """What nothing in the browser imports."""
 ARRAYS = "arrays.zip"
 WITH_NUMPY = (
-    "lib/engine", "lib/layout", "drawing/layouts", "puzzles/sandbox/worker/repeat",
+    "lib/engine", "lib/layout", "drawing/layouts",
+    "puzzles/sandbox/worker/recording", "puzzles/sandbox/worker/repeating",
 )  # fmt: skip
 """What goes into a second archive, which is loaded with numpy."""
 PACKAGES = (

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from io import BytesIO, StringIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from puzzles.sandbox.worker.notebook_filter import bound_names
+from puzzles.sandbox.worker.reading import bound_names
 
 KINDS = ("code", "run", "timetable")
 """What a link may hold: a player's code, the trace of a run as JSON, or a timetable as text."""

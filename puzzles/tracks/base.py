@@ -25,8 +25,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
 from puzzles.catalog.listing import Listing
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.sandbox.deadline import TIME_LIMIT
-from puzzles.sandbox.worker.stages.stage import DefinitionSite
+from puzzles.sandbox.limits import TIME_LIMIT
+from puzzles.sandbox.worker.stages import DefinitionSite
 
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
 from .workbench import DrawOptions, TensorOptions, Turns, Workbench

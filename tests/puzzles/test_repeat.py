@@ -20,15 +20,16 @@ from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import run_in
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
-from puzzles.sandbox.worker.repeat.functions import (
+from puzzles.sandbox.worker.repeating import (
     FUNCTIONS,
+    MAX_UNCHARGED,
     METHODS,
     UFUNCS,
+    Repeated,
     UnrepeatableError,
     require_written,
 )
-from puzzles.sandbox.worker.repeat.integrity import EngineSnapshot
-from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
+from puzzles.sandbox.worker.stages.engine import EngineSnapshot
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.trial_runs import DRAWS, asked, require_right, with_other_values
 from tests.support import hostile_hiding as hiding

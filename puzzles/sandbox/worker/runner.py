@@ -15,10 +15,12 @@ from typing import Any
 
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
-from puzzles.sandbox.deadline import TimeLimitError, Timer
-from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult
+from puzzles.sandbox import protocol
+from puzzles.sandbox.limits import TimeLimitError, Timer
 
-from .compiled import CompiledCode
+from . import os_limits
+from .reading import CompiledCode, SubmissionCode
+from .stages import DefinitionSite, StageResult
 from .withheld import WITHHELD, refusal_of, withhold
 
 MODULE_NAME = "submission"
@@ -165,3 +167,31 @@ def too_slow(seconds: float, phase: str = "") -> str:
     """The sentence for a run that exceeded its time; `phase` says during what, if not during the run itself."""
     advice = "look for a loop that does not end, or raise the time limit"
     return f"{phase}time was up after {seconds:g} s; {advice}"
+
+
+# --- One survey or one run by a process that was started for it alone, where nothing can fork ---
+#
+# What the run sends goes to the output of the process, what the player's code prints to its error stream. Only an audit
+# hook protects the hidden files here: the grader limits time and output, and ends the process.
+
+
+def main() -> None:
+    """Answers the one message on its input."""
+    given = protocol.receive(os.fdopen(os.dup(0), "rb", buffering=0))
+    out = os.dup(1)
+    os.dup2(2, 1)
+    if given is None:
+        return
+    code = SubmissionCode(given["name"], given["text"], given["slugs"])
+    request = given["request"]
+    if request is None:
+        os.write(out, json.dumps(code.survey()).encode())
+        return
+    set_up_interpreter(given["packages"])
+    os_limits.deny_paths(given["hidden"])
+    run = DefinitionRun(code.compiled, request, given["limits"]["seconds"], out)
+    os.write(out, b"\n")  # from here on, the client counts seconds
+    run.run()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)

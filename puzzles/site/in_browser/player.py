@@ -16,7 +16,7 @@ from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
 from puzzles.notebook.local_run import known_of, run_once
 from puzzles.notebook.source_lines import file_of
-from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.sandbox.worker.reading import SubmissionCode
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome
 
