@@ -28,8 +28,7 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
     The link itself contains the compressed code or, with --run, the trace of a run, which the browser judges again.
     Nothing is uploaded. The code runs in the browser of the person who opens the link.
     """
-    from puzzles.site.links import link
-    from puzzles.site.serve import LOCAL
+    from puzzles.site.links import LOCAL, link
 
     text = _run(path, puzzle) if of_run else _code(path, puzzle.slug)
     address = site or published()

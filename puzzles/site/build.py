@@ -13,9 +13,10 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from drawing.export.html import SCRIPTS, viewer_elements, web_file
 from puzzles import address
+from puzzles.custom import folders
+from puzzles.custom.writing import TAKEN, unfinished
 
 from .archive import ARRAYS, DATE, PACKAGES, LockedWheel, write_archives, write_library
-from .custom import require_finished
 from .listing import add_warm_up, first_run, listing, pars, references
 from .npm import PAGE, SiteError, bundle, install, require_node
 
@@ -97,6 +98,17 @@ def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = N
     if archive is not None:
         pack(site, archive, locked)
     return Site(size, locked.name, wheel is not None)
+
+
+def require_finished() -> None:
+    """Refuses to publish what is still a draft, or cannot be reached."""
+    for own in (own for folder in folders() for own in folder.puzzles.values()):
+        if drafts := unfinished(own.puzzle):
+            raise SiteError(
+                f"{own.file}: still to be replaced: {', '.join(drafts)}; 'puzzles check' lists what is missing"
+            )
+        if own.slug in TAKEN:
+            raise SiteError(f"{own.file}: on the site '{own.slug}' is {TAKEN[own.slug]}; give the puzzle another name")
 
 
 def wheel_of(locked: LockedWheel, numpy: str, work: Path) -> Path | None:

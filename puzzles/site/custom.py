@@ -21,22 +21,6 @@ def is_played(track: Track[Any], own: bool) -> bool:
     return track.in_browser and not (own and track.custom.needs_trials)
 
 
-def require_finished() -> None:
-    """Refuses to publish what is still a draft, or cannot be reached."""
-    from puzzles.custom import folders
-    from puzzles.custom.writing import TAKEN, unfinished
-
-    from .npm import SiteError
-
-    for own in (own for folder in folders() for own in folder.puzzles.values()):
-        if drafts := unfinished(own.puzzle):
-            raise SiteError(
-                f"{own.file}: still to be replaced: {', '.join(drafts)}; 'puzzles check' lists what is missing"
-            )
-        if own.slug in TAKEN:
-            raise SiteError(f"{own.file}: on the site '{own.slug}' is {TAKEN[own.slug]}; give the puzzle another name")
-
-
 def packed() -> bytes:
     """The files of all folders that have been added, by folder and name, as JSON; empty if there is none to play."""
     from puzzles.custom import folders

@@ -10,6 +10,10 @@ from zipfile import ZIP_DEFLATED, ZipFile
 
 from puzzles.sandbox.worker.reading import bound_names
 
+PORT = 8000
+LOCAL = f"http://127.0.0.1:{PORT}/"
+"""The address of `make serve`."""
+
 KINDS = ("code", "run", "timetable")
 """What a link may hold: a player's code, the trace of a run as JSON, or a timetable as text."""
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import click
 
-PORT = 8000
-LOCAL = f"http://127.0.0.1:{PORT}/"
-"""The address of `make serve`."""
+from .links import PORT
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
