@@ -18,8 +18,7 @@ from lib import PuzzleError
 from puzzles.catalog.text_lines import print_table
 
 from .plan import amount
-from .shared.files import write_text
-from .shared.params import Parsed, terminal, usage_errors
+from .shared.params import Parsed, terminal, usage_errors, write_text
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan, ImportedGraph, TensorLayout

@@ -14,8 +14,7 @@ from lib import PuzzleError
 from puzzles.catalog.content import ChapterFile, Placed, fields_of
 from puzzles.catalog.content import shown as shown
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.catalog.paper import Paper
-from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.puzzle import Paper, Puzzle
 from puzzles.failure import UNPARSABLE, sanitized
 from puzzles.tracks import TRACKS
 

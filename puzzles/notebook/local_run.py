@@ -24,8 +24,7 @@ from puzzles.tracks import Track, track_for, track_of
 from puzzles.tracks.free_play import FreeGame
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
 
-from .display import FreeResult
-from .source_lines import file_of, first_line_of, place_of, tree_of
+from .display import FreeResult, file_of, first_line_of, place_of, tree_of
 
 T = TypeVar("T")
 

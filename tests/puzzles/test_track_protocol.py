@@ -18,7 +18,7 @@ from rich.console import Console
 from lib.trace.ops import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.commands.shared.watch_state import WatchState
+from puzzles.commands.watch import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
@@ -31,7 +31,7 @@ from tests.support.course import rules
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 ROOT = Path(__file__).parents[2]
-AUTHORING = ROOT / "puzzles" / "notebook" / "authoring"
+AUTHORING = ROOT / "puzzles" / "notebook" / "authoring.py"
 """Writes the notebooks of one track, and says so."""
 SITE = ROOT / "puzzles" / "site"
 """Plays the schedules by hand too, and says so."""

@@ -14,8 +14,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
-from puzzles.tracks.engine.judge import score_trial
-from puzzles.tracks.engine.trial_runs import asked, require_right, size_of
+from puzzles.tracks.engine.judge import asked, require_right, score_trial, size_of
 from puzzles.tracks.outcomes import Score
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions" / "engine"

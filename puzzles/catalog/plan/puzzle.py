@@ -13,8 +13,7 @@ from lib.planning import gpu, transformer
 from lib.planning.job import DISPATCHERS, GIB, KERNELS, Job
 from lib.planning.split import Split
 from puzzles.catalog.fields import NO_LIMIT, Fields
-from puzzles.catalog.paper import Paper
-from puzzles.catalog.puzzle import Puzzle, publication, texts_of
+from puzzles.catalog.puzzle import Paper, Puzzle, publication, texts_of
 
 NEAR, EQUAL = 1.05, 1.01
 """A plan has two stars within 5 % of the best known, three within 1 %: the model knows no better."""

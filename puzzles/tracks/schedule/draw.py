@@ -12,8 +12,8 @@ import drawing
 from lib import DeadlockError, Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
+from puzzles.tracks.base import DrawOptions, Workbench, report_failure
 from puzzles.tracks.outcomes import RunRequest
-from puzzles.tracks.workbench import DrawOptions, Workbench, report_failure
 
 from .free_game import FreeGame, advised
 from .judge import request_at, trace_in

@@ -101,22 +101,22 @@ class Words(base.Words[SchedulePuzzle]):
         return f"def {slug}(model)"
 
     def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .comparison import standing
+        from .feedback import standing
 
         return standing(puzzle, figures, stars, family)
 
     def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .comparison import third_star
+        from .feedback import third_star
 
         return third_star(puzzle, figures, stars, family)
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterable[str]:
-        from .comparison import comparison
+        from .feedback import comparison
 
         return comparison(puzzle, figures, kept)
 
     def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
-        from .comparison import recognized
+        from .feedback import recognized
 
         return recognized(puzzle, kept)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.models import ROUNDING, numbers
+from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.catalog.engine.trial import Performed, Trial
-from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.content.engine.layers import trials as layer_trials
 from puzzles.content.engine.layers.trials import (
     chain_forward_backward,
@@ -22,7 +22,7 @@ from puzzles.content.engine.layers.trials import (
     random_layers,
     split_targets,
 )
-from puzzles.tracks.engine.trial_runs import require_right
+from puzzles.tracks.engine.judge import require_right
 from solutions.engine.gpipe_remat import GPipeRemat, relu
 from solutions.engine.layer_split import LayerSplit
 from tests.support.engine_trials import perform, score_class

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib.engine.collectives import bytes_sent
-from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError, results_of
-from puzzles.catalog.engine.two_layer_mlp import (
+from puzzles.catalog.engine import lower_bounds
+from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
+from puzzles.catalog.engine.models import (
     BATCH,
     DEVICES,
     HIDDEN,
@@ -26,6 +27,8 @@ from puzzles.catalog.engine.two_layer_mlp import (
     mlp_forward_backward,
     numbers,
 )
+from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError, results_of
+from puzzles.content.engine.data.trials import any_of, trained_bounds
 
 # --- Trials of ShardedAdam: steps in float16 with master weights in float32, and gradients that once overflow.
 
@@ -529,4 +532,34 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
     "ShardedAdam": (sharded_adam, sharded_adam_small),
     "ZeROMemory": (zero_memory, zero_memory_others),
+}
+
+
+# --- What no class can do with less ---
+
+
+def zero_memory_bounds(trial: Trial) -> dict[str, FigureBound]:
+    assert trial.targets is not None
+    held = FigureBound(trial.targets["peak"], "the arrays of the case with the largest plan are held at once")
+    return {**lower_bounds.calls(), "peak": held}
+
+
+def sharded_adam_bounds(trial: Trial) -> dict[str, FigureBound]:
+    """At the end a device holds the weights in float16, and its rows of the master weights."""
+    numbers = sum(weight.size for weight in trial.params.values())
+    returned = 2 * numbers + 4 * numbers // trial.devices
+    return {**any_of(trial), "kept": FigureBound(returned, "a device holds what its last step returned")}
+
+
+def with_dx(trial: Trial) -> dict[str, FigureBound]:
+    return any_of(trial, lambda trial: trained_bounds(trial, with_dx=True))
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "ZeRO1": any_of,
+    "ZeRO2": any_of,
+    "FSDP": with_dx,
+    "UnevenFSDP": any_of,
+    "ShardedAdam": sharded_adam_bounds,
+    "ZeROMemory": zero_memory_bounds,
 }
