@@ -21,7 +21,7 @@ from contextlib import suppress
 from importlib.util import cache_from_source
 from pathlib import Path
 from time import monotonic
-from typing import IO, Any, NamedTuple, Protocol
+from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
 from puzzles.search_path import START
@@ -91,22 +91,6 @@ MARK = "TRAINING_PUZZLES_RUN"
 
 class SandboxLostError(Exception):
     """The server or the supervisor has ended twice in a row, for an unknown reason."""
-
-
-class Client(Protocol):
-    """Interface of both clients: opens one submission at a time and asks about it."""
-
-    def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Opens a submission and lets a worker read it: how that ended, with the survey of its definitions."""
-
-    def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """Runs one definition of the open submission and returns how that ended."""
-
-    def done(self) -> None:
-        """Closes the submission."""
-
-    def close(self) -> int:
-        """Ends all processes and returns the exit code of the server."""
 
 
 class _LostError(Exception):
@@ -296,14 +280,11 @@ class OneshotClient:
     def open(self, given: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Opens a submission and lets a process read it: how that ended, with the survey of its definitions."""
         self._given = {**given, "hidden": hidden_paths()}
-        return self._text(self._run(None, seconds, MAX_SURVEY))
+        return self._run(None, seconds, MAX_SURVEY)
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
         """Runs one definition: how that ended, and what it sent and printed."""
-        return self._text(self._run(request, min(seconds, request["left"] + START_SECONDS / 10), request["longest"]))
-
-    def _text(self, answer: dict[str, Any]) -> dict[str, Any]:
-        return {**answer, "result": answer.pop("raw").decode(errors="replace")}
+        return self._run(request, min(seconds, request["left"] + START_SECONDS / 10), request["longest"])
 
     def done(self) -> None:
         """Does nothing: no process outlives its run."""
@@ -345,8 +326,8 @@ class OneshotClient:
         elif code < 0 and ended == "exit":
             ended, code = "signal", -code
         took = monotonic() - begin
-        text = output.kept.decode(errors="replace")
-        return {"ended": ended, "code": code, "took": took, "printed": output.read, "output": text, "raw": result.kept}
+        texts = {"output": output.kept.decode(errors="replace"), "result": result.kept.decode(errors="replace")}
+        return {"ended": ended, "code": code, "took": took, "printed": output.read, **texts}
 
     def _start(self, folder: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -402,6 +383,10 @@ def end_tree(process: subprocess.Popen[bytes]) -> None:
     with suppress(OSError):
         process.kill()
     process.wait()
+
+
+Client = SandboxClient | OneshotClient
+"""Opens one submission at a time, asks about it, and ends all processes."""
 
 
 # --- What protects this machine; docs/security.md says the same of every system, and how each line is tested ---

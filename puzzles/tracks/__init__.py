@@ -249,7 +249,7 @@ def reference_file(slug: str) -> Path | None:
 
 def solutions_of(track: str) -> Path:
     """The folder with the references of a track."""
-    return SOLUTIONS / TRACKS[track].custom.solutions
+    return SOLUTIONS / TRACKS[track].solutions
 
 
 def _plain(name: str) -> str:

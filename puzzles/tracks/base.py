@@ -1,16 +1,17 @@
-"""A track: its puzzles, and four objects that say everything else of them. Each track has them in files of these names:
+"""A track: its puzzles, and three objects that say everything else of them, in files of these names:
 
 - `judge.py`: the runs that a definition is judged by, their scores, and what is kept of them.
 - `words.py`: targets, figures and sentences: names, headings, lines below a title, sections of a page.
 - `show.py`: pictures, and runs on real tensors.
-- `custom.py`: puzzles in files: how one is read, and what a file states of its reference.
 
 All others know a track by these classes only, so a package from outside can add one: see `puzzles.tracks.register`. A
-method that is not abstract is an option; by default a track does without.
+method that is not abstract is an option; by default a track does without. What a file of puzzles states of its
+reference, besides targets, is an optional object, `references`.
 
 One class with all of this was considered, and was the design before: it needed a second mechanism, which found a
 track's functions by the names of their modules, because judging needs numpy and listing must not. Here an object is
-loaded when it is first asked for, with all that it imports.
+loaded when it is first asked for, with all that it imports. A fourth object for puzzles in files was the design after
+that; all of it served schedules, but for the names of folders and classes.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from puzzles.catalog.content import reader_of
 from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
 from puzzles.catalog.puzzle import Listing, Puzzle
 from puzzles.failure import Failure
@@ -62,11 +64,17 @@ class OptionError(RefusedError):
     """A command's option that a track does not support. The text says what to do instead."""
 
 
-class Track(Generic[P]):
-    """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy.
+def part(name: str) -> Any:
+    """An object of a track: of the class of this name, in the module of this name beside the track."""
 
-    Its four objects are of the classes `Judge`, `Words`, `Show` and `Custom` in the modules of these names beside it.
-    """
+    def made(track: Track[Any]) -> Any:
+        return getattr(import_module(f"{type(track).__module__}.{name.lower()}"), name)(track)
+
+    return cached_property(made)
+
+
+class Track(Generic[P]):
+    """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy."""
 
     name: str
     """In commands and in results."""
@@ -79,29 +87,16 @@ class Track(Generic[P]):
     """True if the page plays it."""
     page_needs: Sequence[str] = ()
     """What it needs besides Python: "numpy"; "suspending" of Python by the browser, where devices wait in calls."""
+    needs_trials: bool = False
+    """True if a puzzle needs a Python file with trials, which tell right results."""
+    solutions: str = ""
+    """The folder of the references of the game's puzzles, in `solutions`."""
 
-    @cached_property
-    def judge(self) -> Judge[P]:
-        part: Judge[P] = self._part("Judge")
-        return part
-
-    @cached_property
-    def words(self) -> Words[P]:
-        part: Words[P] = self._part("Words")
-        return part
-
-    @cached_property
-    def show(self) -> Show[P]:
-        part: Show[P] = self._part("Show")
-        return part
-
-    @cached_property
-    def custom(self) -> Custom[P]:
-        part: Custom[P] = self._part("Custom")
-        return part
-
-    def _part(self, name: str) -> Any:
-        return getattr(import_module(f"{type(self).__module__}.{name.lower()}"), name)(self)
+    judge: Judge[P] = part("Judge")
+    words: Words[P] = part("Words")
+    show: Show[P] = part("Show")
+    references: References[P] | None = None
+    """What its files state of reference solutions, if they state anything but targets."""
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
@@ -120,6 +115,17 @@ class Track(Generic[P]):
     def puzzle(self, slug: str) -> P:
         """The puzzle of exactly this slug."""
         return self.puzzles[slug]
+
+    def read(self, slug: str, fields: Fields) -> P:
+        """The puzzle that the fields of a file describe.
+
+        Raises:
+            OwnPuzzleError: they do not; or puzzles of this track are written in Python.
+        """
+        if self.listing is None:
+            raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.name}' are written in Python")
+        puzzle: P = reader_of(self.name)(slug, fields)
+        return puzzle
 
     @property
     def puzzles(self) -> Listing[P]:
@@ -216,6 +222,10 @@ class Words(TrackPart[P], ABC):
     @abstractmethod
     def measures(self, puzzle: P, figures: Mapping[str, float]) -> Sequence[Measure]:
         """The figures with their targets; values are None without figures."""
+
+    def tightest(self, figures: Mapping[str, float]) -> Mapping[str, float]:
+        """The lowest targets that these figures meet, by the names that a file of puzzles has."""
+        return {name: int(value) for name, value in figures.items()}
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
         """The fields of a result in JSON that hold its figures."""
@@ -392,42 +402,21 @@ class ReferenceRow(NamedTuple):
         return same and all(measured.fields.get(name) == content for name, content in self.fields.items())
 
 
-class Custom(TrackPart[P]):
-    """Puzzles in files, of the game and of teachers: how one is read, and what a file states of its reference."""
+class References(TrackPart[P], ABC):
+    """What a file states of its reference: rows on what it scores in several games."""
 
-    puzzle_class: str = ""
-    """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
-    needs_trials: bool = False
-    """True if a puzzle needs a Python file with trials, which tell right results."""
-    solutions: str = ""
-    """The folder of the references of the game's puzzles, in `solutions`."""
+    @abstractmethod
+    def games(self, puzzle: P) -> Sequence[P]:
+        """The games, without targets."""
 
-    def read(self, slug: str, fields: Fields) -> P:
-        """The puzzle that the fields of a file describe.
-
-        Raises:
-            OwnPuzzleError: they do not; or puzzles of this track are written in Python.
-        """
-        raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.track.name}' are written in Python")
-
-    def tightest(self, figures: Mapping[str, float]) -> Mapping[str, float]:
-        """The lowest targets that these figures meet, by the names that a file of puzzles has."""
-        return {name: int(value) for name, value in figures.items()}
-
-    def reference_games(self, puzzle: P) -> Sequence[P]:
-        """The games whose figures a file states for its reference, without targets. None by default."""
-        return ()
-
-    def reference_row(
-        self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str
-    ) -> ReferenceRow | None:
+    @abstractmethod
+    def row(self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str) -> ReferenceRow | None:
         """The row on the reference in this file, which has these figures in one of those games; None if it needs
         none."""
-        raise NotImplementedError(f"the track '{self.track.name}' states no figures of references")
 
-    def stated_rows(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:
+    @abstractmethod
+    def stated(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:
         """The rows on the reference in this file that the puzzle has."""
-        return ()
 
 
 # --- What a command lends a track ---

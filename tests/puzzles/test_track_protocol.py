@@ -23,7 +23,7 @@ from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
-from puzzles.tracks.base import Custom, Judge, Show, Words
+from puzzles.tracks.base import Judge, Show, Words
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 from tests.support.commands import said
 from tests.support.course import rules
@@ -187,7 +187,7 @@ class Answers(Track[AnswerPuzzle]):
     idea = "one function of a number"
 
     def __init__(self) -> None:
-        self.judge, self.words, self.show, self.custom = AnswerJudge(self), AnswerWords(self), Show(self), Custom(self)
+        self.judge, self.words, self.show = AnswerJudge(self), AnswerWords(self), Show(self)
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:

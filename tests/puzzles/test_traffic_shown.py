@@ -106,7 +106,7 @@ def test_csv_has_the_figures() -> None:
 
 
 def test_the_tightest_targets_have_the_traffic() -> None:
-    tightest = track_of("zero1").custom.tightest
+    tightest = track_of("zero1").words.tightest
     assert tightest(FIGURES) == {"time": 12, "memory": 2_000_000, "traffic": 1_500_000}
     assert "traffic" not in tightest({**FIGURES, "traffic": 0})
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -55,21 +55,12 @@ from .repeating import (
 # --- The meter of a device that records, which knows the recorder ---
 
 
-class LifeRecorder(Protocol):
-    """What the meter needs of a `DeviceRecorder`."""
-
-    segments: list[Any]
-
-    def hold(self, life: Life) -> None: ...
-    def release(self, life: Life) -> None: ...
-
-
 class RecordingMeter(Meter):
     """Counts as every meter does, for the lines of code at a peak; figures are those of the second run."""
 
     __slots__ = ("recorder",)
 
-    def __init__(self, recorder: LifeRecorder, byte_time: Mapping[str, int] | None = None) -> None:
+    def __init__(self, recorder: DeviceRecorder, byte_time: Mapping[str, int] | None = None) -> None:
         super().__init__(byte_time)
         self.recorder = recorder
 

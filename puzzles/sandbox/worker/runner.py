@@ -20,7 +20,7 @@ from puzzles.sandbox.limits import TimeLimitError, Timer
 
 from . import os_limits
 from .reading import CompiledCode, SubmissionCode
-from .stages import DefinitionSite, StageResult
+from .stages import DefinitionSite, StageResult, forgotten_in
 from .withheld import WITHHELD, refusal_of, withhold
 
 MODULE_NAME = "submission"
@@ -92,8 +92,7 @@ class DefinitionRun:
                 result = self._run_definition(module.__dict__[self.slug])
             if result.failure is not None:
                 result = replace(result, failure=self.code.explained(result.failure, module.__dict__))
-        forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
-        self._send(result, forgotten[0] if forgotten else "")
+        self._send(result, forgotten_in(warned))
 
     def _run_on_engine(self) -> None:
         """The same for a stage that loads the file itself, or repeats a recording, for which nothing is loaded."""

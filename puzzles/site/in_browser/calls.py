@@ -29,7 +29,7 @@ FILE = "puzzles/site/in_browser/own.json"
 def is_played(track: Track[Any], own: bool) -> bool:
     """True if the page plays a track's puzzles. It plays no `own` classes of a teacher: their trials are Python files,
     and would be published with the site."""
-    return track.in_browser and not (own and track.custom.needs_trials)
+    return track.in_browser and not (own and track.needs_trials)
 
 
 def packed() -> bytes:

@@ -4,7 +4,8 @@ Here are the types that all stages share: the place of a definition, and its res
 """
 
 import inspect
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -45,6 +46,11 @@ class StageResult:
 
     data: Mapping[str, Any] = field(default_factory=dict)
     failure: Failure | None = None
+
+
+def forgotten_in(warned: Iterable[warnings.WarningMessage]) -> str:
+    """Python's remark on a coroutine that was never awaited; empty if there is none."""
+    return next((text for one in warned if (text := str(one.message)).endswith("was never awaited")), "")
 
 
 def require_function(slug: str, definition: Any, argument: str, what: str) -> None:

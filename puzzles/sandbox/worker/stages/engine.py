@@ -34,9 +34,10 @@ from puzzles.sandbox.limits import TimeLimitError
 from puzzles.sandbox.plain_data import unpack
 from puzzles.sandbox.worker.reading import CompiledCode
 from puzzles.sandbox.worker.recording import RecordingExecutor
+from puzzles.sandbox.worker.runner import MODULE_NAME
 from puzzles.sandbox.worker.withheld import refusal_in_class, withhold
 
-from . import DefinitionSite, FailedError, StageResult, UnplayableError
+from . import DefinitionSite, FailedError, StageResult, UnplayableError, forgotten_in
 from .engine_trial import recorded, require_engine
 from .engine_trial import repeat as repeat
 
@@ -227,8 +228,6 @@ def _parts(one: Any) -> list[Any]:
 # --- The stage ---
 
 
-MODULE_NAME = "submission"
-
 SNAPSHOT = EngineSnapshot()
 """Taken when this module is imported, before any player's code."""
 
@@ -255,8 +254,7 @@ def run_file(
             raise
         except BaseException as why:  # whatever a class raises ends its run
             return StageResult(failure=code.explained(run.failure_of(why), run.names)), ""
-    forgotten = (str(w.message) for w in warned if str(w.message).endswith("was never awaited"))
-    return None if row is None else StageResult(row), next(forgotten, "")
+    return None if row is None else StageResult(row), forgotten_in(warned)
 
 
 class FileRun:
