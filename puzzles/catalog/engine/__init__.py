@@ -35,8 +35,12 @@ def lower_bounds_of(puzzle: EnginePuzzle, trial: Trial) -> FigureBounds:
     """The least figures of one of its trials, by figure; none where a chapter names none, as teachers' need not."""
     chapter = ENGINE_PUZZLES.chapter_of(puzzle.slug)
     bounds = getattr(_beside(chapter, puzzle), "LOWER_BOUNDS", {}) if isinstance(chapter, Chapter) else {}
-    found: FigureBounds = bounds[puzzle.slug](trial) if puzzle.slug in bounds else {}
-    return found
+    if puzzle.slug not in bounds:
+        return {}
+    from .lower_bounds import in_every_trial  # here, since it needs numpy
+
+    own: FigureBounds = bounds[puzzle.slug](trial)
+    return {**own, **in_every_trial(trial, {*puzzle.targets, *(trial.targets or ())} - own.keys())}
 
 
 def _beside(chapter: Chapter, puzzle: EnginePuzzle) -> Any:

@@ -26,7 +26,7 @@ from puzzles.content.engine.shards.trials import (
     require_held,
     require_shard,
     stepped,
-    uneven_fsdp_trial,
+    uneven_fsdp,
     uneven_targets,
     zero2,
     zero2_targets,
@@ -78,7 +78,7 @@ def test_three_steps_of_zero2_stay_exact() -> None:
 @examples(25)
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 5))
 def test_flat_shards_train_any_layers_on_any_number_of_devices(model_dim: int, hidden_dim: int, n: int) -> None:
-    trial = uneven_fsdp_trial(2 * n, model_dim, hidden_dim, n)
+    trial = uneven_fsdp(2 * n, model_dim, hidden_dim, n)
     performed = perform(trial, UnevenFSDP)
     require_right(trial, performed)
     limits = uneven_targets(2 * n, model_dim, hidden_dim, n)

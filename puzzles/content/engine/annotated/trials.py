@@ -99,7 +99,6 @@ def annotated_mlp_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {
         "sent": lower_bounds.something(SHARED, given=("weights",)),
         "flops": lower_bounds.flops(count, trial.devices),
-        "weights": lower_bounds.weights(trial),
     }
 
 
@@ -111,7 +110,6 @@ def annotated_moe_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {
         "sent": lower_bounds.something(SHARED, given=("weights",)),
         "flops": lower_bounds.flops(rows * width * hidden, trial.devices),
-        "weights": lower_bounds.weights(trial),
     }
 
 

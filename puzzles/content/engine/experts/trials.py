@@ -493,10 +493,8 @@ def routed(trial: Trial, capacity: float = np.inf) -> dict[str, FigureBound]:
     away = sum(_away(trial, xs, capacity) for xs in calls)
     sent = int(away * model_dim * BITS / 8 / 4 / trial.devices)
     return {
-        **lower_bounds.calls(),
         "sent": FigureBound(sent, f"the results of {away} rows depend on experts of other devices", given=("weights",)),
         "flops": lower_bounds.flops(rows * used * hidden_dim, trial.devices),
-        "weights": lower_bounds.weights(trial),
     }
 
 
@@ -520,7 +518,7 @@ def top2(trial: Trial) -> dict[str, FigureBound]:
 
 
 def balance_loss_bounds(trial: Trial) -> dict[str, FigureBound]:
-    return {**lower_bounds.calls(), "sent": lower_bounds.something("the loss depends on the logits of all devices")}
+    return {"sent": lower_bounds.something("the loss depends on the logits of all devices")}
 
 
 LOWER_BOUNDS: Mapping[str, MakeBounds] = {

@@ -556,7 +556,7 @@ def compressed(trial: Trial, bits: int = 0) -> dict[str, FigureBound]:
     sizes: Mapping[str, Any] = trial.arguments
     numbers = sizes["size"] // sizes.get("share", 1)
     sent = _update(numbers * (bits or sizes.get("bits", 1)) / 8)
-    return {**lower_bounds.calls(), "sent": sent, "peak": lower_bounds.peak(trial)}
+    return {"sent": sent}
 
 
 def _update(nbytes: float) -> FigureBound:

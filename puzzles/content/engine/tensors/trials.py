@@ -311,7 +311,6 @@ def tensor_parallel_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {
         "sent": lower_bounds.something(ALONE, given=("flops",)),
         "flops": lower_bounds.flops(lower_bounds.mlp_products(trial.params, x, g, with_dx=True), trial.devices),
-        "weights": lower_bounds.weights(trial),
     }
 
 
@@ -319,11 +318,8 @@ def sequence_parallel_bounds(trial: Trial) -> dict[str, FigureBound]:
     x, g = lower_bounds.whole(trial, "forward"), lower_bounds.whole(trial, "backward")
     own = lower_bounds.arguments(trial, "forward", "backward")
     return {
-        **lower_bounds.calls(),
         "sent": lower_bounds.leaves_device(own, "a device's rows and their gradient"),
         "flops": lower_bounds.flops(lower_bounds.mlp_products(trial.params, x, g, with_dx=True), trial.devices),
-        "weights": lower_bounds.weights(trial),
-        "peak": lower_bounds.peak(trial),
     }
 
 
@@ -334,7 +330,6 @@ def matmul_2d_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {
         "sent": lower_bounds.leaves_device(own, "a device's blocks of x and of the gradient"),
         "flops": lower_bounds.flops(3 * elements * trial.arguments["hidden_dim"], trial.devices),
-        "weights": lower_bounds.weights(trial),
     }
 
 
@@ -344,27 +339,21 @@ def megatron_layer_bounds(trial: Trial) -> dict[str, FigureBound]:
     tokens, dim = lower_bounds.arguments(trial, "forward")[0][0].shape
     count = tokens * dim * (3 * 4 * dim + trial.arguments["hidden_dim"])
     return {
-        **lower_bounds.calls(),
         "sent": lower_bounds.something(ALONE, given=("flops",)),
         "flops": lower_bounds.flops(count, trial.devices),
-        "weights": lower_bounds.weights(trial),
     }
 
 
 def megatron_mesh_bounds(trial: Trial) -> dict[str, FigureBound]:
     own = lower_bounds.arguments(trial, "forward", "backward")
     return {
-        **lower_bounds.calls(),
         "sent": lower_bounds.leaves_device(own, "a device's tokens and their gradient"),
-        "weights": lower_bounds.weights(trial),
     }
 
 
 def vocab_parallel_loss_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {
-        **lower_bounds.calls(),
         "sent": lower_bounds.something("every loss depends on the logits of all devices"),
-        "peak": lower_bounds.peak(trial),
     }
 
 
