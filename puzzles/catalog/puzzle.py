@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from .content import PACKAGE, content
+from .content import PACKAGE, PuzzleGroup, content
 from .fields import Fields
 
 # --- Publications ---
@@ -136,41 +136,18 @@ def rules_of(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
 
 
 P = TypeVar("P", bound=Puzzle)
-P_co = TypeVar("P_co", bound=Puzzle, covariant=True)
-
-
-class AnyChapter(Protocol[P_co]):
-    """What a listing needs of a chapter."""
-
-    @property
-    def name(self) -> str:
-        """What commands call it."""
-
-    @property
-    def title(self) -> str: ...
-
-    @property
-    def idea(self) -> str:
-        """The question that its puzzles ask."""
-
-    @property
-    def slugs(self) -> tuple[str, ...]:
-        """In the order of play."""
-
-    def puzzle(self, slug: str) -> P_co:
-        """One of its puzzles; it may be loaded only now."""
 
 
 class Listing(Mapping[str, P]):
     """A mapping from slugs to puzzles, each loaded when it is first asked for."""
 
-    def __init__(self, chapters: Iterable[AnyChapter[P]]) -> None:
-        self.chapters: list[AnyChapter[P]] = []
-        self._chapter_of: dict[str, AnyChapter[P]] = {}
+    def __init__(self, chapters: Iterable[PuzzleGroup]) -> None:
+        self.chapters: list[PuzzleGroup] = []
+        self._chapter_of: dict[str, PuzzleGroup] = {}
         for chapter in chapters:
             self.add(chapter)
 
-    def add(self, chapter: AnyChapter[P]) -> None:
+    def add(self, chapter: PuzzleGroup) -> None:
         """Adds a chapter behind all others.
 
         Raises:
@@ -183,18 +160,19 @@ class Listing(Mapping[str, P]):
         self.chapters.append(chapter)
         self._chapter_of.update(dict.fromkeys(chapter.slugs, chapter))
 
-    def remove(self, chapter: AnyChapter[P]) -> None:
+    def remove(self, chapter: PuzzleGroup) -> None:
         """Removes a chapter that was added."""
         self.chapters.remove(chapter)
         for slug in chapter.slugs:
             del self._chapter_of[slug]
 
-    def chapter_of(self, slug: str) -> AnyChapter[P]:
+    def chapter_of(self, slug: str) -> PuzzleGroup:
         """The chapter that a puzzle is in."""
         return self._chapter_of[slug]
 
     def __getitem__(self, slug: str) -> P:
-        return self._chapter_of[slug].puzzle(slug)
+        puzzle: P = self._chapter_of[slug].puzzle(slug)
+        return puzzle
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._chapter_of)

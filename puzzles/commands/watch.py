@@ -268,7 +268,8 @@ class WatchState:
     def _print_picture(self, console: Console) -> None:
         lines = self._picture_lines()
         for line in ["", *lines] if lines else []:
-            console.print(plain_line(line), no_wrap=True, overflow="crop", highlight=False, markup=False)
+            plain = "".join(c if c.isprintable() else "?" for c in line)  # with its spaces
+            console.print(plain, no_wrap=True, overflow="crop", highlight=False, markup=False)
 
     def _say_undrawn(self, console: Console) -> None:
         console.print()
@@ -297,11 +298,6 @@ class WatchState:
 
 def _play_order() -> list[str]:
     return [*CORE, *(slug for slug in ALL if slug not in CORE)]
-
-
-def plain_line(line: str) -> str:
-    """A line of a picture, with its spaces but without control characters."""
-    return "".join(c if c.isprintable() else "?" for c in line)
 
 
 # --- The command ---

@@ -54,9 +54,9 @@ def collective_svg(name: str) -> str:
     return rendered("collective.svg", rows=rows, has_batches=has_batches, title=TITLES[name], ink=INK, full=FULL)
 
 
-def collective_markdown(name: str) -> str:
-    data = b64encode(collective_svg(name).encode()).decode()
-    return f"![{TITLES[name]}](data:image/svg+xml;base64,{data})"
+def in_markdown(words: str, svg: str) -> str:
+    """A picture within Markdown; empty if there is none."""
+    return f"![{words}](data:image/svg+xml;base64,{b64encode(svg.encode()).decode()})" if svg else ""
 
 
 # --- Cells ---
@@ -78,16 +78,10 @@ def puzzle_cells(puzzle: SchedulePuzzle, reference: Path | None) -> Iterator[Cel
     reference solution, the call that plays it, hints, and background."""
     heading, where = track_of(puzzle.slug).words.heading(puzzle), capitalized(place(puzzle.slug))
     changes, calls = differences(puzzle.goal.setting, puzzle.calls), [*reminder(puzzle), *value_calls(puzzle)]
-    size = size_text(puzzle.goal.size)
-    task = _markdown().task(puzzle, heading, where, changes, _overview(puzzle), size, calls)
+    sketch = track_of(puzzle.slug).show.sketch(puzzle, rendered) or ""
+    picture = in_markdown("What each rank keeps, and who talks to whom", sketch)
+    task = _markdown().task(puzzle, heading, where, changes, picture, size_text(puzzle.goal.size), calls)
     return _cells_of(puzzle, task, solution_or_starter(puzzle, reference))
-
-
-def _overview(puzzle: Puzzle) -> str:
-    """The picture beside the statement, within Markdown; empty if the puzzle has none."""
-    picture = track_of(puzzle.slug).show.sketch(puzzle, rendered)
-    data = b64encode((picture or "").encode()).decode()
-    return f"![What each rank keeps, and who talks to whom](data:image/svg+xml;base64,{data})" if picture else ""
 
 
 def any_puzzle_cells(puzzle: Puzzle, reference: Path | None) -> Iterator[Cell]:
@@ -99,7 +93,9 @@ def any_puzzle_cells(puzzle: Puzzle, reference: Path | None) -> Iterator[Cell]:
 
 def _cells_of(puzzle: Puzzle, task: str, code: str) -> Iterator[Cell]:
     slug = puzzle.slug
-    sources = [_linked(str(one)) for one in filter(None, (*puzzle.sources, puzzle.credit))]
+    arxiv = re.compile(r"arXiv (\d{4}\.\d{4,5})")
+    given = map(str, filter(None, (*puzzle.sources, puzzle.credit)))
+    sources = [arxiv.sub(r"[arXiv \1](https://arxiv.org/abs/\1)", source) for source in given]
     yield "markdown", task, f"{slug}-task"
     yield "code", code, f"{slug}-code"
     yield "code", f'await play("{slug}", {slug})', f"{slug}-play"
@@ -123,10 +119,6 @@ def solution_or_starter(puzzle: Puzzle, reference: Path | None) -> str:
     text = reference.read_text(encoding="utf-8")
     head = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
     return "\n".join(text.splitlines()[head[-1].end_lineno :]).strip()
-
-
-def _linked(source: str) -> str:
-    return re.sub(r"arXiv (\d{4}\.\d{4,5})", r"[arXiv \1](https://arxiv.org/abs/\1)", source)
 
 
 # --- Notebooks ---
@@ -210,7 +202,7 @@ def _expanded(source: list[tuple[str, str, str]], solved: bool) -> Iterator[tupl
         elif marker[1] == "setup":
             yield "code", setup(), "setup"
         elif marker[1] == "collective":
-            yield "markdown", collective_markdown(marker[2]), f"{marker[2]}-picture"
+            yield "markdown", in_markdown(TITLES[marker[2]], collective_svg(marker[2])), f"{marker[2]}-picture"
         elif marker[1] == "chapter":
             for slug in find_several(marker[2]):
                 yield from () if slug in marked else _puzzle(slug, solved)

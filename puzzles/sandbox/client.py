@@ -173,7 +173,9 @@ class SandboxClient:
     def _start(self) -> None:
         cache_bytecode()
         self._rules = read_rules()
-        self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=_quick_folder())
+        # in memory, if there is such a folder, so that no run slows down the disk for others
+        quick = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
+        self._folder = tempfile.mkdtemp(prefix=f"puzzles-{os.getpid()}-", dir=quick)
         if os.getuid() == 0:
             os.chmod(self._folder, 0o711)  # or the run's user could not pass through
         try:
@@ -216,11 +218,6 @@ class SandboxClient:
         except (OSError, ValueError, RecursionError):
             pass
         return None
-
-
-def _quick_folder() -> str | None:
-    """A folder in memory, so that no run slows down the disk for others; None if there is none."""
-    return SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK | os.X_OK) else None
 
 
 def _end(server: subprocess.Popen[bytes]) -> int:

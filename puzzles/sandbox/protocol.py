@@ -22,6 +22,12 @@ def framed(message: dict[str, Any]) -> bytes:
     return b"%0*x" % (LENGTH_DIGITS, len(text)) + text
 
 
+def write_all(fd: int, data: bytes) -> None:
+    """Writes bytes to a pipe, which may take them in pieces."""
+    while data:
+        data = data[os.write(fd, data) :]
+
+
 def send(stream: IO[bytes], message: dict[str, Any]) -> None:
     stream.write(framed(message))
     stream.flush()

@@ -501,7 +501,8 @@ def _npm(folder: Path) -> str:
 def _python(name: str) -> str:
     about = metadata.metadata(name)
     stated = [*(about.get_all("License-Expression") or ()), *(about.get_all("License") or ())]
-    licence = stated[0].partition("\n")[0] if stated else ", ".join(_classified(about.get_all("Classifier") or ()))
+    classified = (one for one in about.get_all("Classifier") or () if one.startswith("License"))
+    licence = stated[0].partition("\n")[0] if stated else ", ".join(one.rpartition(" :: ")[2] for one in classified)
     texts = [
         file.read_text() for file in metadata.files(name) or () if ".dist-info" in str(file) and _is_licence(file.name)
     ]
@@ -512,10 +513,6 @@ def _wheel(path: Path) -> str:
     with ZipFile(path) as archive:
         texts = [archive.read(name).decode() for name in archive.namelist() if _is_licence(name.rpartition("/")[2])]
     return "\n".join([f"{path.name}:", "", *texts])
-
-
-def _classified(classifiers: Iterable[str]) -> Iterator[str]:
-    return (one.rpartition(" :: ")[2] for one in classifiers if one.startswith("License"))
 
 
 def _is_licence(name: str) -> bool:

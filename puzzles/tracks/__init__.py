@@ -12,14 +12,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from puzzles.catalog.content import PuzzleGroup as PuzzleGroup
 from puzzles.catalog.fields import RefusedError
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS
-from puzzles.catalog.puzzle import AnyChapter, Puzzle
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UNPARSABLE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .base import OptionError as OptionError
-from .base import PuzzleGroup as PuzzleGroup
 from .base import Track as Track
 from .engine import Engine
 from .layout import Layouts
@@ -60,7 +60,7 @@ def register(track: Track[Any]) -> None:
     _by_slug.update(dict.fromkeys(track.slugs, track))
 
 
-def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+def add_chapter(track: Track[Any], chapter: PuzzleGroup) -> None:
     """Adds a chapter to a track that has a listing, behind all others."""
     if track.listing is None:
         raise ValueError(f"the track '{track.name}' takes no chapters")
@@ -71,7 +71,7 @@ def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
     _by_slug.update(dict.fromkeys(chapter.slugs, track))
 
 
-def remove_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+def remove_chapter(track: Track[Any], chapter: PuzzleGroup) -> None:
     """Removes a chapter that was added."""
     assert track.listing is not None
     track.listing.remove(chapter)
@@ -152,7 +152,10 @@ def find_group(name: str) -> PuzzleGroup | None:
         track = TRACKS[wanted]
         return PuzzleGroup(track.name, track.title, track.idea, track.slugs)
     found = [group for group in groups() if wanted and wanted in (group.name, group.folder)]
-    return found[0]._replace(name=wanted, slugs=tuple(slug for one in found for slug in one.slugs)) if found else None
+    if not found:
+        return None
+    slugs = tuple(slug for one in found for slug in one.slugs)
+    return PuzzleGroup(wanted, found[0].title, found[0].idea, slugs, found[0].folder)
 
 
 def near_group(name: str) -> str:

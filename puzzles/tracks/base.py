@@ -26,7 +26,7 @@ from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from puzzles.catalog.content import reader_of
+from puzzles.catalog.content import PuzzleGroup, reader_of
 from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
 from puzzles.catalog.puzzle import Listing, Puzzle
 from puzzles.failure import Failure
@@ -40,17 +40,6 @@ if TYPE_CHECKING:
 
 
 P = TypeVar("P", bound=Puzzle)
-
-
-class PuzzleGroup(NamedTuple):
-    """Puzzles that belong together, a chapter or a whole track; `name` is what commands call it."""
-
-    name: str
-    title: str
-    idea: str
-    slugs: tuple[str, ...]
-    folder: str = ""
-    """The folder of a teacher's chapter, which may have chapters for several tracks; by its name all are found."""
 
 
 class Section(NamedTuple):
@@ -101,8 +90,7 @@ class Track(Generic[P]):
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
         """The chapters; together all puzzles in the order in which they are best played."""
-        chapters = self.puzzles.chapters
-        return [PuzzleGroup(one.name, one.title, one.idea, one.slugs, getattr(one, "folder", "")) for one in chapters]
+        return self.puzzles.chapters
 
     @property
     def slugs(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ class DefinitionRun:
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
         describe = getattr(self.stage, "work_of", lambda frame: "")
-        self.timer = Timer(seconds, request["left"], self._report_time, describe)
+        self.timer = Timer(seconds, request["left"], lambda: self._send(self._too_slow()), describe)
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
@@ -108,7 +108,7 @@ class DefinitionRun:
         try:
             result, forgotten = self.timer.run(work, True)
         except TimeLimitError:
-            result, forgotten = StageResult(failure=self._too_slow()), ""
+            result, forgotten = self._too_slow(), ""
         except PuzzleError as why:
             result, forgotten = StageResult(failure=of_refusal(why, self.start)), ""
         self._send(result or StageResult(), forgotten, defined=result is not None)
@@ -122,9 +122,7 @@ class DefinitionRun:
     def _send(self, result: StageResult, forgotten: str = "", defined: bool = True) -> None:
         failure = None if result.failure is None else list(result.failure)
         row = {"defined": defined, "failure": failure, "forgotten": forgotten, **result.data}
-        text = json.dumps(row).encode() + b"\n"
-        while text:
-            text = text[os.write(self.out, text) :]
+        protocol.write_all(self.out, json.dumps(row).encode() + b"\n")
 
     def _load(self, names: dict[str, Any]) -> Failure | None:
         code = self.code.code
@@ -132,7 +130,7 @@ class DefinitionRun:
         try:
             self.timer.run(lambda: exec(code, names))
         except TimeLimitError:
-            return self._too_slow()
+            return self._too_slow().failure
         except PuzzleError as why:
             return of_refusal(why, line_in(why.__traceback__, self.code.name))
         except (Exception, SystemExit, GeneratorExit) as why:
@@ -149,17 +147,14 @@ class DefinitionRun:
         try:
             return self.timer.run(work)
         except TimeLimitError:
-            return StageResult(failure=self._too_slow())
+            return self._too_slow()
         except (Exception, SystemExit, GeneratorExit) as why:
             return StageResult(failure=site.failure_of(why))
 
-    def _report_time(self) -> None:
-        self._send(StageResult(failure=self._too_slow()))
-
-    def _too_slow(self) -> Failure:
+    def _too_slow(self) -> StageResult:
         line = self.timer.line_in(self.code.name) or (0 if self.phase else self.start)
         during = f"{self.timer.work_at}: " if self.timer.work_at else self.phase
-        return Failure("timeout", too_slow(self.timer.seconds, during), line)
+        return StageResult(failure=Failure("timeout", too_slow(self.timer.seconds, during), line))
 
 
 def too_slow(seconds: float, phase: str = "") -> str:

@@ -259,7 +259,7 @@ class Supervisor:
             given = json.loads(source)
             code = SubmissionCode(given["name"], given["text"], given["slugs"])
             survey = json.dumps(code.survey()).encode() + b"\n"
-            _write(out, survey + code.compiled.dump())
+            protocol.write_all(out, survey + code.compiled.dump())
 
         limits = {**self.limits, "processor": READING_SECONDS}
         answer = self._in_worker(work, READING_PATIENCE, MAX_COMPILED, limits)
@@ -353,11 +353,6 @@ class Supervisor:
             os._exit(LOST)
         finally:
             os._exit(0)
-
-
-def _write(out: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(out, data) :]
 
 
 # --- The server ---

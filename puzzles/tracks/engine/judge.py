@@ -402,19 +402,13 @@ def _or_failure(scored: Callable[[], Scored]) -> Scored | Failure:
         )
 
 
-def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
-    """The figures of one trial, the targets that it misses, and its stars: three if no record is better in one figure
-    and as good in all.
+def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, lines: Performed) -> Score:
+    """The figures of one trial with right results, the targets that it misses, and its stars: three if no record is
+    better in one figure and as good in all. `lines` is the run that knows the lines of code at the peak.
 
     Raises:
-        WrongResultError: a result is wrong, a call is not allowed, or a figure is less than any class needs.
+        WrongResultError: a call is not allowed, or a figure is less than any class needs.
     """
-    require_right(trial, performed)
-    return score_figures(puzzle, trial, performed, performed)
-
-
-def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, lines: Performed) -> Score:
-    """The same for a run with right results. `lines` is the run that knows the lines of code at the peak."""
     targets = puzzle.targets if trial.targets is None else trial.targets
     measured = _measured(puzzle, trial, performed)
     _require_counted(puzzle, trial, measured, targets)

@@ -16,7 +16,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.content.engine.data import trials as data_trials
 from puzzles.content.engine.shards import trials as shard_trials
 from puzzles.content.engine.tensors import trials as tensor_trials
-from puzzles.tracks.engine.judge import require_right, score_trial
+from puzzles.tracks.engine.judge import require_right, score_figures
 from tests.support.engine_trials import perform, reference
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
@@ -64,8 +64,9 @@ def test_a_figure_below_its_least_is_refused_by_name(puzzle: EnginePuzzle) -> No
     performed = perform(trial, reference(puzzle.slug))
     for name, one in lower_bounds_of(puzzle, trial).items():
         if one.value and name in LOWERED and name in puzzle.targets:
+            low = LOWERED[name](performed, one.value - 1)
             with pytest.raises(WrongResultError, match=r"fewer than the .*: something") as refusal:
-                score_trial(puzzle, trial, LOWERED[name](performed, one.value - 1))
+                score_figures(puzzle, trial, low, low)
             assert FIGURES[name].words in str(refusal.value)
             assert one.reason in str(refusal.value)
 
