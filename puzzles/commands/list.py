@@ -14,8 +14,7 @@ from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
 from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, track_of
-from puzzles.tracks.references import reference_file
+from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, reference_file, track_of
 
 from .shared.params import terminal
 from .shared.puzzle_params import SLUGS, group_or_puzzle

@@ -15,8 +15,7 @@ from lib import PuzzleError
 from lib.trace.ops import no_collection
 from puzzles.catalog.text_lines import print_table
 
-from .shared.files import preset, text_of, write_text
-from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
+from .shared.params import Parsed, colour_option, preset, require_picture, terminal, text_of, usage_errors, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,16 +16,15 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_crash, of_refusal
 from puzzles.grading.judge import Definition, judge
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.deadline import TimeLimitError, Timer
-from puzzles.sandbox.worker.sketch import Sketch, sketch
-from puzzles.sandbox.worker.stages.stage import UnplayableError
+from puzzles.sandbox.limits import TimeLimitError, Timer
+from puzzles.sandbox.worker.reading import Sketch, sketch
+from puzzles.sandbox.worker.stages import UnplayableError
 from puzzles.sandbox.worker.withheld import withheld_use
 from puzzles.tracks import Track, track_for, track_of
 from puzzles.tracks.free_play import FreeGame
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
 
-from .display import FreeResult
-from .source_lines import file_of, first_line_of, place_of, tree_of
+from .display import FreeResult, file_of, first_line_of, place_of, tree_of
 
 T = TypeVar("T")
 

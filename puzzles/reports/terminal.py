@@ -21,7 +21,7 @@ from puzzles.grading.grader import NOT_INSTALLED
 from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.sandbox.protection import protection
+from puzzles.sandbox.client import protection
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 
 from .screen import ScreenPart, next_command, print_wrapped

@@ -13,13 +13,13 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 
 from . import ALL, TRACKS, track_of
+from .base import TensorOptions, Workbench
 from .schedule.free_game import FreeGame as FreeGame
 from .schedule.free_game import figures as figures
 from .schedule.free_game import judged_saved as judged_saved
 from .schedule.free_game import require_size
 from .schedule.free_game import summary as summary
 from .schedule.show import timeline
-from .workbench import TensorOptions, Workbench
 
 if TYPE_CHECKING:
     from rich.console import Console

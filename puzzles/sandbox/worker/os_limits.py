@@ -114,8 +114,8 @@ def confine(limits: Mapping[str, Any], uid: int, parent: int, files: VisibleFile
     _cap(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)
     if LINUX:
+        _cap(resource.RLIMIT_AS, limits["memory"])
         _cap(resource.RLIMIT_SIGPENDING, 0)  # the kernel counts queued signals for each user, so runs could see others'
-    cap_memory(limits["memory"])
     prctl(NO_NEW_PRIVILEGES, 1)
     listener = seccomp.restrict_self()
     if LINUX and listener < 0:
@@ -149,14 +149,6 @@ def deny_paths(folders: Sequence[str]) -> None:
                 raise PermissionError(f"{path} is not for submissions")
 
     sys.addaudithook(refuse)
-
-
-def cap_memory(most: int) -> None:
-    """Limits the address space of this process, on systems that can do that."""
-    if LINUX:
-        import resource
-
-        _cap(resource.RLIMIT_AS, most)
 
 
 def _cap(kind: int, most: int, last: int = 0) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from puzzles.catalog.engine import EnginePuzzle, trials_of
-from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.tracks import base
 from puzzles.tracks.base import Section
 from puzzles.tracks.outcomes import SEE_NOTE, Measure

@@ -20,8 +20,8 @@ from lib.planning.values import KINDS
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.tracks import base
+from puzzles.tracks.base import Workbench, run_once
 from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
-from puzzles.tracks.workbench import Workbench, run_once
 
 MAX_NUMBER = 2**31
 """Of a field of a split."""

@@ -71,6 +71,9 @@ class Words(base.Words["PlanPuzzle"]):
     def targets(self, puzzle: PlanPuzzle) -> Mapping[str, float]:
         return {"seconds": puzzle.seconds, "gib": puzzle.gib}
 
+    def tightest(self, figures: Mapping[str, float]) -> dict[str, float]:
+        return {"seconds": figures["seconds"]}
+
     def measures(self, puzzle: PlanPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
             Measure.at_most("seconds a step", figures.get("seconds"), puzzle.seconds, "seconds"),

@@ -17,7 +17,7 @@ from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
-from .comparison import above_possible
+from .feedback import above_possible
 from .judge import parse_trace, trace_in
 
 MAX_SIZE = 1024

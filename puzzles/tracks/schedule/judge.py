@@ -17,10 +17,10 @@ from puzzles.catalog.schedule.setting_text import size_text
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks import base
+from puzzles.tracks.base import Turns
 from puzzles.tracks.outcomes import LocalRun, Row, RunRequest, Score
-from puzzles.tracks.workbench import Turns
 
-from .advice import advice, traffic_sentences
+from .feedback import advice, traffic_sentences
 
 CLASSIC = setting_to_json(CLASSIC_SETTING)
 

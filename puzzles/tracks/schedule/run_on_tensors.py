@@ -23,8 +23,8 @@ from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.catalog.text_lines import print_table
 from puzzles.failure import Failure
+from puzzles.tracks.base import TensorOptions, Workbench
 from puzzles.tracks.outcomes import RunRequest
-from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .free_game import FreeGame, summary
 from .judge import request_at, trace_in

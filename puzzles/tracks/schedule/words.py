@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lib import Goal, Model
+from lib.game.goal import MEMORY_PRECISION
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import EXTENDED
@@ -30,6 +31,9 @@ CLASSIC = (("load_weights", "total"),)
 
 MEANINGLESS = ("self", ("update", "shard"))
 """Parameters that no player writes."""
+
+COUNTED = {"memory": "peak_memory", "host": "host_memory", "traffic": "traffic"}
+"""The targets in elements, and the figures that they are for."""
 
 SHARD = ("value.shard(i, n)", "Shard i of n of a weight, optimizer state or weight gradient. Takes no time.")
 """A call of a value, which players need where a puzzle cuts one."""
@@ -59,6 +63,12 @@ class Words(base.Words[SchedulePuzzle]):
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, float]:
         given = {name: getattr(puzzle.goal, name) for name in ("time", "memory", "host", "traffic", "drift")}
         return {name: value for name, value in given.items() if value is not None}
+
+    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
+        counted = {name: figures[figure] for name, figure in COUNTED.items() if figures.get(figure)}
+        return {"time": max(int(figures["timesteps"]), 1)} | {
+            name: max(int(value) // MEMORY_PRECISION * MEMORY_PRECISION, 1) for name, value in counted.items()
+        }
 
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return list(measures(puzzle.goal, figures))
@@ -101,22 +111,22 @@ class Words(base.Words[SchedulePuzzle]):
         return f"def {slug}(model)"
 
     def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .comparison import standing
+        from .feedback import standing
 
         return standing(puzzle, figures, stars, family)
 
     def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .comparison import third_star
+        from .feedback import third_star
 
         return third_star(puzzle, figures, stars, family)
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterable[str]:
-        from .comparison import comparison
+        from .feedback import comparison
 
         return comparison(puzzle, figures, kept)
 
     def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
-        from .comparison import recognized
+        from .feedback import recognized
 
         return recognized(puzzle, kept)
 

@@ -1,36 +1,219 @@
 """Repeats a recording on the values of another trial, with the engine's own calls and meters; runs no player's code.
 
+The recording may be forged. If its operations lead to the right results on values that nobody could know, it is a
+program for the puzzle, and what is counted of it here is what that program needs: a forged recording that passes is a
+correct solution. So a recording may name only what is listed here: functions of numpy without input, output or
+callbacks, methods of arrays, draws, and calls of the engine.
+
 All contents are in blocks that the recording holds, and their bytes are charged to the meter from the moment when it
-holds them. So a recording cannot use memory that is not counted.
+holds them. Numbers outside of arrays are charged too: a recording does not say when a number is let go, because no
+recorder sees who still refers to it, so it counts from the step that makes it to the last one that reads it.
+
+Rejected: believing the meters of the process that ran the class, since its code shares their memory. A process for each
+device with a wire that the judge carries, which was the design before: it stopped sharing between devices, which gains
+nothing here, and needed a right that only Linux gives.
 """
 
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from lib.engine import ShardedEngine
 from lib.engine.engine import Fetch, Reader, Writer
-from lib.engine.metering import Life, Meter, MeteredArray, current, plain_view
+from lib.engine.metering import Life, Meter, MeteredArray, bases_of, count_ufunc, current, plain_view
 from lib.engine.transport import CallableInt
 
-from .functions import (
-    COMMUNICATION,
-    DRAWS,
-    FUNCTIONS,
-    METHODS,
-    TIER,
-    UFUNC_METHODS,
-    UFUNCS,
-    UnrepeatableError,
-    arrays_in,
-    memory_of,
-    require_written,
-    root_of,
-    whole_numbers_in,
-)
-from .held_numbers import NUMBER, HeldNumbers
-from .recorder import NEAR, WORD
-from .traced_numbers import count_numbers
+# --- What a recording may name ---
+
+
+UFUNCS: dict[str, Any] = {name: found for name, found in vars(np).items() if isinstance(found, np.ufunc)}
+
+UFUNC_METHODS = ("__call__", "reduce", "accumulate", "reduceat", "outer", "at")
+
+_NAMES = (
+    "all amax amin any append argmax argmin argpartition argsort argwhere around array array_split asarray "
+    "ascontiguousarray asfortranarray atleast_1d atleast_2d atleast_3d average bincount block broadcast_arrays "
+    "broadcast_to choose clip column_stack compress concatenate convolve copy copyto corrcoef correlate count_nonzero "
+    "cov cross cumprod cumsum cumulative_sum delete diag diag_indices_from diagflat diagonal diff digitize dot dsplit "
+    "dstack ediff1d einsum empty_like expand_dims extract fill_diagonal flatnonzero flip fliplr flipud full full_like "
+    "hsplit hstack identity in1d inner insert interp isclose isin kron lexsort linspace matrix_transpose max mean "
+    "median meshgrid min moveaxis nan_to_num nanmax nanmean nanmin nansum nonzero ones_like outer packbits pad "
+    "partition percentile permute_dims place prod ptp put put_along_axis putmask quantile ravel repeat require reshape "
+    "resize roll rollaxis rot90 round searchsorted select sort split squeeze stack std sum swapaxes take "
+    "take_along_axis tensordot tile trace transpose tri tril triu unique unpackbits unstack unwrap vdot vsplit vstack "
+    "var where zeros_like"
+).split()
+
+FUNCTIONS: dict[str, Any] = {
+    **{name: getattr(np, name) for name in _NAMES if hasattr(np, name)},
+    **{
+        f"{module.__name__.removeprefix('numpy.')}.{name}": getattr(module, name)
+        for module in (np.linalg, np.fft)
+        for name in module.__all__
+        if callable(getattr(module, name)) and not isinstance(getattr(module, name), type)
+    },
+}
+
+NAME_OF = {id(function): name for name, function in FUNCTIONS.items()}
+
+FUNCTIONS["empty_like"] = np.zeros_like
+"""In memory that nothing has written, there may be what another device has left in the repeating process."""
+
+METHODS = (
+    "__getitem__ __int__ __setitem__ all any argmax argmin argpartition argsort astype choose clip compress copy "
+    "cumprod cumsum diagonal dot fill flatten item max mean min nonzero partition prod ptp put ravel repeat reshape "
+    "round searchsorted sort std sum take trace var"
+).split()
+
+DRAWS = (
+    "bytes choice exponential integers normal permutation permuted random shuffle standard_exponential standard_normal "
+    "uniform"
+).split()
+"""Methods of numpy's generators, which draw by numbers and shapes, or choose from an array."""
+
+COMMUNICATION = ("send receive symmetric send_async barrier all_gather all_reduce reduce_scatter all_to_all").split()
+
+TIER = ("put", "fetch", "fetch_async", "drop")
+
+
+NEAR = 1 << 12
+"""A seed that differs by less from a number that the device was given follows from that."""
+
+WORD = 4
+"""Bytes of a large number in an array that no step has made, where it is looked for."""
+
+
+class UnrepeatableError(Exception):
+    """A run that cannot be recorded, or a recording that cannot be repeated; the message is a clause for the player."""
+
+
+def require_written(kind: str, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Refuses operations whose result has numbers that nothing has written, as `empty_like` would have."""
+    out = kwargs.get("out")
+    lacks_out = any(array is None for array in (out if isinstance(out, tuple) else (out,)))
+    is_masked = "where" in kwargs and (name == "clip" or (kind == "ufunc" and not name.endswith(".reduce")))
+    mode = kwargs.get("mode", args[2] if len(args) > 2 else "")
+    if (is_masked and lacks_out) or (name == "pad" and isinstance(mode, str) and mode == "empty"):
+        raise UnrepeatableError(f"it reads memory in which {name} has written nothing")
+
+
+def count_numbers(ufunc: Any, method: str, operands: Any, kwargs: Any, result: Any) -> None:
+    """Counts products of numbers, as those of arrays count themselves."""
+    if current.meter is not None and not any(isinstance(one, np.ndarray) for one in operands):
+        count_ufunc(current.meter, ufunc, method, operands, kwargs, result)
+
+
+def root_of(array: Any) -> Any:
+    *_, root = bases_of(array)
+    return root
+
+
+def memory_of(root: Any) -> Any:
+    """The bytes of an array that owns its memory, in the order of memory."""
+    plain = np.ndarray.view(root, np.ndarray)
+    if plain.dtype.hasobject:
+        raise UnrepeatableError("it has arrays of Python objects")
+    order = sorted(range(plain.ndim), key=lambda axis: -plain.strides[axis])
+    flat = plain.transpose(order)
+    if not flat.flags.c_contiguous:
+        raise UnrepeatableError("it has arrays in memory with gaps")
+    return flat.reshape(-1).view(np.uint8)
+
+
+def arrays_in(tree: Any) -> list[Any]:
+    """The arrays in nested dictionaries, lists and tuples, in order."""
+    if isinstance(tree, np.ndarray):
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [array for part in tree for array in arrays_in(part)] if isinstance(tree, list | tuple) else []
+
+
+def whole_numbers_in(tree: Any) -> list[int]:
+    """The whole numbers in nested dictionaries, lists and tuples, in order."""
+    if type(tree) is int:
+        return [tree]
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    return [number for part in tree for number in whole_numbers_in(part)] if isinstance(tree, list | tuple) else []
+
+
+# --- Numbers outside of arrays ---
+
+
+NUMBER = 8
+"""Bytes that a number of Python counts as, and of the one number that a device may use for free between two calls of
+the engine."""
+
+MAX_NUMBER = 32
+"""Bytes of numpy's longest number. Records and texts of any length, which are scalars, too, are no numbers."""
+
+
+class HeldNumbers:
+    """Those of one device."""
+
+    def __init__(self, meter: Meter, recording: Any) -> None:
+        self._meter = meter
+        self._uses = Counter(_numbers_read(recording))
+        """By the key of a number: how often it is still read."""
+        self._lives: dict[int, Life] = {}
+        """What is charged, by key."""
+        self._free: tuple[int, int] | None = None
+        """The number that is not charged yet: its key, and its bytes."""
+
+    def hold(self, key: int, number: Any) -> int:
+        """Charges a number if it is still read; returns its bytes."""
+        nbytes: int = getattr(number, "nbytes", NUMBER)
+        if nbytes > MAX_NUMBER or isinstance(number, np.flexible):
+            raise UnrepeatableError("it takes records or texts out of arrays")
+        self._let_go(key)
+        if not self._uses[key]:
+            return nbytes
+        if self._free is None and nbytes <= NUMBER:
+            self._free = key, nbytes
+        else:
+            self._lives[key] = self._meter.hold(nbytes)
+        return nbytes
+
+    def read(self, key: int) -> None:
+        """Called when a step reads a number."""
+        self._uses[key] -= 1
+        if self._uses[key] <= 0:
+            self._let_go(key)
+
+    def charge(self) -> None:
+        """Charges the free number, too, because it is kept longer than one computation needs it."""
+        if self._free is not None:
+            key, nbytes = self._free
+            self._lives[key], self._free = self._meter.hold(nbytes), None
+
+    def _let_go(self, key: int) -> None:
+        if self._free is not None and self._free[0] == key:
+            self._free = None
+        elif key in self._lives:
+            self._meter.release(self._lives.pop(key))
+
+
+def _numbers_read(one: Any) -> Iterator[int]:
+    """The keys of the numbers that recorded data refer to, as often as they do."""
+    match one:
+        case [first, *_] if not isinstance(first, str):  # an array would be compared with the words below
+            for part in one:
+                yield from _numbers_read(part)
+        case ("known", int(key)) | ("as", str(), int(key)) | ("plus", int(key), int()) | ["inserted", _, _, int(key)]:
+            yield key
+        case list() | tuple():
+            for part in one:
+                yield from _numbers_read(part)
+        case dict():
+            for part in one.values():
+                yield from _numbers_read(part)
+
+
+# --- The second run ---
+
 
 MAX_UNCHARGED = 1 << 13
 """Bytes of numbers that are charged to no device: those of numpy, and those within the steps."""

@@ -1,11 +1,10 @@
-"""A schedule puzzle's reference: the targets that a run meets, and rows on what it scores."""
+"""What a schedule puzzle's file states of its reference: records at the shown size, and figures at the others."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lib import Record
-from lib.game.goal import MEMORY_PRECISION, figures_text
-from puzzles.catalog.content import reader_of
+from lib.game.goal import figures_text
 from puzzles.catalog.fields import NO_LIMIT
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import ReferenceAt
@@ -13,38 +12,22 @@ from puzzles.catalog.schedule.setting_text import size_text
 from puzzles.tracks import base
 from puzzles.tracks.base import ReferenceRow
 
-COUNTED = {"memory": "peak_memory", "host": "host_memory", "traffic": "traffic"}
-"""The targets in elements, and the figures that they are for."""
 
-
-class Custom(base.Custom[SchedulePuzzle]):
-    puzzle_class = "SchedulePuzzle"
-    read = staticmethod(reader_of("schedule"))
-
-    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
-        """The lowest targets that these figures meet."""
-        counted = {name: figures[figure] for name, figure in COUNTED.items() if figures.get(figure)}
-        return {"time": max(int(figures["timesteps"]), 1)} | {
-            name: max(int(value) // MEMORY_PRECISION * MEMORY_PRECISION, 1) for name, value in counted.items()
-        }
-
-    def reference_games(self, puzzle: SchedulePuzzle) -> list[SchedulePuzzle]:
+class References(base.References[SchedulePuzzle]):
+    def games(self, puzzle: SchedulePuzzle) -> list[SchedulePuzzle]:
         """The puzzle at each of its sizes, the shown one first, without targets."""
         return [
             replace(puzzle, goal=replace(puzzle.goal, size=size, time=NO_LIMIT, memory=NO_LIMIT), other_sizes=())
             for size in dict.fromkeys((puzzle.goal.size, *puzzle.other_sizes))
         ]
 
-    def reference_row(
+    def row(
         self, game: SchedulePuzzle, puzzle: SchedulePuzzle, file: str, figures: Mapping[str, float], family: str
     ) -> ReferenceRow | None:
         """At the shown size the row is a record: the first that a better schedule has to beat; none if a record beats
         it."""
-        timesteps, memory, traffic = (
-            float(figures["timesteps"]),
-            int(figures["peak_memory"]),
-            int(figures.get("traffic", 0)),
-        )
+        timesteps, memory = float(figures["timesteps"]), int(figures["peak_memory"])
+        traffic = int(figures.get("traffic", 0))
         if game.goal.size == puzzle.goal.size:
             ideas = next((one.ideas for one in puzzle.goal.records if one.by == file), ())
             record = Record(timesteps, memory, file, family, traffic, ideas)
@@ -52,7 +35,7 @@ class Custom(base.Custom[SchedulePuzzle]):
             return None if any(other.dominates(*record.figures) for other in others) else _record_row(record)
         return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory, traffic))
 
-    def stated_rows(self, puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
+    def stated(self, puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
         """The rows on the reference in `file` that a puzzle has."""
         records = [_record_row(record) for record in puzzle.goal.records if record.by == file]
         return [*records, *map(_elsewhere_row, puzzle.reference_at)]
