@@ -26,9 +26,7 @@ from lib.engine.collectives import COLLECTIVES, Array
 from lib.errors import RuleError
 from lib.masked_arrays import is_masked
 
-# --- The line of the player that is running ---
-#
-# Finds the line of the player's code that is running.
+# --- Finds the line of the player's code that is running ---
 
 MACHINERY = ("lib", "drawing", "puzzles", "numpy", "torch", "array_api_compat")
 """Packages whose lines are not a player's."""
@@ -78,9 +76,7 @@ def current_player_line() -> str:
     return player_line(sys._getframe(1))
 
 
-# --- The meter of a device ---
-#
-# Counts the bytes, flops, memory and simulated time of one device.
+# --- Counts the bytes, flops, memory and simulated time of one device ---
 #
 # Everything is counted from calls and shapes and nothing is timed, so figures are the same on every transport and in
 # every run.
@@ -350,9 +346,8 @@ def unmetered() -> Iterator[None]:
         current.meter = before
 
 
-# --- Arrays that are counted ---
+# --- An ndarray subclass that meters unmodified player code: it counts flops and live bytes ---
 #
-# An ndarray subclass that meters unmodified player code: it counts flops and live bytes
 # numpy passes every operation on a subclass to its `__array_ufunc__` or `__array_function__` (NEP 13 and 18). Products
 # are counted by their shapes, and each new block of memory is charged to the device until nothing refers to it. Views
 # share their block, which counts once. Arrays that start as plain ones (np.zeros and the like) are handled by
@@ -643,9 +638,7 @@ def charge_results(result: Any) -> Any:
     return result
 
 
-# --- Numpy's functions during a metered run ---
-#
-# Patches numpy constructors and matmuls during a metered run to count memory and flops.
+# --- Patches numpy constructors and matmuls during a metered run to count memory and flops ---
 #
 # Only the code of a device is counted. For all other code (`current.meter` is None), the wrappers just call the
 # original function.
@@ -777,9 +770,7 @@ def _modules_of(cls: type) -> list[dict[str, Any]]:
     return list(modules.values())
 
 
-# --- Kernels ---
-#
-# A computation that counts as one kernel of a device: its flops and its result, but no memory in between.
+# --- A computation that counts as one kernel of a device: its flops and its result, but no memory in between ---
 
 
 def run_kernel(compute: Callable[[], Array]) -> Array:

@@ -39,9 +39,7 @@ from lib.engine.transport import ArrayLibrary
 from lib.errors import RuleError
 from lib.values.algebra import counted
 
-# --- Tensors on one device ---
-#
-# Tensors of torch on one device, metered like arrays: by storage, and with torch's own formulas for flops.
+# --- Tensors of torch on one device, metered like arrays: by storage, and with torch's own formulas for flops ---
 
 SENDABLE = "bool uint8 int8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
 """Dtypes that gloo can both move and reduce."""
@@ -212,9 +210,8 @@ with _Metering():  # the first use of a mode loads a thousand modules: here, onc
     torch.zeros(1)
 
 
-# --- Sockets between all processes ---
+# --- Sockets between all processes, with the methods of an mpi4py communicator that control messages need ---
 #
-# Sockets between all processes, with those methods of an mpi4py communicator that control messages and rows need
 # torch.distributed can neither ask whether a message has arrived nor wait for any of several, so it cannot carry these
 # messages. A socket can do both, and reports at once when the process at its other end has ended.
 
@@ -374,9 +371,7 @@ class SocketCommunicator:
         self._selector.unregister(self._sockets[other])
 
 
-# --- The carrier ---
-#
-# torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has its own GPU.
+# --- torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has its own GPU ---
 #
 # Each collective is torch's, except that gloo's reduce-scatter cannot run in the background, so it is replaced by an
 # all-to-all and a sum. An all-reduce adds in its own order, so floats may differ in the last bits from other

@@ -30,9 +30,7 @@ from lib.layout.layouts import (
     put_elements,
 )
 
-# --- Messages ---
-#
-# Messages of a redistribution: between which devices, and which part of the tensor each of them carries.
+# --- Messages of a redistribution: between which devices, and which part of the tensor each of them carries ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,9 +136,7 @@ def within(start: Ints, stop: Ints, origin: Ints) -> Box:
     return tuple(slice(a, b) for a, b in zip((start - origin).tolist(), (stop - origin).tolist()))
 
 
-# --- The exchange ---
-#
-# Exchange: the minimum-traffic transfer between two layouts without partial sums, with balanced senders.
+# --- Exchange: the minimum-traffic transfer between two layouts without partial sums, with balanced senders ---
 #
 # Device r receives what the target gives it and the source does not; no plan can move less. Only the copies of a source
 # piece can choose who sends, and two source pieces have no device in common. So the flow problem "least work for the
@@ -355,9 +351,7 @@ def _meetings(mine: int, yours: int, a: int, b: int, end: int) -> Ints:
     return np.stack([edges // a, edges // b, edges, np.append(edges[1:], end)], axis=1)
 
 
-# --- The sum exchange ---
-#
-# Sum exchange: partial sums added up and moved to where they are wanted, at the lower bound.
+# --- Sum exchange: partial sums added up and moved to where they are wanted, at the lower bound ---
 #
 # To add up an element of S summands on S devices and bring the sum to W devices takes S + W - 2 messages if one of the
 # W holds a summand, otherwise S + W - 1: no device has the sum before S - 1 messages have joined the S holders, and
@@ -464,9 +458,7 @@ def _boxes(source: TensorLayout, target: TensorLayout, real: bool = False) -> tu
     return holders, wanted, target_piece[holders] == to_part[:, None], starts, stops
 
 
-# --- Steps ---
-#
-# Steps of a redistribution: the name of each, its traffic, and its execution on numpy.
+# --- Steps of a redistribution: the name of each, its traffic, and its execution on numpy ---
 #
 # Collectives send as many bytes as the best algorithms (Thakur, Rabenseifner, Gropp 2005, "Optimization of Collective
 # Communication Operations in MPICH"). With g devices and pieces of S bytes before a reduction or after a gather, that

@@ -17,9 +17,7 @@ from lib.layout.exchanges import SUM_EXCHANGE, Messages, Step, SumExchange, Tens
 from lib.layout.layouts import Array, Ints, LayoutError, Pieces, TensorLayout, blank, join, new_piece, piece_of
 from lib.layout.plans import OperandFetch, PlacedGraph
 
-# --- One step on one device ---
-#
-# Steps of redistributions on one device of the engine: buffers, calls, and what arrives.
+# --- Steps of redistributions on one device of the engine: buffers, calls, and what arrives ---
 #
 # A reduce-scatter, all-reduce, all-gather or all-to-all uses the engine's collective of that name, in groups. A permute
 # or general exchange uses messages; a slice needs no call. The buffers that exist at the same time are those that
@@ -154,9 +152,7 @@ _BY_NAME: dict[str, Callable[[ShardedEngine, Step, Array], Array]] = {
 }
 
 
-# --- A redistribution ---
-#
-# Runs on the engine: their results, and one device of a redistribution.
+# --- Runs on the engine: their results, and one device of a redistribution ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,12 +213,6 @@ def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, o
 
 
 # --- A plan ---
-#
-# Execution on the engine: every device holds only its own pieces, and gets all others by engine calls.
-#
-# All devices run the same operators, each on its own pieces (SPMD). The meters count what the plan predicts: bytes
-# sent, flops, and peak memory. A tensor is freed after its last reader; what is compared afterwards are copies that
-# belong to no device.
 
 
 class PlannedDevice(ShardedEngine):

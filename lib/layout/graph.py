@@ -39,9 +39,7 @@ from lib.layout.redistribution import redistribute
 from lib.layout.words import SAYS
 from lib.masked_arrays import refuse_masked
 
-# --- Distributed operators ---
-#
-# The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs.
+# --- The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs ---
 #
 # A letter may be split into parts that its size does not have evenly. GSPMD (Xu et al. 2021) then computes with the
 # padding as well, and masks it with an operator's identity where it would reach a result: zeros before a sum, the least
@@ -224,9 +222,7 @@ def strategy_text(strategy: tuple[tuple[int, ...], ...]) -> str:
     return "(" + ",".join("(" + ",".join(map(str, splits)) + ")" for splits in strategy) + ")"
 
 
-# --- Pinned layouts ---
-#
-# Pinned layouts: tensors whose layout is given, as by GSPMD's in_shardings and out_shardings.
+# --- Pinned layouts: tensors whose layout is given, as by GSPMD's in_shardings and out_shardings ---
 
 
 class PlacedProgram(Protocol):
@@ -298,9 +294,7 @@ def _steps(given: TensorLayout, wanted: TensorLayout) -> tuple[Step, ...]:
     return redistribute(given, wanted).named_steps
 
 
-# --- Graphs ---
-#
-# A program as a graph: tensors, operators between them, and strategies for some of the operators.
+# --- A program as a graph: tensors, operators between them, and strategies for some of the operators ---
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: the number of parts for each dimension of each input."""
@@ -515,9 +509,7 @@ def require_graph(graph: Any) -> None:
         raise LayoutError(f"only a Graph can be planned; got {graph!r}")
 
 
-# --- Candidates ---
-#
-# The possible Sharding Strategies of an operator, in a fixed order.
+# --- The possible Sharding Strategies of an operator, in a fixed order ---
 
 
 def candidates(

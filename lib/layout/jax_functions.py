@@ -37,9 +37,7 @@ from lib.layout.jax_primitives import (
 )
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 
-# --- Opaque operators ---
-#
-# Primitives of JAX that no operator stands for: an opaque operator for each output, which JAX itself computes.
+# --- Primitives of JAX that no operator stands for: an opaque operator for each output, which JAX itself computes ---
 #
 # A dimension of it may be split where the primitive's batching rule proves that: where the primitive is `vmap`, over
 # that dimension, of itself on tensors without the dimension. Every device has all of the other dimensions.
@@ -286,10 +284,6 @@ SPECIAL = {"dynamic_slice": _slice, "dynamic_update_slice": _update}
 
 
 # --- The import ---
-#
-# A function of JAX as a graph: its jaxpr, operator by operator. Needs jax, which is imported when it is used.
-#
-# A primitive that no operator stands for becomes an opaque operator, which jax computes.
 
 MAX_KNOWN = 1 << 16
 """Elements of a constant that is computed while a function is imported."""

@@ -19,9 +19,7 @@ from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 from lib.layout.operators import RELATIONS, Operator
 from lib.layout.words import SAYS
 
-# --- A graph that came from JAX ---
-#
-# A graph that came from a function of JAX, and JAX itself, if it is installed.
+# --- A graph that came from a function of JAX, and JAX itself, if it is installed ---
 
 Place = tuple[int, ...]
 """A primitive of a traced function: its number, within a call also those of the calls around it."""
@@ -87,9 +85,7 @@ def is_real(dtype: Any) -> bool:
     return dtype is not None and any(numpy.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
 
 
-# --- Values during import ---
-#
-# Values of a jaxpr's variables during import: a constant, or a tensor of the graph, perhaps broadcast.
+# --- Values of a jaxpr's variables during import: a constant, or a tensor of the graph, perhaps broadcast ---
 #
 # A broadcast stays a view until an operator needs it in full. Operators that combine elements do not, because they
 # broadcast their later inputs to the first.
@@ -296,9 +292,7 @@ class Importer:
                 return name
 
 
-# --- Groups of primitives that are one operator ---
-#
-# Groups of JAX's primitives that are one operator here, and rows or elements of tensors by number.
+# --- Groups of JAX's primitives that are one operator here, and rows or elements of tensors by number ---
 
 
 class RowsByNumber:

@@ -18,9 +18,7 @@ import numpy as np
 from lib.layout.layouts import Array, LayoutError, nearest_name, require_int, require_ints
 from lib.layout.words import SAYS
 
-# --- On arrays of numpy ---
-#
-# Each kind of operator on numpy arrays: the output's piece from the inputs' pieces.
+# --- Each kind of operator on numpy arrays: the output's piece from the inputs' pieces ---
 
 RATE = 0.125
 """Learning rate of the updates: a power of two, so that SGD on small whole numbers is exact."""
@@ -276,9 +274,7 @@ OTHERS: Mapping[str, Callable[[Task], Array]] = {
 """All other kinds."""
 
 
-# --- Letters, shapes and flops ---
-#
-# Operators: kind, shapes, a letter for each dimension, flops, and the computation of a piece on numpy.
+# --- Operators: kind, shapes, a letter for each dimension, flops, and the computation of a piece on numpy ---
 #
 # An operator is written in einsum notation: matmul is "mk,kn->mn". A letter that the output lacks is contracted, and
 # splitting it leaves summands. Letters that may not be split (the axis of a softmax) are not `free`.
@@ -449,9 +445,7 @@ def of_einsum(
     return tuple(map(tuple, inputs)), tuple(output), sizes
 
 
-# --- A program under construction ---
-#
-# A program under construction: sources, and a method for each kind of operator that adds one.
+# --- A program under construction: sources, and a method for each kind of operator that adds one ---
 #
 # Each method takes a name for the operator and the names of its inputs, and returns the name, which is also the name of
 # its output.
@@ -672,9 +666,7 @@ class ProgramBuilder:
         return axis % len(shape)
 
 
-# --- Operators that rearrange a tensor ---
-#
-# Operators that rearrange a tensor: other shapes, parts of it, rows of a table, tokens routed to experts.
+# --- Operators that rearrange a tensor: other shapes, parts of it, rows of a table, tokens routed to experts ---
 
 
 class RearrangingBuilder(ProgramBuilder):

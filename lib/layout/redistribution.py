@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from lib.layout.execution import Executed
 
 
-# --- The cheapest path of collectives ---
-#
-# The cheapest sequence of named collectives between two layouts: a shortest path over layouts.
+# --- The cheapest sequence of named collectives between two layouts: a shortest path over layouts ---
 #
 # Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the device
 # matrix. The search is A*: what is left to move from a layout is estimated by the bound, which no steps undercut. On
@@ -334,11 +332,7 @@ def _gather_and_slice(start: TensorLayout, goal: TensorLayout) -> tuple[Step, ..
     return tuple(steps)
 
 
-# --- Redistributions ---
-#
-# Tensor Redistribution: from any layout of a tensor to any other with the fewest bytes, as named collectives.
-#
-# Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
+# --- Tensor Redistribution: from any layout of a tensor to any other with the fewest bytes, as named collectives ---
 
 
 @dataclass(frozen=True)

@@ -28,9 +28,7 @@ from lib.values.base import Value
 from lib.values.kinds import ActivationGrad, Parked, Weight, WeightGrad
 from lib.values.replicas import Average, averages_of
 
-# --- A single device ---
-#
-# The results of a single device, with which a replay is compared: outputs, or the weights after all steps.
+# --- The results of a single device, with which a replay is compared: outputs, or the weights after all steps ---
 
 Replica = tuple[list[Array], list[Array]]
 """Weights and states, by layer."""
@@ -126,9 +124,7 @@ def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
     return {grad.step: grad.version for grad in grads if grad.version is not None}
 
 
-# --- Outer steps on a single device ---
-#
-# The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them.
+# --- The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them ---
 #
 # The rounds, the copies, and the steps at which copies take over an average are read from the run.
 
@@ -254,9 +250,7 @@ def numbered_copies(
     return numbered
 
 
-# --- The comparison ---
-#
-# Compares the results and measurements of a replay with a single device's results and the trace's predictions.
+# --- Compares the results and measurements of a replay with a single device's results and the trace's predictions ---
 
 
 @dataclass(frozen=True)

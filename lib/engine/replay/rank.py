@@ -175,9 +175,7 @@ def _tags(trace: Trace, scripts: Sequence[Sequence[int]]) -> list[dict[int, list
     return tags
 
 
-# --- A device, and the collectives of the game ---
-#
-# A device of a replay: its tensors of numpy or torch, and the game's collectives on them.
+# --- A device of a replay: its tensors of numpy or torch, and the game's collectives on them ---
 
 TIERS = ("host", "disk")
 
@@ -338,9 +336,7 @@ def _in_order(contents: Sequence[Content]) -> tuple[int, ...]:
     return tuple([place for content in contents for place in content.places])
 
 
-# --- Broadcasts and reduces ---
-#
-# Broadcasts and reduces on tensors: each rank of a chain passes on what has come, or adds its own to it.
+# --- Broadcasts and reduces on tensors: each rank of a chain passes on what has come, or adds its own to it ---
 
 
 def pass_along(engine: Any, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -358,9 +354,7 @@ def pass_along(engine: Any, op: Op, used: list[Array]) -> Sequence[Array]:
     return [averaged(engine, used[0], content.value, len(members)) if is_sum else copy_in(used[0], engine._port)]
 
 
-# --- Attention layers and outer steps ---
-#
-# Performs the operations of attention layers and of outer steps in a replay.
+# --- Performs the operations of attention layers and of outer steps in a replay ---
 
 
 def attend(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -407,9 +401,7 @@ ATTENTION_AND_OUTER: Mapping[str, Callable[[TensorDevice, Op, list[Array]], Sequ
 """Each of these operations by name: maps the tensors it uses to those it creates."""
 
 
-# --- The rank ---
-#
-# Executes one rank's part of a trace on the engine, with real tensors.
+# --- Executes one rank's part of a trace on the engine, with real tensors ---
 
 
 class ReplayEngine(TensorDevice):

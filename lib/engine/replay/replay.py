@@ -28,9 +28,7 @@ from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, TIMED, Op, Trace, group_of
 from lib.values.algebra import counted
 
-# --- Measured events in time ---
-#
-# Places each measured event of a replay in time.
+# --- Places each measured event of a replay in time ---
 #
 # The measurements are the working times of events. From these, the clock runs as in the game: a collective starts when
 # the last rank arrives and takes as long as its fastest rank, since the others were waiting; a message can be received
