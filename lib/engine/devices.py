@@ -1,8 +1,8 @@
 """A player's class on its devices: what goes in, what comes out, and the executor of devices in this process.
 
 An executor runs every call of a run on all devices. Each device gets copies of its arguments, and callers get copies of
-its results, so that devices in one process share no more memory than those in several; sharing read-only arrays would
-be quicker, but a class could then find out in which process it runs. A stream is read by each device at its own speed.
+its results, so that devices in one process share no more memory than those in several; only full parameters are lent,
+read-only, for as long as a class loads its part. A stream is read by each device at its own speed.
 """
 
 import weakref

@@ -31,15 +31,13 @@ from lib.masked_arrays import is_masked
 MACHINERY = ("lib", "drawing", "puzzles", "numpy", "torch", "array_api_compat")
 """Packages whose lines are not a player's."""
 
+CALLERS = ("lib.engine.devices", "lib.engine.process_devices")
+"""The modules that call a device's code."""
+
 
 @cache
 def _is_machinery(module: str) -> bool:
     return module.partition(".")[0] in MACHINERY
-
-
-@cache
-def _calls_devices(module: str) -> bool:
-    return module in ("lib.engine.devices", "lib.engine.process_devices")
 
 
 def is_of_player(frame: FrameType) -> bool:
@@ -62,7 +60,7 @@ def running_line() -> int:
         module = frame.f_globals.get("__name__", "")
         if not _is_machinery(module):
             return frame.f_lineno
-        frame = None if _calls_devices(module) else frame.f_back
+        frame = None if module in CALLERS else frame.f_back
     return 0
 
 

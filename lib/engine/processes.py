@@ -133,7 +133,7 @@ class ControlChannel:
         self._answers: dict[int, tuple[str, int]] = {}
         self._previous_answers: dict[int, tuple[str, int]] | None = None
         self._asked_at = 0.0
-        self._sending: list[Any] = []
+        self._sending = Sending()
 
     def wait(self, test: Callable[[], Any], what: object) -> None:
         """Polls until `test` is true."""
@@ -232,8 +232,7 @@ class ControlChannel:
         return deadlock_text(states[device] for device in sorted(states))
 
     def _send(self, other: int, message: tuple[Any, ...]) -> None:
-        self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.world.isend((self.device, *message), other, self.tag))
+        self._sending.add(self.world.isend((self.device, *message), other, self.tag))
 
 
 def _lost(device: int, size: int) -> RuleError:

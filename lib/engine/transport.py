@@ -2,8 +2,8 @@
 
 Two transports implement the interface: `inprocess`, with tasks of one thread, and `processes`, over MPI or
 torch.distributed. Both check calls before they carry anything, because an MPI may return garbage when devices disagree.
-An array library is numpy, or torch. It is one small class; the array API standard alone says nothing of memory, copies
-or devices.
+An array library is numpy, or torch. It is one small class: the array API standard does not say how memory is counted,
+lent or shared.
 """
 
 from __future__ import annotations

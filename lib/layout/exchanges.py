@@ -1,8 +1,8 @@
 """Moves between two layouts: the fewest bytes as messages, and the steps that collectives can take.
 
-An exchange sends each element once to each device that lacks it, from the holder that has sent least; a sum exchange
-also adds up, at its lower bound. Steps are what a library offers: collectives over axes of the Device Matrix. Both have
-their traffic before any message exists, because a planner compares millions of them.
+An exchange sends each element once to each device that lacks it, and the holders of a piece send equal shares of it; a
+sum exchange also adds up, at its lower bound. Steps are what a library offers: collectives over axes of the Device
+Matrix. Both have their traffic before any message exists, because a planner compares thousands of them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -262,7 +262,7 @@ def least_elements(source: TensorLayout, target: TensorLayout, real: bool = Fals
 
 
 def least_table(sources: Sequence[TensorLayout], targets: Sequence[TensorLayout]) -> NDArray[np.float64]:
-    """`least_elements` from each layout to each: sources x targets."""
+    """`least_elements` from each layout to each: sources x targets. One by one, plans take up to 5 times as long."""
     if any(layout.uneven for layout in (*sources, *targets)):
         return np.array([[least_elements(source, target) for target in targets] for source in sources], dtype=float)
     shapes = np.array([target.local_shape for target in targets], dtype=np.int64)[:, None]

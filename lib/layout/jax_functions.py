@@ -16,7 +16,6 @@ import numpy as np
 
 from lib.layout.graph import Graph
 from lib.layout.jax_primitives import (
-    CALLS,
     COLLECTIVES,
     ELEMENTWISE,
     HANDLERS,
@@ -31,6 +30,7 @@ from lib.layout.jax_primitives import (
     Shape,
     TensorView,
     Value,
+    called_jaxpr,
     is_key,
     is_real,
     jax_here,
@@ -379,8 +379,7 @@ def _equation(importer: Importer, eqn: Any, inputs: list[Value], scope: str) -> 
 
 
 def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
-    if name in CALLS:
-        inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+    if (inner := called_jaxpr(eqn)) is not None:
         jaxpr, consts = getattr(inner, "jaxpr", inner), _constants(importer, inner)
         return _follow(importer, jaxpr, consts, inputs, importer.scope, importer.place)
     if name == "scan":

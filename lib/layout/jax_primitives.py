@@ -490,6 +490,14 @@ CALLS = (
 )  # fmt: skip
 """Primitives that call a jaxpr; it becomes part of the graph."""
 
+
+def called_jaxpr(eqn: Any) -> Any:
+    """The jaxpr that a primitive calls, if it only calls one."""
+    if eqn.primitive.name not in CALLS:
+        return None
+    return next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+
+
 SAME_ANYWHERE = ("copy", "copy_p", "optimization_barrier", "sharding_constraint", "reduce_precision")
 """Primitives whose result is their input."""
 
@@ -681,11 +689,8 @@ def _reshape(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 def _slice(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     if any(step != 1 for step in settings["strides"] or ()):
         raise NoOperatorError
-    part = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
-    for axis, (start, stop) in enumerate(zip(settings["start_indices"], settings["limit_indices"])):
-        if (start, stop) != (0, part.shape[axis]):
-            part = importer.add("slice", part.name, axis=axis, start=int(start), stop=int(stop))
-    return part
+    starts, stops = settings["start_indices"], settings["limit_indices"]
+    return _part(importer, inputs[0], starts, [stop - start for start, stop in zip(starts, stops)])
 
 
 def _split(importer: Importer, settings: Settings, inputs: list[Value]) -> list[Value]:

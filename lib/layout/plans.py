@@ -267,7 +267,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlacedGraph:
+class GraphPlan:
     """Distributed operators, and a stored layout for every source."""
 
     graph: Graph
@@ -484,13 +484,7 @@ class PlacedGraph:
             fetches[edge.operator].append(fetch)
         return {name: tuple(operands) for name, operands in fetches.items()}
 
-
-# --- The plan of a graph: its run on numpy and on the engine, and what it does as text ---
-
-
-@dataclass(frozen=True)
-class GraphPlan(PlacedGraph):
-    """Distributed operators, and a stored layout for every source."""
+    # --- What it computes, and its text ---
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Pieces]:
         """The distributed program on numpy, all devices side by side: the pieces of every tensor.

@@ -25,7 +25,7 @@ from lib.layout.graph import (
 )
 from lib.layout.layouts import Axes, LayoutError, TensorLayout
 from lib.layout.operators import GRADS, Operator
-from lib.layout.plans import PlacedGraph
+from lib.layout.plans import GraphPlan
 from lib.layout.redistribution import can_become, least_bytes
 
 # --- Partial sums as layouts: they flow through what is linear, as in DTensor, until they are added up once ---
@@ -263,7 +263,7 @@ class Objective:
                     table[i, j] = least_bytes(a, b, itemsize)
         return table
 
-    def of_plan(self, plan: PlacedGraph) -> int:
+    def of_plan(self, plan: GraphPlan) -> int:
         """What a plan costs."""
         return plan.bytes + sum(map(self._computing, plan.operators.values()))
 

@@ -1,6 +1,6 @@
 """What is right: the results of a single device, and a replay compared with them and with the predictions.
 
-The single device trains in the most direct way, without the game's values and rules, so that an error in these shows.
+The single device trains in the most direct way, without the game's rules, so that an error in them shows.
 """
 
 from collections import defaultdict
@@ -105,17 +105,9 @@ def _inputs(workload: Workload, weights: Iterable[Array], batch: int, step: int)
     return inputs
 
 
-def averages_in(ranks: Sequence[RankState], steps: int) -> tuple[Average, ...]:
-    """The averages of replicas before the final weights; for a refused trace, as far as it could be followed."""
-    for rank in ranks:
-        for weight in rank.final:
-            return averages_of(weight.copy)
-    marks = {mark for rank in ranks for value in rank.values.values() if (mark := getattr(value, "copy", None))}
-    before = max((mark.averages for mark in marks), key=len, default=())
-    alone = sorted(mark for mark in marks if mark.batches and mark.averages == before)
-    if not alone:
-        return before
-    return (*before, (alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))))
+def averages_in(ranks: Sequence[RankState]) -> tuple[Average, ...]:
+    """The averages of replicas before the final weights."""
+    return next((averages_of(weight.copy) for rank in ranks for weight in rank.final), ())
 
 
 def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
@@ -327,11 +319,7 @@ def error_of(workload: Workload, results: Sequence[Sequence[Result]], ranks: Seq
     if task == "outer":
         right, results = trained_with_outer_steps(workload, ranks), numbered_copies(workload, results, ranks)
     else:
-        right = (
-            outputs(workload)
-            if task == "infer"
-            else trained(workload, averages_in(ranks, workload.setting.steps), versions_in(ranks))
-        )
+        right = outputs(workload) if task == "infer" else trained(workload, averages_in(ranks), versions_in(ranks))
     trained_ones = [i for i in range(len(right)) if i not in workload.setting.frozen]
     missing = {(i, place) for i in trained_ones for place in range(right[i].shape[-2])}
     worst = 0.0

@@ -1,7 +1,7 @@
 """Replays a schedule's trace with real tensors, and compares weights, memory and bytes with the predictions.
 
 Devices are in this process, or processes of MPI or torch. Measured events are placed in time by the rules of the
-trace's walk: a common clock of several processes would be less exact than most operations are long.
+trace's walk, not by a clock: in one process, devices take turns.
 """
 
 import json

@@ -2,7 +2,7 @@
 
 Operations of the game are played on matrices of the sizes that the game counts. Small replays use whole numbers, whose
 sums are exact in any order, so a wrong schedule cannot hide behind rounding; the others use float32. Layers are simple
-where a game's figures do not depend on them: attention has no softmax, a norm no parameters.
+where the game's figures do not depend on them: attention has no softmax.
 """
 
 from collections.abc import Mapping, Sequence
