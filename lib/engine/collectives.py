@@ -26,9 +26,7 @@ from lib.engine.words import SAYS
 from lib.errors import MismatchError, RuleError
 from lib.masked_arrays import refuse_masked
 
-# --- Each collective as a pure function ---
-#
-# Defines each collective once, as a pure function from the arrays of all devices to the results of all devices.
+# --- Defines each collective once, as a pure function from the arrays of all devices to the results of all devices ---
 #
 # Every transport is tested against these functions. `n` is the number of devices in the group, S the bytes of the array
 # that one device contributes. The arrays have one shape and dtype and are not changed; every result is a new array,
@@ -207,9 +205,7 @@ def bytes_sent(name: str, nbytes: int, n: int) -> int:
     return 0
 
 
-# --- What players pass: numbers, groups, arrays that can be sent ---
-#
-# Validates what players pass to the engine: device numbers, groups, and arrays that can be sent.
+# --- Validates what players pass to the engine: device numbers, groups, and arrays that can be sent ---
 #
 # The meters count bytes of array elements, so nothing else may be sent with them: no Python objects, field names, dtype
 # metadata, or numbers disguised as the shape of an empty array.
@@ -299,9 +295,7 @@ def require_exists(device: int, size: int) -> None:
         raise RuleError(SAYS("no such device", device=device, there=there))
 
 
-# --- One collective call as data ---
-#
-# Describes one collective call, so that the members of a group can check that they all make the same one.
+# --- Describes one collective call, so that the members of a group can check that they all make the same one ---
 
 TORCH = "torch."
 

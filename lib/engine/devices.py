@@ -1,8 +1,8 @@
 """A player's class on its devices: what goes in, what comes out, and the executor of devices in this process.
 
 An executor runs every call of a run on all devices. Each device gets copies of its arguments, and callers get copies of
-its results, so that devices in one process share no more memory than those in several; sharing read-only arrays would
-be quicker, but a class could then find out in which process it runs. A stream is read by each device at its own speed.
+its results, so that devices in one process share no more memory than those in several; only full parameters are lent,
+read-only, for as long as a class loads its part. A stream is read by each device at its own speed.
 """
 
 import weakref
@@ -87,9 +87,7 @@ def map_arrays(tree: Any, function: Callable[[Array], Any], port: Port) -> Any:
     return tree
 
 
-# --- Streams of an inference loop ---
-#
-# The streams of an inference loop: inputs that every device reads, outputs joined in the order of the inputs.
+# --- The streams of an inference loop: inputs that every device reads, outputs joined in the order of the inputs ---
 
 MAX_UNREAD = 1024
 """Inputs that are kept for devices that have not begun to read, or read more slowly than others."""
@@ -252,9 +250,7 @@ def every_input(stream: Iterable[Any]) -> list[Any]:
     return inputs
 
 
-# --- The executor interface ---
-#
-# The executor interface, which runs a player's class on every device of one transport, and the options of a run.
+# --- The executor interface, which runs a player's class on every device of one transport, and the options of a run ---
 
 MAX_NAMED = 8
 """Pairs of devices that a message names."""
@@ -337,9 +333,7 @@ class Device:
         self.player.inference_loop(source.reader(self.port, asks), sink)
 
 
-# --- The executor in this process ---
-#
-# The in-process executor: each call starts one task per device, and ends when all have returned.
+# --- The in-process executor: each call starts one task per device, and ends when all have returned ---
 
 
 class InProcessExecutor:

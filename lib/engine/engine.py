@@ -37,9 +37,7 @@ from lib.engine.metering import Meter, unmetered
 from lib.engine.transport import CallableInt, Port, Put, call_place
 from lib.errors import PuzzleError, RuleError
 
-# --- Types of streams ---
-#
-# The streams of an inference loop, as types that can be subscripted: `Reader[ArrayLike]`.
+# --- The streams of an inference loop, as types that can be subscripted: `Reader[ArrayLike]` ---
 #
 # `io` has types with these names only since Python 3.14.
 
@@ -59,9 +57,7 @@ class Writer(Protocol[Output]):
     def write(self, item: Output, /) -> object: ...
 
 
-# --- Slower memories: host and disk ---
-#
-# A device's slower memories, host and disk: arrays by name, which come back only when they are fetched.
+# --- A device's slower memories, host and disk: arrays by name, which come back only when they are fetched ---
 #
 # Time is the meter's clock, in flops. Each memory has a link, which carries one array at a time in the order of the
 # calls; a byte takes `byte_time` flops on it (see `launch`; 0 by default). `put` and `fetch` wait for the end of their
@@ -199,9 +195,7 @@ class FileStore(MutableMapping[str, Array]):
         return len(self._paths)
 
 
-# --- Symmetric buffers ---
-#
-# Symmetric buffers for one-sided puts: allocated in the same order on every device, so that positions correspond.
+# --- Symmetric buffers for one-sided puts: allocated in one order on every device, so that positions correspond ---
 #
 # This is the memory model of OpenSHMEM: a put needs no matching receive, and is complete after a barrier.
 
@@ -277,12 +271,7 @@ class SymmetricBuffers:
         self.port.library.place_in(buffer, put.offset, put.strides, put.content)[...] = put.content
 
 
-# --- The engine ---
-#
-# ShardedEngine, the base class of a distributed model: one device's blocking calls on arrays of numpy or torch.
-#
-# The interface is like a process's in MPI or torch.distributed. Blocking calls in one thread are enough, because the
-# in-process transport switches greenlets where a device waits.
+# --- ShardedEngine, the base class of a distributed model: one device's blocking calls on arrays of numpy or torch ---
 
 Group = Sequence[int] | None
 

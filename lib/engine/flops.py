@@ -52,12 +52,12 @@ def einsum(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     if isinstance(args[0], str):
         given, arrow, out = args[0].replace(" ", "").partition("->")
         shapes = [np.shape(x) for x in args[1:]]
-        terms: list[Sequence[Any]] = [_text_labels(term, shape) for term, shape in zip(given.split(","), shapes)]
-        result_term: Sequence[Any] | None = _text_labels(out, np.shape(result)) if arrow else None
+        terms = [_labels(term, shape) for term, shape in zip(given.split(","), shapes)]
+        result_term = _labels(out, np.shape(result)) if arrow else None
     else:
         shapes = [np.shape(x) for x in args[0 : len(args) // 2 * 2 : 2]]
-        terms = [_list_labels(list(x), shape) for x, shape in zip(args[1::2], shapes)]
-        result_term = _list_labels(list(args[-1]), np.shape(result)) if len(args) % 2 else None
+        terms = [_labels(list(x), shape) for x, shape in zip(args[1::2], shapes)]
+        result_term = _labels(list(args[-1]), np.shape(result)) if len(args) % 2 else None
     sizes: dict[Any, int] = {}
     for term, shape in zip(terms, shapes):
         for label, size in zip(term, shape):
@@ -93,23 +93,16 @@ def _implicit_labels(terms: Sequence[Sequence[Any]]) -> list[Any]:
     return [label for label in every if every.count(label) == 1 or str(label).startswith("axis ")]
 
 
-def _text_labels(term: str, shape: Shape) -> Sequence[Any]:
-    if "..." not in term:
-        return term
-    before, _, after = term.partition("...")
-    return [*before, *_ellipsis_labels(len(shape) - len(before) - len(after)), *after]
-
-
-def _list_labels(term: list[Any], shape: Shape) -> Sequence[Any]:
+def _labels(term: str | list[Any], shape: Shape) -> Sequence[Any]:
+    """The labels of an operand's axes. Those that an ellipsis covers are counted from the right, as they are
+    broadcast."""
+    if isinstance(term, str):
+        before, dots, after = term.partition("...")
+        term = [*before, *[Ellipsis] * bool(dots), *after]
     if Ellipsis not in term:
         return term
-    at = term.index(Ellipsis)
-    return [*term[:at], *_ellipsis_labels(len(shape) - len(term) + 1), *term[at + 1 :]]
-
-
-def _ellipsis_labels(count: int) -> list[str]:
-    """Labels for the axes that an ellipsis covers: counted from the right, as they are broadcast."""
-    return [f"axis {i}" for i in range(-count, 0)]
+    at, covered = term.index(Ellipsis), len(shape) - len(term) + 1
+    return [*term[:at], *(f"axis {i}" for i in range(-covered, 0)), *term[at + 1 :]]
 
 
 def outer(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:

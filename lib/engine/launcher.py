@@ -230,9 +230,7 @@ def started_by_mpiexec() -> bool:
     return any(os.environ.get(name, "1") not in ("", "0", "1") for name in WORLD_SIZE_VARIABLES)
 
 
-# --- Under mpiexec ---
-#
-# Starts processes under mpiexec from a normal program, and returns their answer.
+# --- Starts processes under mpiexec from a normal program, and returns their answer ---
 
 ROOT = str(Path(__file__).resolve().parents[2])
 """The folder that contains this `lib`."""

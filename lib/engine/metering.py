@@ -26,22 +26,18 @@ from lib.engine.collectives import COLLECTIVES, Array
 from lib.errors import RuleError
 from lib.masked_arrays import is_masked
 
-# --- The line of the player that is running ---
-#
-# Finds the line of the player's code that is running.
+# --- Finds the line of the player's code that is running ---
 
 MACHINERY = ("lib", "drawing", "puzzles", "numpy", "torch", "array_api_compat")
 """Packages whose lines are not a player's."""
+
+CALLERS = ("lib.engine.devices", "lib.engine.process_devices")
+"""The modules that call a device's code."""
 
 
 @cache
 def _is_machinery(module: str) -> bool:
     return module.partition(".")[0] in MACHINERY
-
-
-@cache
-def _calls_devices(module: str) -> bool:
-    return module in ("lib.engine.devices", "lib.engine.process_devices")
 
 
 def is_of_player(frame: FrameType) -> bool:
@@ -64,7 +60,7 @@ def running_line() -> int:
         module = frame.f_globals.get("__name__", "")
         if not _is_machinery(module):
             return frame.f_lineno
-        frame = None if _calls_devices(module) else frame.f_back
+        frame = None if module in CALLERS else frame.f_back
     return 0
 
 
@@ -78,9 +74,7 @@ def current_player_line() -> str:
     return player_line(sys._getframe(1))
 
 
-# --- The meter of a device ---
-#
-# Counts the bytes, flops, memory and simulated time of one device.
+# --- Counts the bytes, flops, memory and simulated time of one device ---
 #
 # Everything is counted from calls and shapes and nothing is timed, so figures are the same on every transport and in
 # every run.
@@ -350,9 +344,8 @@ def unmetered() -> Iterator[None]:
         current.meter = before
 
 
-# --- Arrays that are counted ---
+# --- An ndarray subclass that meters unmodified player code: it counts flops and live bytes ---
 #
-# An ndarray subclass that meters unmodified player code: it counts flops and live bytes
 # numpy passes every operation on a subclass to its `__array_ufunc__` or `__array_function__` (NEP 13 and 18). Products
 # are counted by their shapes, and each new block of memory is charged to the device until nothing refers to it. Views
 # share their block, which counts once. Arrays that start as plain ones (np.zeros and the like) are handled by
@@ -643,9 +636,7 @@ def charge_results(result: Any) -> Any:
     return result
 
 
-# --- Numpy's functions during a metered run ---
-#
-# Patches numpy constructors and matmuls during a metered run to count memory and flops.
+# --- Patches numpy constructors and matmuls during a metered run to count memory and flops ---
 #
 # Only the code of a device is counted. For all other code (`current.meter` is None), the wrappers just call the
 # original function.
@@ -777,9 +768,7 @@ def _modules_of(cls: type) -> list[dict[str, Any]]:
     return list(modules.values())
 
 
-# --- Kernels ---
-#
-# A computation that counts as one kernel of a device: its flops and its result, but no memory in between.
+# --- A computation that counts as one kernel of a device: its flops and its result, but no memory in between ---
 
 
 def run_kernel(compute: Callable[[], Array]) -> Array:

@@ -45,11 +45,7 @@ from lib.engine.processes import GRACE_SECONDS, Carrier, ControlChannel, PeerFai
 from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
 
-# --- The executor of one process among several ---
-#
-# The executor of processes: each runs the same program and is one device; all get everyone's results and errors.
-#
-# A program is SPMD, as in MPI: every process makes the same calls of a run, and no process is special.
+# --- The executor of processes: each runs the same program and is one device; all get all results and errors ---
 
 _must_abort = [False]
 """True if a device did not end in time after another one had failed."""
@@ -242,15 +238,11 @@ class ProcessExecutor:
             raise marked(RuleError(unread_text(unread)))
 
 
-# --- Processes that a launch starts ---
+# --- Starts a process for each device of a run on torch, and passes every call of the run on to all of them ---
 #
-# Starts a process for each device of a run on torch, and passes every call of the run on to all of them.
-#
-# Each process runs the same executor as in a program started by torchrun. No process is a fork of the program, since
-# CUDA cannot be used in a fork of a process that has used it, as every notebook has. Devices come from a nursery: a new
-# Python process that loads torch once, never computes, and forks a device on request. So only the first launch of a
-# program waits for torch to load. A device gets its class by value where it cannot import it, as from a notebook
-# (cloudpickle).
+# Devices come from a nursery: a new Python process that loads torch once, never computes, and forks a device on
+# request. So only the first launch of a program waits for torch to load. A device gets its class by value where it
+# cannot import it, as from a notebook (cloudpickle).
 
 TOP = __name__.partition(".")[0]
 """The package of this module, which a new process imports from the same place."""
@@ -534,24 +526,25 @@ class _Server:
     def answer(self, asked: str, *given: Any) -> None:
         said: tuple[str, Any]
         try:
-            result = getattr(self, f"do_{asked}")(*given)
+            result = self.result_of(asked, *given)
             said = "returned", (result, self.executor.readings())
         except BaseException as why:
             said = "failed", pickled(why)
         self.parent.send_bytes(packer().dumps(said))
 
-    def do_make(self) -> None:
-        asked, device = pickle.loads(self.packed)
-        carrier = import_module(CARRIER).TorchCarrier(asked.size, device, self.store)
-        self.executor = ProcessExecutor(asked, carrier, shares_results=False)
-
-    def do_call(self, method: str, argument: Any, lent: bool) -> Any:
-        self.executor.call(method, [argument] * self.executor.size, lent)
+    def result_of(self, asked: str, *given: Any) -> Any:
+        match asked:
+            case "make":
+                options, device = pickle.loads(self.packed)
+                carrier = import_module(CARRIER).TorchCarrier(options.size, device, self.store)
+                self.executor = ProcessExecutor(options, carrier, shares_results=False)
+                return None
+            case "call":
+                method, argument, lent = given
+                self.executor.call(method, [argument] * self.executor.size, lent)
+            case "loop":
+                self.executor.loop(*given)
+            case "close":
+                self.executor.close(False)
+                return None
         return self.executor.own_result
-
-    def do_loop(self, inputs: Sequence[Any]) -> Any:
-        self.executor.loop(inputs)
-        return self.executor.own_result
-
-    def do_close(self) -> None:
-        self.executor.close(False)

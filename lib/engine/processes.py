@@ -34,9 +34,7 @@ from lib.engine.transport import (
 )
 from lib.errors import DeadlockError, PuzzleError, RuleError, Sentence
 
-# --- Carriers ---
-#
-# The interface of a carrier, which moves bytes and arrays between processes: `MpiCarrier` or `TorchCarrier`.
+# --- The interface of a carrier, which moves bytes and arrays between processes: `MpiCarrier` or `TorchCarrier` ---
 
 TAGS_OF_A_RUN = 6
 """A run's tags: its first one, and those after it."""
@@ -85,9 +83,7 @@ class Carrier(Protocol):
         ...
 
 
-# --- The control channel ---
-#
-# The control channel between processes: completion, failure propagation, deadlock detection.
+# --- The control channel between processes: completion, failure propagation, deadlock detection ---
 #
 # A waiting device polls, and regularly reads its control messages. If one device has failed, all stop waiting. After
 # some seconds without progress, a device asks all others for their state (a two-round probe, as in distributed
@@ -137,7 +133,7 @@ class ControlChannel:
         self._answers: dict[int, tuple[str, int]] = {}
         self._previous_answers: dict[int, tuple[str, int]] | None = None
         self._asked_at = 0.0
-        self._sending: list[Any] = []
+        self._sending = Sending()
 
     def wait(self, test: Callable[[], Any], what: object) -> None:
         """Polls until `test` is true."""
@@ -236,17 +232,14 @@ class ControlChannel:
         return deadlock_text(states[device] for device in sorted(states))
 
     def _send(self, other: int, message: tuple[Any, ...]) -> None:
-        self._sending = [request for request in self._sending if not request.Test()]
-        self._sending.append(self.world.isend((self.device, *message), other, self.tag))
+        self._sending.add(self.world.isend((self.device, *message), other, self.tag))
 
 
 def _lost(device: int, size: int) -> RuleError:
     return RuleError(f"device {device} of {size} has ended its process in the middle of a run, without an error")
 
 
-# --- Messages ---
-#
-# Messages from one device to another; a sender does not wait for the receiver.
+# --- Messages from one device to another; a sender does not wait for the receiver ---
 #
 # A message is a pickled header, which contains the elements of a small array. A large array follows the header.
 
@@ -347,9 +340,7 @@ _abandoned: list[Any] = []
 """Requests that are never completed. MPI may use their memory as long as the process lives."""
 
 
-# --- The end of one process ---
-#
-# One device with its own process: all devices agree on every call in a small message.
+# --- One device with its own process: all devices agree on every call in a small message ---
 #
 # So no process blocks in a mismatch. In a meeting each member sends the others its call and, if it is small, its array;
 # a small collective needs nothing else. Large arrays follow once all calls agree; from then on no process can get

@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from datetime import timedelta
@@ -39,9 +39,7 @@ from lib.engine.transport import ArrayLibrary
 from lib.errors import RuleError
 from lib.values.algebra import counted
 
-# --- Tensors on one device ---
-#
-# Tensors of torch on one device, metered like arrays: by storage, and with torch's own formulas for flops.
+# --- Tensors of torch on one device, metered like arrays: by storage, and with torch's own formulas for flops ---
 
 SENDABLE = "bool uint8 int8 int32 int64 float16 bfloat16 float32 float64 complex64 complex128".split()
 """Dtypes that gloo can both move and reduce."""
@@ -212,9 +210,8 @@ with _Metering():  # the first use of a mode loads a thousand modules: here, onc
     torch.zeros(1)
 
 
-# --- Sockets between all processes ---
+# --- Sockets between all processes, with the methods of an mpi4py communicator that control messages need ---
 #
-# Sockets between all processes, with those methods of an mpi4py communicator that control messages and rows need
 # torch.distributed can neither ask whether a message has arrived nor wait for any of several, so it cannot carry these
 # messages. A socket can do both, and reports at once when the process at its other end has ended.
 
@@ -299,18 +296,23 @@ class SocketCommunicator:
         return None
 
     def allgather(self, given: Any) -> list[Any]:
-        for other in self._sockets:
-            self.isend(given, other, ANY)
+        return self.exchanged(given, range(self.size), ANY)
+
+    def exchanged(self, given: Any, members: Sequence[int], tag: int) -> list[Any]:
+        """What each of some ranks gives; one that has ended gives the same as this one."""
+        others = [member for member in members if member != self.rank]
+        for other in others:
+            self.isend(given, other, tag)
         contents = {self.rank: given}
-        while missing := [rank for rank in range(self.size) if rank not in contents]:
-            come = self.improbe(missing[0], ANY)
+        while missing := [other for other in others if other not in contents]:
+            come = self.improbe(missing[0], tag)
             if come is not None:
                 contents[missing[0]] = come.recv()
             elif missing[0] in self.lost:
                 contents[missing[0]] = given
             else:
                 self.idle()
-        return [contents[rank] for rank in range(self.size)]
+        return [contents[member] for member in members]
 
     def idle(self) -> None:
         """Waits a short time until something arrives; not at all if something has arrived since the last call."""
@@ -374,9 +376,7 @@ class SocketCommunicator:
         self._selector.unregister(self._sockets[other])
 
 
-# --- The carrier ---
-#
-# torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has its own GPU.
+# --- torch.distributed as a carrier: a process group of gloo, or of NCCL where every process has its own GPU ---
 #
 # Each collective is torch's, except that gloo's reduce-scatter cannot run in the background, so it is replaced by an
 # all-to-all and a sum. An all-reduce adds in its own order, so floats may differ in the last bits from other
@@ -511,25 +511,14 @@ class TorchCarrier:
         if members == tuple(range(self.data.size)) or len(members) == 1:
             return None
         if members not in _groups:
-            most = max(self._counts(members, len(_made)))
+            most = max(self.data.exchanged(len(_made), members, GROUPS))
+            if any(member in self.lost for member in members):
+                raise PeerFailedError
             while len(_made) <= most:
                 chosen = [self.data.rank] if len(_made) < most else list(members)
                 _made.append(dist.new_group(chosen, timeout=LONGEST, use_local_synchronization=True, **UNSORTED))
             _groups[members] = _made[-1]
         return _groups[members]
-
-    def _counts(self, members: tuple[int, ...], groups: int) -> list[int]:
-        others = [member for member in members if member != self.data.rank]
-        for other in others:
-            self.data.isend(groups, other, GROUPS)
-        counts = [groups]
-        for other in others:
-            while (come := self.data.improbe(other, GROUPS)) is None:
-                if other in self.lost:
-                    raise PeerFailedError
-                self.idle()
-            counts.append(come.recv())
-        return counts
 
     def _finish(self, work: Any) -> None:
         """Waits for torch's work, on which all devices have agreed."""

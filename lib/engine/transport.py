@@ -2,8 +2,8 @@
 
 Two transports implement the interface: `inprocess`, with tasks of one thread, and `processes`, over MPI or
 torch.distributed. Both check calls before they carry anything, because an MPI may return garbage when devices disagree.
-An array library is numpy, or torch. It is one small class; the array API standard alone says nothing of memory, copies
-or devices.
+An array library is numpy, or torch. It is one small class: the array API standard does not say how memory is counted,
+lent or shared.
 """
 
 from __future__ import annotations
@@ -32,9 +32,7 @@ else:
 
 __all__ = ["GreenletExit", "getcurrent", "greenlet"]
 
-# --- Arrays of numpy, and the interface of any array library ---
-#
-# Arrays of numpy, in the memory of the process, and the interface of any array library.
+# --- Arrays of numpy, in the memory of the process, and the interface of any array library ---
 
 
 class ArrayLibrary:
@@ -129,12 +127,7 @@ def cast_like(like: Any, array: Any) -> Array:
     return cast
 
 
-# --- The interface of a transport ---
-#
-# The transport interface: what one device can do with its end of the connection between devices.
-#
-# Two transports implement it: `inprocess`, with tasks of one thread, and `processes`, over MPI or torch.distributed.
-# Both check calls before they carry anything, because an MPI may return garbage when devices disagree.
+# --- The transport interface: what one device can do with its end of the connection between devices ---
 
 ENDING = (MismatchError, DeadlockError)
 """Errors that concern several devices. They end a run even if a class catches them, because other devices wait."""

@@ -26,9 +26,7 @@ from lib.layout.plans import GraphPlan
 from lib.layout.problem import Choices, Objective
 from lib.layout.words import SAYS
 
-# --- Tensors of identical layers ---
-#
-# Tensors of identical layers, which an integer program may lay out alike.
+# --- Tensors of identical layers, which an integer program may lay out alike ---
 #
 # Two are alike if what surrounds them is: the operators within a few edges, with their settings and shapes (colour
 # refinement: Weisfeiler and Leman 1968). So the first and the last of many layers may differ from those in between.
@@ -71,16 +69,6 @@ def _numbered(seen: dict[str, Hashable]) -> dict[str, int]:
 
 
 # --- Plans ---
-#
-# Exact planning: of all ways to place a graph, one that moves the fewest bytes under caps.
-#
-# One planner: an integer program, solved by HiGHS. What propagation finds from the given layouts is the first plan; the
-# program looks for a cheaper one, so that no plan is worse than propagation's. Dynamic programming over the operators
-# (variable elimination) needs no solver and is as exact on chains, but its tables grow with every tensor that is read
-# twice, a cap on memory needs fronts of partial plans, and copies cannot be shared freely; so it was given up.
-#
-# The effort of a search is counted in the solver's own steps, not in seconds: the same graph has the same plan on every
-# machine and under every load.
 
 FLOPS_WANTED = "flops are a whole number of operations that a device computes while it sends a byte, such as 1_000"
 EFFORT_WANTED = "effort is a whole number of steps of the solver, such as 2_000"

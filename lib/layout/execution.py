@@ -15,11 +15,9 @@ from lib.engine import Reading, ShardedEngine, launch, unmetered
 from lib.engine.metering import run_kernel
 from lib.layout.exchanges import SUM_EXCHANGE, Messages, Step, SumExchange, TensorTransfer
 from lib.layout.layouts import Array, Ints, LayoutError, Pieces, TensorLayout, blank, join, new_piece, piece_of
-from lib.layout.plans import OperandFetch, PlacedGraph
+from lib.layout.plans import GraphPlan, OperandFetch
 
-# --- One step on one device ---
-#
-# Steps of redistributions on one device of the engine: buffers, calls, and what arrives.
+# --- Steps of redistributions on one device of the engine: buffers, calls, and what arrives ---
 #
 # A reduce-scatter, all-reduce, all-gather or all-to-all uses the engine's collective of that name, in groups. A permute
 # or general exchange uses messages; a slice needs no call. The buffers that exist at the same time are those that
@@ -154,9 +152,7 @@ _BY_NAME: dict[str, Callable[[ShardedEngine, Step, Array], Array]] = {
 }
 
 
-# --- A redistribution ---
-#
-# Runs on the engine: their results, and one device of a redistribution.
+# --- Runs on the engine: their results, and one device of a redistribution ---
 
 
 @dataclass(frozen=True, eq=False)
@@ -217,18 +213,12 @@ def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, o
 
 
 # --- A plan ---
-#
-# Execution on the engine: every device holds only its own pieces, and gets all others by engine calls.
-#
-# All devices run the same operators, each on its own pieces (SPMD). The meters count what the plan predicts: bytes
-# sent, flops, and peak memory. A tensor is freed after its last reader; what is compared afterwards are copies that
-# belong to no device.
 
 
 class PlannedDevice(ShardedEngine):
     """One device of a plan. Its pieces of parameters come from the checkpoint, its pieces of inputs from the call."""
 
-    def __init__(self, plan: PlacedGraph) -> None:
+    def __init__(self, plan: GraphPlan) -> None:
         self.plan = plan
         self.pieces: dict[str, Array] = {}
 
@@ -254,7 +244,7 @@ class PlannedDevice(ShardedEngine):
         raise LayoutError("a plan only runs forward; to compute a gradient, put it into the graph")
 
 
-def execute(plan: PlacedGraph, values: Mapping[str, Array], on: str | None = None) -> Executed:
+def execute(plan: GraphPlan, values: Mapping[str, Array], on: str | None = None) -> Executed:
     """Runs a plan. `values` are full arrays of all sources."""
     devices, stored = range(plan.graph.devices), plan.storage_layouts
     whole = {name: np.asarray(values[name]) for name in plan.graph.sources}
@@ -270,7 +260,7 @@ def execute(plan: PlacedGraph, values: Mapping[str, Array], on: str | None = Non
 
 
 def run_operator(
-    device: ShardedEngine, plan: PlacedGraph, name: str, pieces: dict[str, Array], copies: dict[int, Array]
+    device: ShardedEngine, plan: GraphPlan, name: str, pieces: dict[str, Array], copies: dict[int, Array]
 ) -> None:
     """One operator: adds its output to `pieces`, and frees what nobody reads afterwards.
 

@@ -7,13 +7,13 @@ plan is the same on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from itertools import permutations, product
 from math import prod
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -34,14 +34,12 @@ from lib.layout.layouts import (
     require_itemsize,
     trimmed,
 )
-from lib.layout.operators import Operator, RearrangingBuilder, fills
+from lib.layout.operators import Operator, ProgramBuilder, fills
 from lib.layout.redistribution import redistribute
 from lib.layout.words import SAYS
 from lib.masked_arrays import refuse_masked
 
-# --- Distributed operators ---
-#
-# The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs.
+# --- The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs ---
 #
 # A letter may be split into parts that its size does not have evenly. GSPMD (Xu et al. 2021) then computes with the
 # padding as well, and masks it with an operator's identity where it would reach a result: zeros before a sum, the least
@@ -224,28 +222,17 @@ def strategy_text(strategy: tuple[tuple[int, ...], ...]) -> str:
     return "(" + ",".join("(" + ",".join(map(str, splits)) + ")" for splits in strategy) + ")"
 
 
-# --- Pinned layouts ---
-#
-# Pinned layouts: tensors whose layout is given, as by GSPMD's in_shardings and out_shardings.
+# --- Pinned layouts: tensors whose layout is given, as by GSPMD's in_shardings and out_shardings ---
 
 
-class PlacedProgram(Protocol):
-    """What a graph has that layouts have to fit."""
-
-    shapes: dict[str, tuple[int, ...]]
-    devices: int
-    mesh: DeviceMatrix | None
-    uneven: bool | None
-
-
-def layouts_of(graph: PlacedProgram, given: Any, what: str) -> dict[str, TensorLayout]:
+def layouts_of(graph: Graph, given: Any, what: str) -> dict[str, TensorLayout]:
     """The given layouts of tensors by name, each a layout or P(...) with the mesh axes of each dimension."""
     if not isinstance(given, Mapping):
         raise LayoutError(f"{what.split()[-1]}s are a dictionary of layouts by tensor name; got {given!r}")
     return {name: _layout_of(graph, name, layout, what) for name, layout in given.items()}
 
 
-def _layout_of(graph: PlacedProgram, name: Any, given: Any, what: str) -> TensorLayout:
+def _layout_of(graph: Graph, name: Any, given: Any, what: str) -> TensorLayout:
     if name not in graph.shapes:
         raise LayoutError(
             f"{what} names a tensor '{name}' that is not in the graph; {nearest_name(name, graph.shapes)}"
@@ -266,7 +253,7 @@ def _layout_of(graph: PlacedProgram, name: Any, given: Any, what: str) -> Tensor
     return layout
 
 
-def _of_axes(graph: PlacedProgram, name: str, given: Any, what: str) -> TensorLayout:
+def _of_axes(graph: Graph, name: str, given: Any, what: str) -> TensorLayout:
     """A layout that is given as axes: P("data", None), or JAX's PartitionSpec; dimensions that it omits are whole."""
     whose, shape = f"the {what.split()[-1]} of '{name}'", graph.shapes[name]
     if not isinstance(given, P) and type(given).__name__ != "PartitionSpec":
@@ -298,9 +285,7 @@ def _steps(given: TensorLayout, wanted: TensorLayout) -> tuple[Step, ...]:
     return redistribute(given, wanted).named_steps
 
 
-# --- Graphs ---
-#
-# A program as a graph: tensors, operators between them, and strategies for some of the operators.
+# --- A program as a graph: tensors, operators between them, and strategies for some of the operators ---
 
 Strategy = tuple[tuple[int, ...], ...]
 """A Sharding Strategy: the number of parts for each dimension of each input."""
@@ -336,7 +321,7 @@ class TrainingStep:
         return self.activations | frozenset(self.gradients.values())
 
 
-class Graph(RearrangingBuilder):
+class Graph(ProgramBuilder):
     """Operators in the order of the program, for `devices` devices or for a named `mesh`.
 
     A strategy may split a dimension into parts that its size does not have evenly; they are padded. With
@@ -515,9 +500,7 @@ def require_graph(graph: Any) -> None:
         raise LayoutError(f"only a Graph can be planned; got {graph!r}")
 
 
-# --- Candidates ---
-#
-# The possible Sharding Strategies of an operator, in a fixed order.
+# --- The possible Sharding Strategies of an operator, in a fixed order ---
 
 
 def candidates(
@@ -642,14 +625,6 @@ def _on_axes(mesh: DeviceMatrix, operator: Operator, scatter: bool, uneven: bool
     ]
 
 
-def _on_mesh(operator: Operator, mesh: DeviceMatrix, scatter: bool, uneven: bool) -> Iterator[DistributedOperator]:
-    for split in _assignments(tuple(x for x in operator.letters if x in operator.free), mesh):
-        sizes = {letter: prod(mesh.shape[axis] for axis in axes) for letter, axes in split.items()}
-        if all(operator.divides(letter, n, uneven) for letter, n in sizes.items()):
-            ways = arrange(operator, mesh, split, uneven)
-            yield from filter(_fills, ways) if scatter else ways[-1:]
-
-
 @lru_cache(maxsize=128)
 def _forms(
     form: Operator, mesh: DeviceMatrix, names: tuple[str, ...], scatter: bool, uneven: bool
@@ -658,7 +633,13 @@ def _forms(
 
     Here and below, `names` are the axes' names: meshes that differ only in them are equal, but are shown differently.
     """
-    return tuple(_on_mesh(form, mesh, scatter, uneven))
+    found: list[DistributedOperator] = []
+    for split in _assignments(tuple(x for x in form.letters if x in form.free), mesh):
+        sizes = {letter: prod(mesh.shape[axis] for axis in axes) for letter, axes in split.items()}
+        if all(form.divides(letter, n, uneven) for letter, n in sizes.items()):
+            ways = arrange(form, mesh, split, uneven)
+            found += filter(_fills, ways) if scatter else ways[-1:]
+    return tuple(found)
 
 
 @lru_cache(maxsize=256)

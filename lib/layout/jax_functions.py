@@ -16,7 +16,6 @@ import numpy as np
 
 from lib.layout.graph import Graph
 from lib.layout.jax_primitives import (
-    CALLS,
     COLLECTIVES,
     ELEMENTWISE,
     HANDLERS,
@@ -31,15 +30,14 @@ from lib.layout.jax_primitives import (
     Shape,
     TensorView,
     Value,
+    called_jaxpr,
     is_key,
     is_real,
     jax_here,
 )
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 
-# --- Opaque operators ---
-#
-# Primitives of JAX that no operator stands for: an opaque operator for each output, which JAX itself computes.
+# --- Primitives of JAX that no operator stands for: an opaque operator for each output, which JAX itself computes ---
 #
 # A dimension of it may be split where the primitive's batching rule proves that: where the primitive is `vmap`, over
 # that dimension, of itself on tensors without the dimension. Every device has all of the other dimensions.
@@ -286,10 +284,6 @@ SPECIAL = {"dynamic_slice": _slice, "dynamic_update_slice": _update}
 
 
 # --- The import ---
-#
-# A function of JAX as a graph: its jaxpr, operator by operator. Needs jax, which is imported when it is used.
-#
-# A primitive that no operator stands for becomes an opaque operator, which jax computes.
 
 MAX_KNOWN = 1 << 16
 """Elements of a constant that is computed while a function is imported."""
@@ -385,8 +379,7 @@ def _equation(importer: Importer, eqn: Any, inputs: list[Value], scope: str) -> 
 
 
 def _made(importer: Importer, name: str, eqn: Any, inputs: list[Value]) -> list[Value]:
-    if name in CALLS:
-        inner = next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+    if (inner := called_jaxpr(eqn)) is not None:
         jaxpr, consts = getattr(inner, "jaxpr", inner), _constants(importer, inner)
         return _follow(importer, jaxpr, consts, inputs, importer.scope, importer.place)
     if name == "scan":

@@ -19,9 +19,7 @@ from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 from lib.layout.operators import RELATIONS, Operator
 from lib.layout.words import SAYS
 
-# --- A graph that came from JAX ---
-#
-# A graph that came from a function of JAX, and JAX itself, if it is installed.
+# --- A graph that came from a function of JAX, and JAX itself, if it is installed ---
 
 Place = tuple[int, ...]
 """A primitive of a traced function: its number, within a call also those of the calls around it."""
@@ -87,9 +85,7 @@ def is_real(dtype: Any) -> bool:
     return dtype is not None and any(numpy.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
 
 
-# --- Values during import ---
-#
-# Values of a jaxpr's variables during import: a constant, or a tensor of the graph, perhaps broadcast.
+# --- Values of a jaxpr's variables during import: a constant, or a tensor of the graph, perhaps broadcast ---
 #
 # A broadcast stays a view until an operator needs it in full. Operators that combine elements do not, because they
 # broadcast their later inputs to the first.
@@ -296,9 +292,7 @@ class Importer:
                 return name
 
 
-# --- Groups of primitives that are one operator ---
-#
-# Groups of JAX's primitives that are one operator here, and rows or elements of tensors by number.
+# --- Groups of JAX's primitives that are one operator here, and rows or elements of tensors by number ---
 
 
 class RowsByNumber:
@@ -496,6 +490,14 @@ CALLS = (
 )  # fmt: skip
 """Primitives that call a jaxpr; it becomes part of the graph."""
 
+
+def called_jaxpr(eqn: Any) -> Any:
+    """The jaxpr that a primitive calls, if it only calls one."""
+    if eqn.primitive.name not in CALLS:
+        return None
+    return next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)
+
+
 SAME_ANYWHERE = ("copy", "copy_p", "optimization_barrier", "sharding_constraint", "reduce_precision")
 """Primitives whose result is their input."""
 
@@ -687,11 +689,8 @@ def _reshape(importer: Importer, settings: Settings, inputs: list[Value]) -> Val
 def _slice(importer: Importer, settings: Settings, inputs: list[Value]) -> Value:
     if any(step != 1 for step in settings["strides"] or ()):
         raise NoOperatorError
-    part = TensorView.whole(importer.plain(inputs[0]), inputs[0].shape)
-    for axis, (start, stop) in enumerate(zip(settings["start_indices"], settings["limit_indices"])):
-        if (start, stop) != (0, part.shape[axis]):
-            part = importer.add("slice", part.name, axis=axis, start=int(start), stop=int(stop))
-    return part
+    starts, stops = settings["start_indices"], settings["limit_indices"]
+    return _part(importer, inputs[0], starts, [stop - start for start, stop in zip(starts, stops)])
 
 
 def _split(importer: Importer, settings: Settings, inputs: list[Value]) -> list[Value]:

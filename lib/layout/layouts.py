@@ -24,9 +24,7 @@ from lib.errors import PuzzleError
 from lib.layout.words import SAYS
 from lib.masked_arrays import refuse_masked
 
-# --- Errors ---
-#
-# The error of the layout track: one sentence that includes the numbers.
+# --- The error of the layout track: one sentence that includes the numbers ---
 
 
 class LayoutError(PuzzleError):
@@ -43,9 +41,7 @@ class OutOfEffortError(LayoutError):
         self.bound = bound
 
 
-# --- Checks of players' input ---
-#
-# Checks of players' input: whole numbers, as in shapes, axes, strategies and caps, and names that have to exist.
+# --- Checks of players' input: whole numbers, as in shapes, axes, strategies and caps, and names that have to exist ---
 
 PEAK_WANTED = "a cap on the peak is a whole number of bytes per device, such as 60_000"
 
@@ -94,9 +90,7 @@ def require_cap(given: Any, wanted: str) -> int:
     return int(given)
 
 
-# --- The Device Matrix ---
-#
-# The Device Matrix: an arrangement of the devices along axes.
+# --- The Device Matrix: an arrangement of the devices along axes ---
 #
 # A mesh in the terms of GSPMD, DTensor and JAX. Source: "Sharding Propagation", section Tensor Layout, in the
 # documentation of MindSpore 2.1; Xu et al. 2021, "GSPMD", section 3.1.
@@ -176,9 +170,7 @@ def coordinates(matrix: DeviceMatrix) -> Ints:
     return table
 
 
-# --- The layout ---
-#
-# The Tensor Layout: the piece of a tensor that each device holds, whole values or one summand of several.
+# --- The Tensor Layout: the piece of a tensor that each device holds, whole values or one summand of several ---
 
 Axes = tuple[int, ...]
 Placement = tuple[tuple[int, ...], bytes, tuple[int, ...]]
@@ -368,9 +360,7 @@ def _mixed_radix(places: Ints, axes: Sequence[int], sizes: Sequence[int]) -> Int
     return number
 
 
-# --- Meshes with named axes, as in GSPMD and GShard ---
-#
-# Layouts in the terms of GSPMD and GShard: a mesh with named axes, and annotations on tensors.
+# --- Layouts in the terms of GSPMD and GShard: a mesh with named axes, and annotations on tensors ---
 #
 # These functions return layouts, for a shape or for anything that has one. The functions of the same names in
 # `program.tracing` (exported by `lib.layout.spmd`) annotate a tensor within a program, and return the tensor.
@@ -485,9 +475,7 @@ def _axis_numbers(matrix: DeviceMatrix, entry: Mapped) -> tuple[int, ...]:
     return tuple(matrix.axis(axis) for axis in entry)
 
 
-# --- Pieces as arrays of numpy ---
-#
-# Pieces of a tensor as numpy arrays, cut by a layout and joined again.
+# --- Pieces of a tensor as numpy arrays, cut by a layout and joined again ---
 #
 # A piece of an uneven split has padding at its end. Nobody reads it: operators compute on `trimmed` pieces and their
 # results are `padded` again, moves fill in what a box has beyond a tensor, and `join` leaves it out. So no operator has
@@ -599,9 +587,7 @@ def check(pieces: Pieces, layout: TensorLayout) -> None:
             )
 
 
-# --- Common refinements ---
-#
-# Common refinements of Device Matrices, on which layouts of different matrices can be compared axis by axis.
+# --- Common refinements of Device Matrices, on which layouts of different matrices can be compared axis by axis ---
 #
 # The axes of a matrix correspond to blocks of consecutive places: a 2x4 matrix has blocks of 8, 4 and 1. Matrices whose
 # blocks all divide each other have a common refinement (2x4 and 4x2 have 2x2x2; 2x3 and 3x2 have none).

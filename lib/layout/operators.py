@@ -18,9 +18,7 @@ import numpy as np
 from lib.layout.layouts import Array, LayoutError, nearest_name, require_int, require_ints
 from lib.layout.words import SAYS
 
-# --- On arrays of numpy ---
-#
-# Each kind of operator on numpy arrays: the output's piece from the inputs' pieces.
+# --- Each kind of operator on numpy arrays: the output's piece from the inputs' pieces ---
 
 RATE = 0.125
 """Learning rate of the updates: a power of two, so that SGD on small whole numbers is exact."""
@@ -276,9 +274,7 @@ OTHERS: Mapping[str, Callable[[Task], Array]] = {
 """All other kinds."""
 
 
-# --- Letters, shapes and flops ---
-#
-# Operators: kind, shapes, a letter for each dimension, flops, and the computation of a piece on numpy.
+# --- Operators: kind, shapes, a letter for each dimension, flops, and the computation of a piece on numpy ---
 #
 # An operator is written in einsum notation: matmul is "mk,kn->mn". A letter that the output lacks is contracted, and
 # splitting it leaves summands. Letters that may not be split (the axis of a softmax) are not `free`.
@@ -449,9 +445,7 @@ def of_einsum(
     return tuple(map(tuple, inputs)), tuple(output), sizes
 
 
-# --- A program under construction ---
-#
-# A program under construction: sources, and a method for each kind of operator that adds one.
+# --- A program under construction: sources, and a method for each kind of operator that adds one ---
 #
 # Each method takes a name for the operator and the names of its inputs, and returns the name, which is also the name of
 # its output.
@@ -507,6 +501,10 @@ class ProgramBuilder:
     def parameter(self, name: str, shape: Sequence[int]) -> str:
         """A weight."""
         return self._source(name, shape, "parameter")
+
+    def state(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor of the optimizer that lasts from step to step."""
+        return self._source(name, shape, "state")
 
     def matmul(self, name: str, a: str, b: str, transpose_a: bool = False, transpose_b: bool = False) -> str:
         """a @ b: the same leading dimensions on both, or a matrix b for all of a's."""
@@ -572,8 +570,7 @@ class ProgramBuilder:
         shape = self._shape(x)
         dim = self._axis(name, shape, axis)
         letters = in_order(len(shape))
-        free = [letter for i, letter in enumerate(letters) if i != dim]
-        return self.add_labelled(name, "softmax", (x,), shape, (letters,), letters, free, {"axis": dim})
+        return self._along(name, "softmax", (x,), shape, [letters], letters, dim)
 
     reduce_sum = _of_axis("reduce_sum", "The sum over one axis.")
     reduce_mean = _of_axis("reduce_mean", "The mean over one axis.")
@@ -599,86 +596,7 @@ class ProgramBuilder:
             raise LayoutError(f"{name}: {kind} is called as {kind}({form}): {why}") from None
         return str(method(name, *inputs, **settings))
 
-    def _source(self, name: str, shape: Sequence[int], role: str) -> str:
-        self._new(name)
-        shape = require_ints(shape, f"{name}: a shape is a tuple of whole numbers")
-        if not all(n >= 1 for n in shape):
-            raise LayoutError(f"{name}: every dimension of a tensor is at least 1; got {shape}")
-        self.shapes[name], self.sources[name] = shape, role
-        return name
-
-    def _broadcast(self, name: str, kind: str, a: str, *others: str, settings: Mapping[str, Any] | None = None) -> str:
-        shape = self._shape(a)
-        letters = in_order(len(shape))
-        rows = [letters]
-        for other in others:
-            other_shape = self._shape(other)
-            aligned = shape[len(shape) - len(other_shape) :]
-            if len(other_shape) > len(shape) or any(m not in (1, n) for n, m in zip(aligned, other_shape)):
-                raise LayoutError(
-                    f"{name}: the shapes {shape} and {other_shape} do not fit: the second is broadcast to the first"
-                )
-            last = letters[len(shape) - len(other_shape) :]
-            rows.append(tuple("1" if m != n else x for x, n, m in zip(last, aligned, other_shape)))
-        return self.add_labelled(name, kind, (a, *others), shape, tuple(rows), letters, settings=settings)
-
-    def state(self, name: str, shape: Sequence[int]) -> str:
-        """A tensor of the optimizer that lasts from step to step."""
-        return self._source(name, shape, "state")
-
-    def add_operator(self, name: str, kind: str, inputs: tuple[str, ...], like: Operator) -> str:
-        """An operator on tensors of one shape, with the free dimensions and settings of another one."""
-        shape, settings = like.output_shape, dict(like.settings)
-        letters = like.output_letters
-        return self.add_labelled(name, kind, inputs, shape, (letters,) * len(inputs), letters, like.free, settings)
-
-    def add_labelled(
-        self,
-        name: str,
-        kind: str,
-        inputs: tuple[str, ...],
-        shape: tuple[int, ...],
-        letters: tuple[tuple[str, ...], ...],
-        output: tuple[str, ...],
-        free: Iterable[str] | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> str:
-        """An operator of any kind, with a letter for each dimension of its inputs and its output."""
-        self._new(name)
-        every = {letter for labels in (*letters, output) for letter in labels} - {"1"}
-        shapes = tuple(self._shape(x) for x in inputs)
-        free = frozenset(every if free is None else free)
-        self.operators[name] = Operator(
-            name, kind, inputs, shapes, shape, letters, output, free, tuple((settings or {}).items())
-        )
-        self.shapes[name] = shape
-        return name
-
-    def _new(self, name: str) -> None:
-        if not isinstance(name, str) or not name:
-            raise LayoutError(f"the name of a tensor is a string; got {name!r}")
-        if name in self.shapes:
-            raise LayoutError(f"there is already a tensor named '{name}'")
-
-    def _shape(self, name: str) -> tuple[int, ...]:
-        if not isinstance(name, str) or name not in self.shapes:
-            raise LayoutError(f"there is no tensor named '{name}'; {nearest_name(name, self.shapes)}")
-        return self.shapes[name]
-
-    @staticmethod
-    def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
-        if not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
-            raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
-        return axis % len(shape)
-
-
-# --- Operators that rearrange a tensor ---
-#
-# Operators that rearrange a tensor: other shapes, parts of it, rows of a table, tokens routed to experts.
-
-
-class RearrangingBuilder(ProgramBuilder):
-    """A program under construction, with the operators that rearrange."""
+    # --- Operators that rearrange: other shapes, parts of it, rows of a table, tokens routed to experts ---
 
     def transpose(self, name: str, x: str, order: Sequence[int]) -> str:
         """Dimensions in another order."""
@@ -755,18 +673,12 @@ class RearrangingBuilder(ProgramBuilder):
 
     def top_k(self, name: str, x: str, k: int) -> str:
         """The k largest elements of the last axis, in their places, with zeros elsewhere; the axis is not split."""
-        shape = self._shape(x)
-        if not shape or not 1 <= require_int(k, f"{name}: k is a whole number") <= shape[-1]:
-            raise LayoutError(f"{name}: there are no {k!r} largest elements in the last axis of shape {shape}")
-        letters = in_order(len(shape))
+        shape, letters = self._with_largest(name, x, k)
         return self.add_labelled(name, "top_k", (x,), shape, (letters,), letters, letters[:-1], {"k": k})
 
     def largest(self, name: str, x: str, k: int, numbers: bool = False) -> str:
         """The k largest elements of the last axis in descending order, or their numbers; the axis is not split."""
-        shape = self._shape(x)
-        if not shape or not 1 <= require_int(k, f"{name}: k is a whole number") <= shape[-1]:
-            raise LayoutError(f"{name}: there are no {k!r} largest elements in the last axis of shape {shape}")
-        letters = in_order(len(shape))
+        shape, letters = self._with_largest(name, x, k)
         row, out = (*letters[:-1], "c0"), (*letters[:-1], "c1")
         settings = {"k": k, "numbers": numbers}
         return self.add_labelled(name, "largest", (x,), (*shape[:-1], k), (row,), out, letters[:-1], settings)
@@ -800,6 +712,83 @@ class RearrangingBuilder(ProgramBuilder):
         return self.add_labelled(
             name, "scatter", (x, rows), (size, x_shape[-1]), ((*letters, "e"), letters), ("v", "e")
         )
+
+    # --- How operators are added ---
+
+    def _source(self, name: str, shape: Sequence[int], role: str) -> str:
+        self._new(name)
+        shape = require_ints(shape, f"{name}: a shape is a tuple of whole numbers")
+        if not all(n >= 1 for n in shape):
+            raise LayoutError(f"{name}: every dimension of a tensor is at least 1; got {shape}")
+        self.shapes[name], self.sources[name] = shape, role
+        return name
+
+    def _broadcast(self, name: str, kind: str, a: str, *others: str, settings: Mapping[str, Any] | None = None) -> str:
+        shape = self._shape(a)
+        letters = in_order(len(shape))
+        rows = [letters]
+        for other in others:
+            other_shape = self._shape(other)
+            aligned = shape[len(shape) - len(other_shape) :]
+            if len(other_shape) > len(shape) or any(m not in (1, n) for n, m in zip(aligned, other_shape)):
+                raise LayoutError(
+                    f"{name}: the shapes {shape} and {other_shape} do not fit: the second is broadcast to the first"
+                )
+            last = letters[len(shape) - len(other_shape) :]
+            rows.append(tuple("1" if m != n else x for x, n, m in zip(last, aligned, other_shape)))
+        return self.add_labelled(name, kind, (a, *others), shape, tuple(rows), letters, settings=settings)
+
+    def add_operator(self, name: str, kind: str, inputs: tuple[str, ...], like: Operator) -> str:
+        """An operator on tensors of one shape, with the free dimensions and settings of another one."""
+        shape, settings = like.output_shape, dict(like.settings)
+        letters = like.output_letters
+        return self.add_labelled(name, kind, inputs, shape, (letters,) * len(inputs), letters, like.free, settings)
+
+    def add_labelled(
+        self,
+        name: str,
+        kind: str,
+        inputs: tuple[str, ...],
+        shape: tuple[int, ...],
+        letters: tuple[tuple[str, ...], ...],
+        output: tuple[str, ...],
+        free: Iterable[str] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> str:
+        """An operator of any kind, with a letter for each dimension of its inputs and its output."""
+        self._new(name)
+        every = {letter for labels in (*letters, output) for letter in labels} - {"1"}
+        shapes = tuple(self._shape(x) for x in inputs)
+        free = frozenset(every if free is None else free)
+        self.operators[name] = Operator(
+            name, kind, inputs, shapes, shape, letters, output, free, tuple((settings or {}).items())
+        )
+        self.shapes[name] = shape
+        return name
+
+    def _new(self, name: str) -> None:
+        if not isinstance(name, str) or not name:
+            raise LayoutError(f"the name of a tensor is a string; got {name!r}")
+        if name in self.shapes:
+            raise LayoutError(f"there is already a tensor named '{name}'")
+
+    def _shape(self, name: str) -> tuple[int, ...]:
+        if not isinstance(name, str) or name not in self.shapes:
+            raise LayoutError(f"there is no tensor named '{name}'; {nearest_name(name, self.shapes)}")
+        return self.shapes[name]
+
+    @staticmethod
+    def _axis(name: str, shape: tuple[int, ...], axis: int) -> int:
+        if not isinstance(axis, int) or isinstance(axis, bool) or not -len(shape) <= axis < len(shape):
+            raise LayoutError(f"{name}: there is no axis {axis!r} in shape {shape}")
+        return axis % len(shape)
+
+    def _with_largest(self, name: str, x: str, k: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """The shape and letters of a tensor whose last axis has k elements or more."""
+        shape = self._shape(x)
+        if not shape or not 1 <= require_int(k, f"{name}: k is a whole number") <= shape[-1]:
+            raise LayoutError(f"{name}: there are no {k!r} largest elements in the last axis of shape {shape}")
+        return shape, in_order(len(shape))
 
     def _resized(self, name: str, kind: str, x: str, dim: int, size: int, settings: Mapping[str, Any]) -> str:
         shape = self._shape(x)

@@ -24,9 +24,7 @@ if TYPE_CHECKING:
     from lib.layout.execution import Executed
 
 
-# --- Decisions ---
-#
-# How the breadth-first rule settled an operator.
+# --- How the breadth-first rule settled an operator ---
 
 CONFIGURED = "configured"
 OF_WEIGHT = "where its weight is stored"
@@ -62,9 +60,7 @@ class Decision:
         return f"{self.reason}, reached from {neighbors}" if neighbors else self.reason
 
 
-# --- Peak memory ---
-#
-# Peak memory: contents of each device at every moment of a plan, operator by operator.
+# --- Peak memory: contents of each device at every moment of a plan, operator by operator ---
 #
 # Held are the tensors whose live range it is (`live_ranges`), copies of them in other layouts from the move until the
 # last reader in that phase has computed, and the buffers of a move or reduction while it takes place (`buffers`). An
@@ -247,9 +243,7 @@ class MemoryTimeline:
         return max(self.moments, key=lambda moment: moment.bytes)
 
 
-# --- A placed graph ---
-#
-# A graph with every tensor placed: traffic on each edge, memory per device, and how each input is fetched.
+# --- A graph with every tensor placed: traffic on each edge, memory per device, and how each input is fetched ---
 
 
 class Edge(NamedTuple):
@@ -273,7 +267,7 @@ class Edge(NamedTuple):
 
 
 @dataclass(frozen=True)
-class PlacedGraph:
+class GraphPlan:
     """Distributed operators, and a stored layout for every source."""
 
     graph: Graph
@@ -490,15 +484,7 @@ class PlacedGraph:
             fetches[edge.operator].append(fetch)
         return {name: tuple(operands) for name, operands in fetches.items()}
 
-
-# --- The plan ---
-#
-# The plan of a graph: its run on numpy and on the engine, and what it does as text.
-
-
-@dataclass(frozen=True)
-class GraphPlan(PlacedGraph):
-    """Distributed operators, and a stored layout for every source."""
+    # --- What it computes, and its text ---
 
     def run(self, values: Mapping[str, Array]) -> dict[str, Pieces]:
         """The distributed program on numpy, all devices side by side: the pieces of every tensor.

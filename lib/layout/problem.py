@@ -25,12 +25,10 @@ from lib.layout.graph import (
 )
 from lib.layout.layouts import Axes, LayoutError, TensorLayout
 from lib.layout.operators import GRADS, Operator
-from lib.layout.plans import PlacedGraph
+from lib.layout.plans import GraphPlan
 from lib.layout.redistribution import can_become, least_bytes
 
-# --- Partial sums as layouts ---
-#
-# Partial sums as layouts: they flow through what is linear, as in DTensor, until they are added up once.
+# --- Partial sums as layouts: they flow through what is linear, as in DTensor, until they are added up once ---
 #
 # Linear are sums, differences, products with a factor that is whole along the axis, and what only rearranges. An
 # operator keeps its summands, or takes other devices' summands, only where that can pay: on a way to an addition of two
@@ -131,9 +129,7 @@ def _partial(layout: TensorLayout, axes: Axes) -> TensorLayout:
     return TensorLayout(layout.shape, layout.matrix, layout.tensor_map, (*layout.partial, *axes), layout.largest)
 
 
-# --- Choices ---
-#
-# The choices of a graph: how each operator can be distributed, and where each source can be stored.
+# --- The choices of a graph: how each operator can be distributed, and where each source can be stored ---
 
 NO_STEP = TrainingStep()
 
@@ -224,9 +220,7 @@ class Choices:
             )
 
 
-# --- The objective ---
-#
-# What a plan minimizes: bytes that all devices send, and computing, where it has a price.
+# --- What a plan minimizes: bytes that all devices send, and computing, where it has a price ---
 
 Table = NDArray[np.float64]
 FORBIDDEN = 2.0**50
@@ -269,7 +263,7 @@ class Objective:
                     table[i, j] = least_bytes(a, b, itemsize)
         return table
 
-    def of_plan(self, plan: PlacedGraph) -> int:
+    def of_plan(self, plan: GraphPlan) -> int:
         """What a plan costs."""
         return plan.bytes + sum(map(self._computing, plan.operators.values()))
 

@@ -1,7 +1,7 @@
 """Sharding Propagation: from the configured operators outwards, the cheapest edge first, and why each won.
 
 Sources: "Sharding Propagation", documentation of MindSpore 2.1; the order of visits and of costs is from MindSpore
-2.10. The rule is greedy on purpose: players predict it, and `exact` shows what it misses.
+2.10. The rule is greedy, as MindSpore's is; `exact` shows what it misses.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ from lib.layout.layouts import DeviceMatrix, LayoutError, TensorLayout, blocks_o
 from lib.layout.operators import BINARY, UNARY
 from lib.layout.plans import CONFIGURED, OF_WEIGHT, Decision, GraphPlan, Reached
 
-# --- MindSpore's costs ---
-#
-# MindSpore's cost model: what an edge between two layouts costs, and what a distributed operator costs by itself.
+# --- MindSpore's cost model: what an edge between two layouts costs, and what an operator costs by itself ---
 #
 # Read from its source (`edge_costmodel.cc`, `tensor_redistribution.cc`, `operator_costmodel.cc`) and compared with its
 # choices (docs/mindspore.md). Its redistribution gathers and slices: no all-to-all, and no exchange of exactly what is
@@ -164,9 +162,7 @@ def _starts(axes: tuple[int, ...], sizes: tuple[int, ...]) -> dict[int, int | No
     }
 
 
-# --- Candidates and decisions ---
-#
-# Why an operator of a plan has its layout: the decision that settled it, and the candidates with their costs.
+# --- Why an operator of a plan has its layout: the decision that settled it, and the candidates with their costs ---
 
 CRITERIA = {
     "communication": "least communication",
@@ -268,11 +264,6 @@ def decide(graph: Graph, name: str, reached: Sequence[Reached], full: bool) -> t
 
 
 # --- The breadth-first rule ---
-#
-# Sharding Propagation by the breadth-first rule: from the configured operators outwards, the cheapest edge first.
-#
-# Source: "Sharding Propagation", documentation of MindSpore 2.1; the order of visits and of costs is from MindSpore
-# 2.10.
 
 
 def propagate(graph: Graph, full: bool = True) -> GraphPlan:

@@ -1,7 +1,7 @@
 """Redistribution: from any layout of a tensor to any other with the fewest bytes, as named collectives.
 
-Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1. Its
-rules choose each step by itself; here the whole path is searched, so that what is found is the cheapest.
+Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
+MindSpore's own gathers and slices; here the whole path is searched, so that the cheapest is found.
 """
 
 from __future__ import annotations
@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from lib.layout.execution import Executed
 
 
-# --- The cheapest path of collectives ---
-#
-# The cheapest sequence of named collectives between two layouts: a shortest path over layouts.
+# --- The cheapest sequence of named collectives between two layouts: a shortest path over layouts ---
 #
 # Steps are slice, all-gather, all-to-all, permute, reduce-scatter and all-reduce, each over whole axes of the device
 # matrix. The search is A*: what is left to move from a layout is estimated by the bound, which no steps undercut. On
@@ -334,11 +332,7 @@ def _gather_and_slice(start: TensorLayout, goal: TensorLayout) -> tuple[Step, ..
     return tuple(steps)
 
 
-# --- Redistributions ---
-#
-# Tensor Redistribution: from any layout of a tensor to any other with the fewest bytes, as named collectives.
-#
-# Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
+# --- Tensor Redistribution: from any layout of a tensor to any other with the fewest bytes, as named collectives ---
 
 
 @dataclass(frozen=True)
@@ -450,7 +444,7 @@ def redistribute(
     if same_placement(source, target):
         return Redistribution(source, target, (), itemsize)
     if target.partial and source.summands != target.summands:
-        way = _some_summed(source, target)
+        way = _summed(source, target)
         if named_only and way[-1].name == "exchange":
             way = (*way[:-1], *redistribute(way[-1].source, target, itemsize, True).steps)
         return Redistribution(source, target, way, itemsize)
@@ -473,33 +467,23 @@ def can_become(source: TensorLayout, target: TensorLayout) -> bool:
 
 
 @lru_cache(maxsize=65536)
-def _some_summed(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
-    """The cheapest way to add up along some axes, and to move what is still a sum."""
+def _summed(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
+    """The cheapest way to add up along the axes that are partial in the source only, and to move what comes of it."""
     axes = tuple(axis for axis in source.partial if axis not in target.partial)
-
-    def cost(way: tuple[Step, ...]) -> tuple[int, int]:
-        moved = sum(step.total for step in (*way, Step("exchange", way[-1].target, target)))
-        return moved, len(way) + (not same_placement(way[-1].target, target))
-
-    way = min(reductions(source, axes), key=cost)
-    last = way[-1].target
-    return way if same_placement(last, target) else (*way, Step("exchange", last, target))
+    uneven = not target.partial and (source.uneven or target.uneven)
+    ways = [
+        way if same_placement(way[-1].target, target) else (*way, Step("exchange", way[-1].target, target))
+        for way in reductions(source, axes, uneven)
+    ]
+    return min(ways, key=lambda way: (sum(step.total for step in way), len(way)))
 
 
 def _least(source: TensorLayout, target: TensorLayout) -> tuple[Step, ...]:
     if not source.partial:
         return (Step("exchange", source, target),)
-
-    def cost(way: tuple[Step, ...]) -> tuple[int, int]:
-        last = way[-1].target
-        moved = sum(step.total for step in way) + least_elements(last, target)
-        return moved, len(way) + (not same_placement(last, target))
-
-    way = min(reductions(source, source.partial, source.uneven or target.uneven), key=cost)
-    last = way[-1].target
-    if cost(way)[0] > least_sum_elements(source, target):
-        return (Step(SUM_EXCHANGE, source, target),)
-    return way if same_placement(last, target) else (*way, Step("exchange", last, target))
+    way = _summed(source, target)
+    at_bound = sum(step.total for step in way) <= least_sum_elements(source, target)
+    return way if at_bound else (Step(SUM_EXCHANGE, source, target),)
 
 
 def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -> int:

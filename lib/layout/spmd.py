@@ -25,9 +25,7 @@ from lib.values.algebra import counted
 
 __all__ = ["Spmd", "mesh", "mesh_split", "replicate", "split"]
 
-# --- Tracing ---
-#
-# Tracing: a numpy function is called with tensors that have a shape but no values; the result is its graph.
+# --- Tracing: a numpy function is called with tensors that have a shape but no values; the result is its graph ---
 #
 # `mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, unlike the functions of the
 # same names in `layouts`, which return a layout. They work as in GShard (Lepikhin et al. 2020) and GSPMD (Xu et

@@ -13,9 +13,7 @@ from lib.layout.layouts import LayoutError, nearest_name
 from lib.layout.operators import SLOPE, Operator
 from lib.layout.words import SAYS
 
-# --- Gradients of operators ---
-#
-# Gradients of operators: for each kind, the operators that compute the gradients of its inputs.
+# --- Gradients of operators: for each kind, the operators that compute the gradients of its inputs ---
 
 Gradient = Callable[[Graph, Operator, str, int, str], str]
 """Adds the gradient of input number `place`, given the output's gradient: (graph, operator, slope, place, name)."""
@@ -140,12 +138,6 @@ GRADIENTS: Mapping[str, Gradient] = {
 
 
 # --- The step ---
-#
-# A training step as a graph: forward, backward, gradients of the weights, and the optimizer's update.
-#
-# Backward is what reverse-mode differentiation adds (Linnainmaa 1970). Every tensor of it is an ordinary tensor of the
-# graph, so a planner chooses its layout as well. Data parallelism, the stages of ZeRO (Rajbhandari et al. 2020), tensor
-# and sequence parallelism are plans of such a graph.
 
 MOMENTS: Mapping[str, int] = {"sgd": 0, "momentum": 1, "adam": 2}
 """By optimizer: the tensors of the weight's size that it keeps as state."""

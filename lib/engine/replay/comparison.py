@@ -1,6 +1,6 @@
 """What is right: the results of a single device, and a replay compared with them and with the predictions.
 
-The single device trains in the most direct way, without the game's values and rules, so that an error in these shows.
+The single device trains in the most direct way, without the game's rules, so that an error in them shows.
 """
 
 from collections import defaultdict
@@ -26,9 +26,7 @@ from lib.trace.ops import Op, group_of, sent_values
 from lib.values.algebra import Average, averages_of
 from lib.values.kinds import ActivationGrad, Parked, Value, Weight, WeightGrad
 
-# --- A single device ---
-#
-# The results of a single device, with which a replay is compared: outputs, or the weights after all steps.
+# --- The results of a single device, with which a replay is compared: outputs, or the weights after all steps ---
 
 Replica = tuple[list[Array], list[Array]]
 """Weights and states, by layer."""
@@ -105,17 +103,9 @@ def _inputs(workload: Workload, weights: Iterable[Array], batch: int, step: int)
     return inputs
 
 
-def averages_in(ranks: Sequence[RankState], steps: int) -> tuple[Average, ...]:
-    """The averages of replicas before the final weights; for a refused trace, as far as it could be followed."""
-    for rank in ranks:
-        for weight in rank.final:
-            return averages_of(weight.copy)
-    marks = {mark for rank in ranks for value in rank.values.values() if (mark := getattr(value, "copy", None))}
-    before = max((mark.averages for mark in marks), key=len, default=())
-    alone = sorted(mark for mark in marks if mark.batches and mark.averages == before)
-    if not alone:
-        return before
-    return (*before, (alone[0].since, steps, tuple(sorted(tuple(sorted(mark.batches)) for mark in alone))))
+def averages_in(ranks: Sequence[RankState]) -> tuple[Average, ...]:
+    """The averages of replicas before the final weights."""
+    return next((averages_of(weight.copy) for rank in ranks for weight in rank.final), ())
 
 
 def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
@@ -124,9 +114,7 @@ def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
     return {grad.step: grad.version for grad in grads if grad.version is not None}
 
 
-# --- Outer steps on a single device ---
-#
-# The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them.
+# --- The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them ---
 #
 # The rounds, the copies, and the steps at which copies take over an average are read from the run.
 
@@ -252,9 +240,7 @@ def numbered_copies(
     return numbered
 
 
-# --- The comparison ---
-#
-# Compares the results and measurements of a replay with a single device's results and the trace's predictions.
+# --- Compares the results and measurements of a replay with a single device's results and the trace's predictions ---
 
 
 @dataclass(frozen=True)
@@ -331,11 +317,7 @@ def error_of(workload: Workload, results: Sequence[Sequence[Result]], ranks: Seq
     if task == "outer":
         right, results = trained_with_outer_steps(workload, ranks), numbered_copies(workload, results, ranks)
     else:
-        right = (
-            outputs(workload)
-            if task == "infer"
-            else trained(workload, averages_in(ranks, workload.setting.steps), versions_in(ranks))
-        )
+        right = outputs(workload) if task == "infer" else trained(workload, averages_in(ranks), versions_in(ranks))
     trained_ones = [i for i in range(len(right)) if i not in workload.setting.frozen]
     missing = {(i, place) for i in trained_ones for place in range(right[i].shape[-2])}
     worst = 0.0

@@ -26,9 +26,7 @@ from lib.torch_csv.files import slot_text
 from lib.torch_csv.pipeline import slots_of
 from lib.trace.ops import Trace
 
-# --- A rank in PyTorch's profiler ---
-#
-# Records a rank with torch.profiler, for `puzzles profile`: a replay names its cells as PyTorch's pipelines do.
+# --- Records a rank with torch.profiler, for `puzzles profile`: a replay names its cells as PyTorch's pipelines do ---
 
 
 def names_of(trace: Trace) -> list[dict[int, str]]:

@@ -4,6 +4,8 @@ The contents of all tensors come from the referee, which has executed the trace 
 its own. Each operation has a function from the tensors it uses to those it creates.
 """
 
+from __future__ import annotations
+
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -172,87 +174,29 @@ def _tags(trace: Trace, scripts: Sequence[Sequence[int]]) -> list[dict[int, list
     return tags
 
 
-# --- A device, and the collectives of the game ---
-#
-# A device of a replay: its tensors of numpy or torch, and the game's collectives on them.
+# --- A device of a replay: its tensors of numpy or torch, and the game's collectives on them ---
 
 TIERS = ("host", "disk")
 
 
-class TensorDevice(ShardedEngine):
-    """A device whose tensors belong to a workload."""
-
-    workload: Workload
-    contents: Mapping[int, Content]
-    """What each tensor holds, by the number of its value."""
-    results: list[Result]
-
-    def load_checkpoint(self, params: Any) -> None:
-        """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
-
-    def backward(self, grads: Any) -> Any:
-        """Does nothing: the trace determines when."""
-
-    def zeros(self, shape: tuple[int, ...]) -> Array:
-        library = self._port.library
-        array = library.zeros(shape, self.workload.dtype)
-        return array if current.meter is None else library.charged(array, current.meter)
-
-    def tier(self, number: int) -> MemoryTier:
-        """The tier on which a value is parked."""
-        memory: MemoryTier = getattr(self, self.contents[number].tier)
-        return memory
-
-    def live_bytes(self) -> tuple[int, ...]:
-        """Bytes on the device, and on each of TIERS."""
-        meter = self._port.meter
-        return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
-
-    def declared(self) -> list[Result]:
-        return self.results
-
-    def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
-        """Keeps a copy of a result, which is not charged to the device."""
-        with unmetered():
-            number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
-            self.results.append((number, self.contents[op.inputs[0]], self._port.library.on_host(used[0])))
-        return ()
-
-    def of_each_batch(self, draw: Callable[[int, int], Array], content: Content) -> Array:
-        step: int = content.value.step  # type: ignore[attr-defined]  # activations have steps
-        with unmetered():
-            if self.workload.shapes.lengths:
-                length = self.workload.shapes.length
-                own = [[at % length for at in content.places if at // length == i] for i in range(len(content.batches))]
-                drawn = np.concatenate([draw(batch, step)[at] for batch, at in zip(content.batches, own)])[None]
-            else:
-                drawn = np.array([draw(batch, step)[list(content.places)] for batch in content.batches])
-        return copy_in(drawn, self._port)
-
-    def bundle(self, tensors: list[Array]) -> Array:
-        """Several tensors as one message; an empty message for no tensors."""
-        flat: Array = self.xp.concatenate([t.reshape(-1) for t in tensors]) if tensors else self.zeros((0,))
-        return flat
-
-
-def summed(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+def summed(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
     """The sum of all inputs; for the weights of replicas, their average."""
     total = engine.all_reduce(tensor, group=exchange.group)
     return averaged(engine, total, exchange.inputs[exchange.place].value, len(exchange.group))
 
 
-def averaged(engine: TensorDevice, total: Array, value: Value, ranks: int) -> Array:
+def averaged(engine: ReplayEngine, total: Array, value: Value, ranks: int) -> Array:
     """A sum over some ranks; for the weights of replicas, their average."""
     return engine.workload.average(total, ranks) if isinstance(value, Weight) else total
 
 
-def scattered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+def scattered(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
     content = exchange.inputs[exchange.place]
     tensor = taken(tensor, content, _in_order(exchange.results))
     return engine.reduce_scatter(tensor, axis=content.axis, group=exchange.group)
 
 
-def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+def gathered(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
     """The rows or tokens of all ranks, in order. Shorter inputs are padded to the longest."""
     inputs, result = exchange.inputs, exchange.results[exchange.place]
     axis, most = result.axis, max(len(content.places) for content in inputs)
@@ -264,7 +208,7 @@ def gathered(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> A
     return joined(short, inputs, result, engine.zeros(result.shape))
 
 
-def dispatched(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+def dispatched(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
     """This rank's share of the tokens of all batches. Inputs with fewer batches are padded to the most."""
     inputs, result = exchange.inputs, exchange.results[exchange.place]
     n, most = len(inputs), max(len(content.batches) for content in inputs)
@@ -276,7 +220,7 @@ def dispatched(engine: TensorDevice, tensor: Array, exchange: TensorExchange) ->
     return arrived
 
 
-def collected(engine: TensorDevice, tensor: Array, exchange: TensorExchange) -> Array:
+def collected(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
     """All tokens of the batches that this rank wants. Results with fewer batches are padded to the most."""
     batches, result = exchange.inputs[exchange.place].batches, exchange.results[exchange.place]
     most = max(len(content.batches) for content in exchange.results)
@@ -292,7 +236,7 @@ TOKENS, COLUMNS = 1, 2
 """Axes of an activation."""
 
 
-def exchanged(engine: TensorDevice, tensor: Array, exchange: TensorExchange, whole: int, cut: int) -> Array:
+def exchanged(engine: ReplayEngine, tensor: Array, exchange: TensorExchange, whole: int, cut: int) -> Array:
     """All tokens with this rank's columns, or its tokens with all columns: the axis that becomes whole, and the one
     that is cut."""
     inputs, results, own = exchange.inputs, exchange.results, exchange.place
@@ -304,7 +248,7 @@ def exchanged(engine: TensorDevice, tensor: Array, exchange: TensorExchange, who
     return result if order == slice(None) else result[:, order]
 
 
-TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange], Array]] = {
+TENSOR_COLLECTIVES: Mapping[str, Callable[[ReplayEngine, Array, TensorExchange], Array]] = {
     "allreduce": summed,
     "scatterreduce": scattered,
     "allgather": gathered,
@@ -316,7 +260,7 @@ TENSOR_COLLECTIVES: Mapping[str, Callable[[TensorDevice, Array, TensorExchange],
 """Each collective, from a rank's input tensor to its result."""
 
 
-def padded(engine: TensorDevice, tensor: Array, axis: int, length: int) -> Array:
+def padded(engine: ReplayEngine, tensor: Array, axis: int, length: int) -> Array:
     """A tensor with zeros appended up to a length."""
     missing = length - tensor.shape[axis]
     if not missing:
@@ -335,9 +279,7 @@ def _in_order(contents: Sequence[Content]) -> tuple[int, ...]:
     return tuple([place for content in contents for place in content.places])
 
 
-# --- Broadcasts and reduces ---
-#
-# Broadcasts and reduces on tensors: each rank of a chain passes on what has come, or adds its own to it.
+# --- Broadcasts and reduces on tensors: each rank of a chain passes on what has come, or adds its own to it ---
 
 
 def pass_along(engine: Any, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -355,12 +297,10 @@ def pass_along(engine: Any, op: Op, used: list[Array]) -> Sequence[Array]:
     return [averaged(engine, used[0], content.value, len(members)) if is_sum else copy_in(used[0], engine._port)]
 
 
-# --- Attention layers and outer steps ---
-#
-# Performs the operations of attention layers and of outer steps in a replay.
+# --- Performs the operations of attention layers and of outer steps in a replay ---
 
 
-def attend(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
+def attend(engine: ReplayEngine, op: Op, used: list[Array]) -> Sequence[Array]:
     """Attends to each block of keys. The result is added to a tensor that is no block."""
     layer, (inp, *more) = _layer(engine, op), used
     queries, *contents = [engine.contents[number] for number in op.inputs]
@@ -371,45 +311,31 @@ def attend(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
     return [reduce(add, parts)]
 
 
-def attend_backward(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
+def attend_backward(engine: ReplayEngine, op: Op, used: list[Array]) -> Sequence[Array]:
     layer, (inp, *blocks, grad) = _layer(engine, op), used
     queries, *places = [engine.contents[number].places for number in op.inputs[:-1]]
     pairs = [layer.attend_backward(inp, queries, block, keys, grad) for block, keys in zip(blocks, places)]
     return [reduce(add, [through for through, _ in pairs]), *[of_keys for _, of_keys in pairs]]
 
 
-def _layer(engine: TensorDevice, op: Op) -> Attention:
+def _layer(engine: ReplayEngine, op: Op) -> Attention:
     layer = engine.workload.layers[op.layer or 0]
     if isinstance(layer, Attention):
         return layer
     raise TraceError(f"layer {op.layer} is not an attention layer")
 
 
-def outer_update(engine: TensorDevice, op: Op, used: list[Array]) -> Sequence[Array]:
+def outer_update(engine: ReplayEngine, op: Op, used: list[Array]) -> Sequence[Array]:
     before, change, state = used
     delta = engine.contents[op.inputs[1]].value
     assert isinstance(delta, Delta)
     return engine.workload.outer_update(before, change, len(delta.copies), state)
 
 
-ATTENTION_AND_OUTER: Mapping[str, Callable[[TensorDevice, Op, list[Array]], Sequence[Array]]] = {
-    "keys": lambda engine, op, used: [_layer(engine, op).keys(*used)],
-    "attend": attend,
-    "attend_backward": attend_backward,
-    "keys_backward": lambda engine, op, used: _layer(engine, op).keys_backward(*used),
-    "delta": lambda engine, op, used: [used[0] - used[1]],
-    "outer_update": outer_update,
-    "merge": lambda engine, op, used: [engine.workload.mixed(*used)],
-}
-"""Each of these operations by name: maps the tensors it uses to those it creates."""
+# --- Executes one rank's part of a trace on the engine, with real tensors ---
 
 
-# --- The rank ---
-#
-# Executes one rank's part of a trace on the engine, with real tensors.
-
-
-class ReplayEngine(TensorDevice):
+class ReplayEngine(ShardedEngine):
     """Holds a tensor from when the trace makes it to its last use, and while it is stored, as the game charges it.
 
     The result of an overlapped call takes memory from the call on, like the output of an asynchronous collective. Only
@@ -442,7 +368,10 @@ class ReplayEngine(TensorDevice):
         self.overlaps = port.library is not NUMPY and workload.setting.costs.overlap
         if port.library is not NUMPY:
             port.rely_on(sorted({exchange.group for rank in scripts for exchange in rank.exchanges.values()}))
-        self.results = []
+        self.results: list[Result] = []
+
+    def load_checkpoint(self, params: Any) -> None:
+        """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns the measurements: bytes live at each event and at the end, on the device and
@@ -581,6 +510,49 @@ class ReplayEngine(TensorDevice):
                 self.tensors.pop(number, None)
                 self.arriving.pop(number, None)
 
+    # --- Tensors of the workload ---
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        library = self._port.library
+        array = library.zeros(shape, self.workload.dtype)
+        return array if current.meter is None else library.charged(array, current.meter)
+
+    def tier(self, number: int) -> MemoryTier:
+        """The tier on which a value is parked."""
+        memory: MemoryTier = getattr(self, self.contents[number].tier)
+        return memory
+
+    def live_bytes(self) -> tuple[int, ...]:
+        """Bytes on the device, and on each of TIERS."""
+        meter = self._port.meter
+        return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
+
+    def declared(self) -> list[Result]:
+        return self.results
+
+    def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        """Keeps a copy of a result, which is not charged to the device."""
+        with unmetered():
+            number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
+            self.results.append((number, self.contents[op.inputs[0]], self._port.library.on_host(used[0])))
+        return ()
+
+    def of_each_batch(self, draw: Callable[[int, int], Array], content: Content) -> Array:
+        step: int = content.value.step  # type: ignore[attr-defined]  # activations have steps
+        with unmetered():
+            if self.workload.shapes.lengths:
+                length = self.workload.shapes.length
+                own = [[at % length for at in content.places if at // length == i] for i in range(len(content.batches))]
+                drawn = np.concatenate([draw(batch, step)[at] for batch, at in zip(content.batches, own)])[None]
+            else:
+                drawn = np.array([draw(batch, step)[list(content.places)] for batch in content.batches])
+        return copy_in(drawn, self._port)
+
+    def bundle(self, tensors: list[Array]) -> Array:
+        """Several tensors as one message; an empty message for no tensors."""
+        flat: Array = self.xp.concatenate([t.reshape(-1) for t in tensors]) if tensors else self.zeros((0,))
+        return flat
+
     # --- What a rank does on its own ---
 
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -688,7 +660,13 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "pair": ReplayEngine.pair,
     "backward_input": lambda engine, op, used: [engine.layer(op).backward_input(*used)],
     "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
-    **ATTENTION_AND_OUTER,
+    "keys": lambda engine, op, used: [_layer(engine, op).keys(*used)],
+    "attend": attend,
+    "attend_backward": attend_backward,
+    "keys_backward": lambda engine, op, used: _layer(engine, op).keys_backward(*used),
+    "delta": lambda engine, op, used: [used[0] - used[1]],
+    "outer_update": outer_update,
+    "merge": lambda engine, op, used: [engine.workload.mixed(*used)],
     "norm": lambda engine, op, used: [engine.workload.squares(used[0])],
     "update": ReplayEngine.update,
     "tier_update": lambda engine, op, used: engine.without_device(op, engine.update),

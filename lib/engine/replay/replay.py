@@ -1,7 +1,7 @@
 """Replays a schedule's trace with real tensors, and compares weights, memory and bytes with the predictions.
 
 Devices are in this process, or processes of MPI or torch. Measured events are placed in time by the rules of the
-trace's walk: a common clock of several processes would be less exact than most operations are long.
+trace's walk, not by a clock: in one process, devices take turns.
 """
 
 import json
@@ -28,9 +28,7 @@ from lib.trace.notation import trace_from_json
 from lib.trace.ops import FORMS, TIMED, Op, Trace, group_of
 from lib.values.algebra import counted
 
-# --- Measured events in time ---
-#
-# Places each measured event of a replay in time.
+# --- Places each measured event of a replay in time ---
 #
 # The measurements are the working times of events. From these, the clock runs as in the game: a collective starts when
 # the last rank arrives and takes as long as its fastest rank, since the others were waiting; a message can be received

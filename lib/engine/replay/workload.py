@@ -2,7 +2,7 @@
 
 Operations of the game are played on matrices of the sizes that the game counts. Small replays use whole numbers, whose
 sums are exact in any order, so a wrong schedule cannot hide behind rounding; the others use float32. Layers are simple
-where a game's figures do not depend on them: attention has no softmax, a norm no parameters.
+where the game's figures do not depend on them: attention has no softmax.
 """
 
 from collections.abc import Mapping, Sequence
@@ -128,9 +128,7 @@ class Attention:
         return value if "int" in str(value.dtype) else value / self.length
 
 
-# --- Layers ---
-#
-# The mathematics of each kind of layer, for one device and for many, on arrays of numpy or torch.
+# --- The mathematics of each kind of layer, for one device and for many, on arrays of numpy or torch ---
 #
 # A dense layer takes the gradient of its product, before relu. So the weight half of backward needs no weight (Qi et
 # al. 2024, section 2), and the input half masks with the input, which relu has left positive or zero.
@@ -278,9 +276,7 @@ def turned(matrices: Array) -> Array:
     return matrices.swapaxes(-1, -2)
 
 
-# --- The training steps ---
-#
-# Defines the training steps that a schedule performs on real tensors: data, loss, optimizer.
+# --- Defines the training steps that a schedule performs on real tensors: data, loss, optimizer ---
 #
 # The loss is half the squared distance to a target, the optimizer SGD with momentum. With a
 # hidden width h and a length n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game
