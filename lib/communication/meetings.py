@@ -1,4 +1,9 @@
-"""How calls of several ranks meet: collectives of a group, and messages in mailboxes."""
+"""How calls of several ranks meet: collectives of a group, messages in mailboxes, and deadlocks where they never do.
+
+The k-th call of every member of a group meets the k-th of the others, as in MPI and NCCL. Calls that are matched by a
+name would forgive ranks that call in different orders, which no real library does. A mailbox holds one message, as a
+rendezvous protocol does; with a pool of buffers, a schedule that deadlocks elsewhere would pass here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from lib.values import algebra
 from lib.values.algebra import counted, named, numbers_in
 from lib.values.kinds import Value
 
-# --- Ranks on the named axes of a mesh, and the groups of ranks that may meet in a collective.
+# --- Ranks on the named axes of a mesh, and the groups of ranks that may meet ---
 #
 # The last axis changes fastest, as in a torch DeviceMesh: on {"dp": 2, "pp": 2, "tp": 2} rank 5 is dp 1, pp 0, tp 1.
 
@@ -121,7 +126,7 @@ class Mesh:
         return name
 
 
-# --- One rank's call that takes time beside its computation or together with other ranks.
+# --- One rank's call ---
 
 OpIndex = tuple[int, int]
 """An operation: its rank, and its index there."""
@@ -178,6 +183,8 @@ class Call:
     refusal: PuzzleError | None = None
     lane: Lane | None = None
     """The lane that it is on, from when it is issued until it is settled."""
+    payload: Any = None
+    """In a run, what a `pass_to` sends."""
 
     @property
     def name(self) -> str:
@@ -397,7 +404,7 @@ class Mailboxes(Generic[M]):
                     yield source, message
 
 
-# --- Formats deadlock messages: who waits for whom, where, and the fix.
+# --- Deadlocks in words: who waits for whom, where, and the fix ---
 
 
 class WaitingRank(NamedTuple):

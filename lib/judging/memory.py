@@ -1,4 +1,9 @@
-"""What each rank holds during a run: values that are stored or used later, by kind, and microbatches in flight."""
+"""What each rank holds during a run, by kind and in flight, and what its peak consists of, as data and in words.
+
+A value is charged while it is stored in a dictionary, and until its last use. Charging only what is stored would let
+local variables be free; charging until Python frees an object would make figures depend on the interpreter. Memory is
+sampled when an event starts, as in the original puzzles.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -159,7 +164,7 @@ def _chunks(layers: Iterable[int], chunk: int) -> dict[int, tuple[int, ...]]:
     return {layer: tuple(run) for run in runs for layer in run}
 
 
-# --- Explains a peak: every value charged at that moment, and when it is read again, if ever.
+# --- A peak: every value charged at that moment, and when it is read again, if ever ---
 
 
 class Item(NamedTuple):
@@ -253,7 +258,7 @@ def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
     return reads
 
 
-# --- The explanation of a peak in words: a heading, and one row for similar values, so that it fits a screen.
+# --- A peak in words: a heading, and one row for similar values, so that it fits a screen ---
 
 UNREAD = "never read again"
 AGAIN = "`get_activation` gives it again"

@@ -1,4 +1,8 @@
-"""Notes on correct runs: habits that would not work in real training."""
+"""Notes on correct runs: habits that would not work in real training.
+
+A note does not refuse a run, since the original puzzles accept it; some cost the third star. The most important habit
+is that a step can be repeated: each rank ends with the updated form of what it started with.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +21,7 @@ from lib.values.kinds import OptState, Parked, Sharded, Value, Weight
 from .memory import PeakContents, Profile, lasting_peak, layers_text, noun, unstored_text
 from .recomputation import RankState, Recomputation
 
-# --- Checks that the step can be repeated: each rank must end with the updated form of what it started with.
+# --- Can the step be repeated? ---
 
 S = TypeVar("S", Weight, OptState)
 

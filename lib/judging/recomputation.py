@@ -1,4 +1,9 @@
-"""The state of one rank during recomputation, and the checks that every record passes."""
+"""Re-executes a trace from the rules alone: values, clocks, meetings and messages. Nothing in a record is believed.
+
+Every column that can be derived is derived again and compared. Reading the trace and checking only its results would be
+faster, but a forged record in between could not be found. What a rank stores concerns no other rank and is most of a
+trace, so it is followed in one go at the end; only if that finds a fault is everything executed again in order.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
@@ -187,7 +192,7 @@ def unparked(value: Value) -> Value:
     return value.value if isinstance(value, Parked) else value
 
 
-# --- Checks of records: stored and deleted values, the group and label of a collective, the tag of a message.
+# --- Checks of records: storage, groups and labels, tags ---
 
 
 def follow_stored(rank: RankState) -> None:
@@ -259,7 +264,7 @@ def require_tag(game: Game, op: Op) -> None:
         raise TraceError(SAYS("default recorded", op=op))
 
 
-# --- Re-executes overlapped calls, checks their results and times, and refuses ranks that wait forever.
+# --- Overlapped calls, and ranks that wait forever ---
 
 
 class OverlappedCalls(Walk[RankState]):
@@ -351,8 +356,7 @@ def _waiting(rank: RankState, walk: Walk[RankState]) -> WaitingRank:
     return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, walk.meetings.of(group).missing())
 
 
-# --- Re-executes a trace from the rules alone. Everything that can be recomputed is: values, clocks, meetings,
-# messages.
+# --- The re-execution ---
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
 """The form of a record without optional columns: whether it has no layer, and its numbers of values and arguments."""
@@ -480,10 +484,6 @@ class Recomputation(OverlappedCalls):
                 group = require_group(self.mesh, cursor.rank, op, used)
         return used, group
 
-    def send(self, cursor: RankState, op: Op) -> bool:
-        self._checked_call(cursor, op)
-        return super().send(cursor, op)
-
     def receive(self, cursor: RankState, op: Op) -> bool:
         self._used(cursor, op)
         require_tag(self.game, op)
@@ -572,10 +572,6 @@ class Recomputation(OverlappedCalls):
             return super().refuse(calls, why)
         raise why
 
-    def on_send(self, cursor: RankState, op: Op) -> None:
-        used = cursor.used(op)
-        confirm(cursor, op, (), cursor.clock, message_ticks("pass_to", used, self.costs, (cursor.rank, op.args[0])))
-
     def on_receive(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
         if message.end > cursor.clock:
@@ -606,7 +602,7 @@ def executed(trace: Trace) -> list[RankState]:
         return recomputation.ranks
 
 
-# --- The training step of each operation in a run, from the values that it uses and makes.
+# --- The training step of each operation, from the values that it uses and makes ---
 
 
 def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:

@@ -1,4 +1,8 @@
-"""Judges a trace: recomputes it, measures time, memory and bytes, and reports. Only the operations are trusted."""
+"""Judges a trace: recomputes it, measures time, memory and bytes, and reports. Only the operations are trusted.
+
+The report has all figures at once, also of a run that is refused, as far as it is legal: a player sees how far a
+schedule came. Figures on demand would be quicker for some callers, but each would recompute the trace.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +24,6 @@ from .memory import PeakContents, Profile, peak_contents, profile
 from .notes import Note, notes_on, settled, steady_state_peak
 from .recomputation import RankState, Recomputation
 from .traffic import Calls, Cause, Traffic, drift, most_in_window, staleness, traffic, traffic_causes
-
-# --- The referee's findings in a run: its figures, and how they compare with the goal.
 
 
 class Peak(NamedTuple):

@@ -1,4 +1,8 @@
-"""Counts what each rank sends, by call and in any window of time, and how far replicas drift apart, in a trace."""
+"""What each rank sends, by call and in any window of time, why it sends too much, and how far replicas drift apart.
+
+Elements are counted by the ring algorithms, whatever a collective costs in a setting, so that schedules can be compared
+across settings. Copies to and from a tier are not traffic: they cross no network.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -206,7 +210,7 @@ def most_in_window(spans: Iterable[Span], window: Fraction) -> Fraction:
     return max(sent_until(begin + window) - sent_before(begin) for begin in begins)
 
 
-# --- Says in words why a rank sends more than necessary, from the trace alone.
+# --- Why a rank sends more than necessary, in words ---
 
 BOOKKEEPING = frozenset(("store", "delete", "await"))
 """Operations that do not read a value's numbers."""

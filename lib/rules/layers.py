@@ -4,6 +4,9 @@ A weight may be cut. A block's shards each yield one summand of its output, sinc
 (Shoeybi et al. 2019, section 3); an expert is a shard, and takes its own tokens (Lepikhin et al. 2020, section 3.2).
 A head is cut by vocabulary: its shards make scores, and with the gradients of all of them joined each knows its own
 (Yeung et al. 2024, algorithm 2). What is computed with a replica's own weights is marked as that replica's.
+
+One rule serves all kinds of layers, because they differ in which cuts they allow, not in what an operation is. Only
+attention has rules of its own, in `attention`: its sums run over keys.
 """
 
 from lib.errors import RuleError, Sentences
@@ -23,7 +26,7 @@ from lib.values.kinds import (
     require_kind,
 )
 
-# --- States what the values must be that a layer computes with: each by itself, and all of them together.
+# --- What the values must be: each by itself, and all of them together ---
 
 Share = tuple[frozenset[int], int]
 """Shards or parts, and of how many."""
@@ -45,7 +48,8 @@ def require_layers(game: Game, call: str, kind: str) -> None:
 
 def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> None:
     algebra.number(layer, game.layers, "layer")
-    require_weight_of(layer, weight)
+    if weight.layer != layer:
+        require_weight_of(layer, weight)
     if len(weight.shards) < weight.total and game.layer in UNCUT:
         _require_head(game, layer, weight)
     if layer in game.setting.frozen and not weight.step and inp.step < game.steps:

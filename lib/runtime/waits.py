@@ -1,4 +1,8 @@
-"""Describes a rank's wait in an operation that involves others: what the rank contributes or waits for."""
+"""What a rank waits for, and when none can move by itself: each waits, has ended or was never seen.
+
+Nothing polls: the counter of ranks that can move reaches zero. If the ranks are the player's own tasks, which may start
+late, an absent rank gets a moment to show up.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.communication.lanes import Lanes
 from lib.communication.meetings import Call, WaitingRank, in_group
-from lib.trace.ops import call_text, message_text
+from lib.trace.ops import message_text
 from lib.values.kinds import Value
 
 if TYPE_CHECKING:
@@ -60,35 +64,6 @@ class CallWait(Wait):
 
 
 @dataclass(slots=True, eq=False)
-class CopyWait(Wait):
-    """A copy between memories, which waits for no other rank."""
-
-    name: str
-
-    def call(self) -> str:
-        return call_text(self.name)
-
-
-@dataclass(slots=True, eq=False)
-class SendWait(Wait):
-    """A wait to send a message to a full mailbox."""
-
-    to: int
-    message: Message
-    used: tuple[int, ...]
-
-    @property
-    def tag(self) -> int:
-        return self.message.tag
-
-    def call(self) -> str:
-        return message_text("pass_to", self.to, self.tag)
-
-    def described(self) -> WaitingRank:
-        return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
-
-
-@dataclass(slots=True, eq=False)
 class ReceiveWait(Wait):
     """A wait for a message from `source`, or from any rank."""
 
@@ -126,10 +101,7 @@ class Offers:
         return None
 
 
-# --- Detects a standstill: every rank waits, has ended or was never seen, so that none can move by itself.
-#
-# Nothing polls: the counter of ranks that can move reaches zero. If the ranks are the player's own tasks, which may
-# start late, an absent rank gets a moment to show up.
+# --- A standstill ---
 
 ABSENCE_GRACE = 0.2
 """Seconds that a rank has to show up before its absence counts as a deadlock."""

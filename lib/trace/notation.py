@@ -1,4 +1,8 @@
-"""Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal."""
+"""Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal.
+
+A trace comes from a player's process, so nothing in it is trusted: not a type, a count or a name. Pickle would run what
+it reads, and a shorter text form would need a parser that is as strict as this one.
+"""
 
 import json
 from collections.abc import Mapping
