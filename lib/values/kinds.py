@@ -213,6 +213,11 @@ class Batched(Summed):
         whole = len(self.parts) == self.of and len(self.shards) == self.total and self.heads is None
         return whole and len(self.batches) == self.total_batches
 
+    def to(self, kind: type[V], layer: int, **more: object) -> V:
+        """A value of a kind and a layer, of the same batches and step; the other fields must be right."""
+        label = layer, self.layers, self.batches, self.total_batches
+        return kind.made(*label, step=self.step, **more)
+
     def shard(self, i: int, n: int) -> Self:
         """The tokens of share `i` of `n`, all of which this value must hold."""
         return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
