@@ -231,7 +231,7 @@ class Lanes:
         head = call.lane.calls[0]
         behind = "" if head is call else f"behind {head}, which waits "
         if not head.ready():
-            before = next(part.call for part in head.inputs if type(part) is PendingValue and not part.call.settled)
+            before = next(part.call for part in head.inputs if type(part) is PendingValue and part.call.end < 0)
             return "lane", (call.rank,), f"{behind}for what {before} makes"
         if head.name == "pass_to":
             return "post", head.op.args[:1], f"{behind}until rank {head.op.args[0]} reads the message before it"
@@ -394,7 +394,7 @@ class Walk(Lanes, Generic[C]):
     def join(self, cursor: C, op: Op) -> bool:
         """Visits an `await` if its call has ended."""
         call = self.awaited(cursor, op)
-        if not call.settled:
+        if call.end < 0:
             return False
         self.on_await(cursor, op, call)
         del cursor.calls[call.at]

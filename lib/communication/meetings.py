@@ -190,32 +190,12 @@ class Call:
     def name(self) -> str:
         return self.op.name
 
-    @property
-    def layer(self) -> Any:
-        return self.op.layer
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        return self.op.args
-
-    @property
-    def line(self) -> int:
-        return self.op.line
-
     def __str__(self) -> str:
-        return f"{self.op.call()}{in_group(self.group)} on line {self.line}"
-
-    @property
-    def batches(self) -> frozenset[int]:
-        return self.op.batches
+        return f"{self.op.call()}{in_group(self.group)} on line {self.op.line}"
 
     @property
     def place(self) -> OpIndex:
         return self.rank, self.at
-
-    @property
-    def settled(self) -> bool:
-        return self.end >= 0
 
     def ready(self) -> bool:
         """Resolves the inputs; False while one of them is pending."""
@@ -303,8 +283,8 @@ class Meetings(Generic[C]):
 def results(calls: Sequence[Call], game: Game) -> list[tuple[Value, ...]]:
     """Applies the collective's rule to the inputs of all members, and returns the outputs of each member."""
     require_same_call(calls, bool(game.setting.mesh))
-    first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].args)
-    wanted = [call.batches for call in calls] if first.name in rules.REQUESTING else ()
+    first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].op.args)
+    wanted = [call.op.batches for call in calls] if first.name in rules.REQUESTING else ()
     if root is None:
         columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
         return list(zip(*columns))
@@ -329,7 +309,7 @@ def members_of(game: Game, group: Group | None) -> Group | range:
 
 def _batches(call: Call) -> int:
     """How many local batches a rank contributes to an all-to-all, or requests from it."""
-    return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
+    return len(call.op.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
 
 
 def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:
@@ -347,17 +327,17 @@ def require_same_call(calls: Sequence[Call], has_groups: bool = False) -> None:
     rules.require_same_call(heads, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 
-def _layers(call: Call) -> tuple[int, ...]:
+def _layers(call: Call) -> tuple[int | None, ...]:
     values = call.values
-    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.layer,)
+    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.op.layer,)
 
 
 def _described(call: Call) -> str:
     layers = _layers(call)
     called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
     if call.name in ROOT_OF:
-        called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.args)})"
-    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"
+        called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.op.args)})"
+    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.op.line}"
 
 
 M = TypeVar("M")
