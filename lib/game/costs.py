@@ -170,14 +170,10 @@ def checked_slow(given: object) -> Mapping[int, Fraction]:
     return MappingProxyType(slow)
 
 
-Usual = Any
-"""The costs of a game, as far as unequal layers, ranks and microbatches differ from them; costs are made with these."""
-
-
 class Unequal:
     """The sizes and prices of a game whose layers, ranks or microbatches are not all alike."""
 
-    def __init__(self, costs: Usual, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
+    def __init__(self, costs: Costs, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
         self._costs, self.lengths = costs, tuple(lengths)
         self.kinds = _kinds(costs, kinds)
         self._names = tuple(kinds)
@@ -237,7 +233,7 @@ class Unequal:
         return sum(ceil(ceil(price * length) * slow) for length in lengths)
 
 
-def _kinds(costs: Usual, names: Sequence[str]) -> tuple[Kind, ...]:
+def _kinds(costs: Costs, names: Sequence[str]) -> tuple[Kind, ...]:
     """The kind of each layer, if each takes what the one before it makes."""
     kinds: list[Kind] = []
     before, makes = "", 0
