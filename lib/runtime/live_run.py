@@ -29,7 +29,7 @@ from lib.values import algebra
 from lib.values.kinds import unrecorded
 
 from .recorder import RankRecorder
-from .waits import CallWait, DeadlockDetector, Message, Offers, RankTasks, ReceiveWait, Wait
+from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task
@@ -78,12 +78,11 @@ class LiveRun:
         """After a deadlock: the ranks whose own call explains it."""
         self._loop = asyncio.get_running_loop
         self._detector = DeadlockDetector(
-            ranks, asyncio.get_running_loop, self._deliver_earliest, self.resolve_deadlock
+            ranks, self._loop, asyncio.current_task, self._deliver_earliest, self.resolve_deadlock
         )
-        self._tasks = RankTasks(ranks, self._detector, asyncio.current_task)
-        self.act = self._tasks.act
+        self.act = self._detector.act
         """Records that a rank is alive."""
-        self.other_rank = self._tasks.other
+        self.other_rank = self._detector.other
         self._waits: list[Wait | None] = [None] * ranks
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
         self._offers = Offers()
@@ -95,7 +94,7 @@ class LiveRun:
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
         """Takes every rank's task, so that it is certain when a rank has ended."""
-        self._tasks.supervise(tasks)
+        self._detector.supervise(tasks)
 
     @property
     def moves(self) -> int:
@@ -259,7 +258,7 @@ class LiveRun:
             elif wait is None and rank not in self.with_model:
                 absent[rank] = "has no Model"
             elif wait is None:
-                absent[rank] = self._tasks.ending(rank)
+                absent[rank] = self._detector.ending(rank)
         return absent
 
 

@@ -130,10 +130,6 @@ def several_values(name: str, given: object) -> RuleError:
     return RuleError(SAYS("several values", name=name, got=object_text(given)))
 
 
-def _nothing(*_: object) -> None:
-    """Records nothing, for waits that only `write_await` records."""
-
-
 class RankOperations:
     """One rank's part of a run. Every refusal is raised with its place, before anything has changed."""
 
@@ -285,7 +281,7 @@ class RankOperations:
             self.run.act(self._rank)
         else:
             wait = CallWait(self._rank, recorder.clock, line, call, self.run.lanes)
-            yield from self._together(wait, self.run.ended, _nothing).__await__()
+            yield from self._together(wait, self.run.ended, lambda *_: None).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line
         del recorder.handles[call.at]

@@ -88,7 +88,10 @@ def _size(head: Mapping[str, Any]) -> Size:
 
 
 def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
-    _require_possible(size, setting)
+    try:
+        Game.of(size, setting)
+    except RuleError as why:
+        raise TraceError(SAYS("impossible setting", why=why)) from None
     if not isinstance(ranks, list) or len(ranks) != size.ranks:
         count = len(ranks) if isinstance(ranks, list) else "none"
         raise TraceError(SAYS("ranks missing", ranks=counted(size.ranks, "rank"), count=count))
@@ -98,13 +101,6 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
             raise TraceError(SAYS("no operations", rank=rank, got=rows))
         read.append(_operations(rows, rank))
     return Trace(size, tuple(read), setting)
-
-
-def _require_possible(size: Size, setting: Setting) -> None:
-    try:
-        Game.of(size, setting)
-    except RuleError as why:
-        raise TraceError(SAYS("impossible setting", why=why)) from None
 
 
 def _operations(rows: list[Any], rank: int) -> tuple[Op, ...]:
