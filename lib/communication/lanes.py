@@ -15,6 +15,8 @@ Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait(
   `lanes="group"` have a lane for each group, as NCCL has a stream for each process group, and with "each"
   also one for the messages to every rank. Copies to and from a tier always have lanes of their own.
 
+A call that blocks its rank is one that the rank awaits at once: it is on no lane, and starts when its rank is ready.
+
 Shared by the live run and the referee, each with its own lanes.
 """
 
@@ -146,13 +148,15 @@ class Lanes:
                 if call.lane is not None:
                     self.require_inputs(call)
                 calls = self.meetings.of(call.group).arrive(call.rank, call) or ()
-            outputs = self.perform(calls) if calls else None
+            elif call.op.name == "pass_to" and self.full(call):
+                return ()
+            if not calls:
+                return ()
+            outputs: Sequence[tuple[Value, ...]] = [()] if call.op.name == "pass_to" else self.perform(calls)
         except PuzzleError as why:
             for member in calls:
                 member.refusal = why
             self.refuse(calls, why)
-            return ()
-        if outputs is None:
             return ()
         self._settle(calls, outputs)
         return calls
@@ -163,13 +167,11 @@ class Lanes:
             if type(part) is PendingValue:
                 require_contribution(self.game, call.name, value)
 
-    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
-        """What each of some calls that belong together makes; None if a call must wait."""
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]]:
+        """What each of some calls that belong together makes; a message makes nothing."""
         first, name = calls[0], calls[0].op.name
         if name in COLLECTIVES:
             return results(calls, self.game)
-        if name == "pass_to":
-            return None if self.full(first) else [()]
         return [operations.LOCAL_RULES[name](self.game, first.op, first.values)]
 
     def _settle(self, calls: Sequence[Call], outputs: Sequence[tuple[Value, ...]]) -> None:
@@ -223,11 +225,13 @@ class Lanes:
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
         if call.lane is None:
+            if call.name == "pass_to":
+                return "post", call.op.args[:1], ""
             return "collective", self.meetings.of(call.group).missing(), ""
         head = call.lane.calls[0]
         behind = "" if head is call else f"behind {head}, which waits "
         if not head.ready():
-            before = next(part.call for part in head.inputs if type(part) is PendingValue and not part.call.settled)
+            before = next(part.call for part in head.inputs if type(part) is PendingValue and part.call.end < 0)
             return "lane", (call.rank,), f"{behind}for what {before} makes"
         if head.name == "pass_to":
             return "post", head.op.args[:1], f"{behind}until rank {head.op.args[0]} reads the message before it"
@@ -240,12 +244,11 @@ class Lanes:
         return "lane", missing, f"{behind}for {', and for '.join(ranks)}"
 
 
-# --- Walks a trace: visits the operations of all ranks in an order in which they could have happened.
+# --- A walk through a trace: the operations of all ranks in an order in which they could have happened ---
 #
 # A rank goes on until it needs others: a collective is visited when its last rank has come to it, a send when the
-# mailbox has room, a receive when its message is there. Where communication overlaps computation, calls run on lanes, as
-# in the game (`lanes`): a rank only makes the call, and goes on until it awaits it. The order is one of many, so no
-# result may depend on it.
+# mailbox has room, a receive when its message is there. Where communication overlaps computation, a rank only makes the
+# call, and goes on until it awaits it. The order is one of many, so no result may depend on it.
 
 
 @dataclass(slots=True, eq=False)
@@ -286,8 +289,8 @@ C = TypeVar("C", bound=Cursor)
 class Walk(Lanes, Generic[C]):
     """Visits every operation; subclasses say what is done there, while the cursor is still at the operation.
 
-    They define the methods `on_...`. A call is visited by `on_call` and `on_end`, on a lane also by `on_await`; a
-    blocking send by `on_send`. `buffered` lets sends go on however many messages are unread.
+    They define the methods `on_...`. A call is visited by `on_call` and `on_end`, on a lane also by `on_await`.
+    `buffered` lets sends go on however many messages are unread.
     """
 
     def __init__(self, game: Game, cursors: Sequence[C], buffered: bool = False) -> None:
@@ -297,15 +300,12 @@ class Walk(Lanes, Generic[C]):
         """For each unread message the index of its `pass_to` on the sender."""
         self._runnable = deque(cursors)
         self._visited: C | None = None
-        """The rank that has come to a blocking collective last, and goes on by itself."""
+        """The rank that has come to a blocking call last, and goes on by itself."""
 
     # --- What subclasses say ---
 
     def on_local(self, cursor: C, op: Op) -> None:
         """Visits an operation that involves no other rank."""
-
-    def on_send(self, cursor: C, op: Op) -> None:
-        """Visits a `pass_to`."""
 
     def on_receive(self, cursor: C, op: Op, sender: C, sent_at: int) -> None:
         """Visits a `receive` of the message that the sender's operation `sent_at` has sent."""
@@ -351,13 +351,11 @@ class Walk(Lanes, Generic[C]):
             for number in op.outputs:
                 cursor.pending[number] = call
             self.issue(call)
-        elif name in COLLECTIVES:
+        elif name == "pass_to" or name in COLLECTIVES:
             self._visited = cursor
             call = self.on_call(cursor, op)
             self.issue(call)
-            return call.settled
-        elif name == "pass_to":
-            return self.send(cursor, op)
+            return call.end >= 0
         elif name == "receive":
             return self.receive(cursor, op)
         elif name == "await":
@@ -379,19 +377,6 @@ class Walk(Lanes, Generic[C]):
             ]
         return Call(cursor.rank, cursor.at, cursor.clock, cursor.last_event(), op, group, tuple(inputs))
 
-    def send(self, cursor: C, op: Op) -> bool:
-        """Visits a `pass_to` if its mailbox has room."""
-        to, *tag = op.args
-        if to not in range(len(self.cursors)):
-            raise TraceError(SAYS("sent to nobody", rank=cursor.rank, to=to))
-        if self.mailboxes.full(cursor.rank, to, *tag):
-            return False
-        self.mailboxes.put(cursor.rank, to, cursor.at, *tag)
-        self.on_send(cursor, op)
-        cursor.at += 1
-        self._wake(self.cursors[to], "receive", (cursor.rank, *tag))
-        return True
-
     def receive(self, cursor: C, op: Op) -> bool:
         """Visits a `receive` if its message is there."""
         source, *tag = op.args
@@ -409,7 +394,7 @@ class Walk(Lanes, Generic[C]):
     def join(self, cursor: C, op: Op) -> bool:
         """Visits an `await` if its call has ended."""
         call = self.awaited(cursor, op)
-        if not call.settled:
+        if call.end < 0:
             return False
         self.on_await(cursor, op, call)
         del cursor.calls[call.at]
@@ -421,21 +406,25 @@ class Walk(Lanes, Generic[C]):
     def settle(self, call: Call) -> None:
         cursor, op = self.cursors[call.rank], call.op
         self.on_end(cursor, call)
-        if op.name not in self.on_lanes:
+        blocking = op.name not in self.on_lanes
+        if blocking:
             cursor.clock = call.end
             cursor.at += 1
-            if cursor is not self._visited:
-                self._runnable.append(cursor)
-            return
         if op.name == "pass_to":
             to, *tag = op.args
             self.mailboxes.put(call.rank, to, call.at, *tag)
             self._wake(self.cursors[to], "receive", (call.rank, *tag))
-        if cursor.waits_for(call):
+        if cursor is not self._visited if blocking else cursor.waits_for(call):
             self._runnable.append(cursor)
 
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        raise why
+
     def full(self, call: Call) -> bool:
-        return self.mailboxes.full(call.rank, *call.op.args)
+        to, *tag = call.op.args
+        if to not in range(len(self.cursors)):
+            raise TraceError(SAYS("sent to nobody", rank=call.rank, to=to))
+        return self.mailboxes.full(call.rank, to, *tag)
 
     def _wake(self, cursor: C, name: str, args: tuple[int, ...]) -> None:
         """Lets a rank go on if it may be waiting for its partner in this operation."""

@@ -1,4 +1,9 @@
-"""How calls of several ranks meet: collectives of a group, and messages in mailboxes."""
+"""How calls of several ranks meet: collectives of a group, messages in mailboxes, and deadlocks where they never do.
+
+The k-th call of every member of a group meets the k-th of the others, as in MPI and NCCL. Calls that are matched by a
+name would forgive ranks that call in different orders, which no real library does. A mailbox holds one message, as a
+rendezvous protocol does; with a pool of buffers, a schedule that deadlocks elsewhere would pass here.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +25,7 @@ from lib.values import algebra
 from lib.values.algebra import counted, named, numbers_in
 from lib.values.kinds import Value
 
-# --- Ranks on the named axes of a mesh, and the groups of ranks that may meet in a collective.
+# --- Ranks on the named axes of a mesh, and the groups of ranks that may meet ---
 #
 # The last axis changes fastest, as in a torch DeviceMesh: on {"dp": 2, "pp": 2, "tp": 2} rank 5 is dp 1, pp 0, tp 1.
 
@@ -121,7 +126,7 @@ class Mesh:
         return name
 
 
-# --- One rank's call that takes time beside its computation or together with other ranks.
+# --- One rank's call ---
 
 OpIndex = tuple[int, int]
 """An operation: its rank, and its index there."""
@@ -178,37 +183,19 @@ class Call:
     refusal: PuzzleError | None = None
     lane: Lane | None = None
     """The lane that it is on, from when it is issued until it is settled."""
+    payload: Any = None
+    """In a run, what a `pass_to` sends."""
 
     @property
     def name(self) -> str:
         return self.op.name
 
-    @property
-    def layer(self) -> Any:
-        return self.op.layer
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        return self.op.args
-
-    @property
-    def line(self) -> int:
-        return self.op.line
-
     def __str__(self) -> str:
-        return f"{self.op.call()}{in_group(self.group)} on line {self.line}"
-
-    @property
-    def batches(self) -> frozenset[int]:
-        return self.op.batches
+        return f"{self.op.call()}{in_group(self.group)} on line {self.op.line}"
 
     @property
     def place(self) -> OpIndex:
         return self.rank, self.at
-
-    @property
-    def settled(self) -> bool:
-        return self.end >= 0
 
     def ready(self) -> bool:
         """Resolves the inputs; False while one of them is pending."""
@@ -296,8 +283,8 @@ class Meetings(Generic[C]):
 def results(calls: Sequence[Call], game: Game) -> list[tuple[Value, ...]]:
     """Applies the collective's rule to the inputs of all members, and returns the outputs of each member."""
     require_same_call(calls, bool(game.setting.mesh))
-    first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].args)
-    wanted = [call.batches for call in calls] if first.name in rules.REQUESTING else ()
+    first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].op.args)
+    wanted = [call.op.batches for call in calls] if first.name in rules.REQUESTING else ()
     if root is None:
         columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
         return list(zip(*columns))
@@ -322,7 +309,7 @@ def members_of(game: Game, group: Group | None) -> Group | range:
 
 def _batches(call: Call) -> int:
     """How many local batches a rank contributes to an all-to-all, or requests from it."""
-    return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
+    return len(call.op.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
 
 
 def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:
@@ -340,17 +327,17 @@ def require_same_call(calls: Sequence[Call], has_groups: bool = False) -> None:
     rules.require_same_call(heads, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 
-def _layers(call: Call) -> tuple[int, ...]:
+def _layers(call: Call) -> tuple[int | None, ...]:
     values = call.values
-    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.layer,)
+    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.op.layer,)
 
 
 def _described(call: Call) -> str:
     layers = _layers(call)
     called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
     if call.name in ROOT_OF:
-        called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.args)})"
-    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"
+        called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.op.args)})"
+    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.op.line}"
 
 
 M = TypeVar("M")
@@ -397,7 +384,7 @@ class Mailboxes(Generic[M]):
                     yield source, message
 
 
-# --- Formats deadlock messages: who waits for whom, where, and the fix.
+# --- Deadlocks in words: who waits for whom, where, and the fix ---
 
 
 class WaitingRank(NamedTuple):

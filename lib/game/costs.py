@@ -1,4 +1,10 @@
-"""Sizes and durations: one frozen record, counted in whole elements and whole ticks."""
+"""Sizes and durations: one frozen record, counted in whole elements and whole ticks.
+
+Time is whole ticks and prices are fractions, so that sums never drift and every machine gets the same figures; floats
+would differ in the last digit, and a target would be met on one machine only. What is sent is counted by the ring
+algorithms, not measured. Layers, ranks and microbatches that differ are a record of their own, `Unequal`, which a game
+makes once: sizes by layer in every record would slow down the games in which all are alike.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from typing import Any, NamedTuple
 
 from lib.errors import RuleError, Sentences
 
-# --- Bounds of the numbers in a cost record: whatever can be made can be written and read.
+# --- Bounds: whatever can be made can be written and read ---
 
 MAX_NUMBER = 10**9
 """The largest number in a cost record, and the most ticks of one communication."""
@@ -56,7 +62,7 @@ def checked_mapping(given: object, name: str) -> Mapping[str, Any]:
     return given
 
 
-# --- Memories beside a device's own, such as the host's: what is done there, and what it costs.
+# --- Memories beside a device's own, such as the host's ---
 
 COPYING = frozenset(("offload", "fetch", "move"))
 """Operations that move values between memories."""
@@ -79,7 +85,7 @@ class Tier(NamedTuple):
     update: int | None = None
 
 
-# --- What the ring algorithms send, and in how many hops.
+# --- What the ring algorithms send, and in how many hops ---
 
 
 def elements_sent(operation: str, elements: int, ranks: int) -> int:
@@ -116,7 +122,7 @@ def hops(operation: str, ranks: int) -> int:
     return ranks - 1
 
 
-# --- What makes layers, ranks and microbatches unequal: kinds of layers, slow ranks, lengths of microbatches.
+# --- What makes layers, ranks and microbatches unequal ---
 
 BLOCK, EMBEDDING, HEAD = "block", "embedding", "head"
 """The kinds that are more than a name: a layer as the costs have it, which needs no record; the first layer, which
@@ -164,14 +170,10 @@ def checked_slow(given: object) -> Mapping[int, Fraction]:
     return MappingProxyType(slow)
 
 
-Usual = Any
-"""The costs of a game, as far as unequal layers, ranks and microbatches differ from them; costs are made with these."""
-
-
 class Unequal:
     """The sizes and prices of a game whose layers, ranks or microbatches are not all alike."""
 
-    def __init__(self, costs: Usual, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
+    def __init__(self, costs: Costs, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
         self._costs, self.lengths = costs, tuple(lengths)
         self.kinds = _kinds(costs, kinds)
         self._names = tuple(kinds)
@@ -231,7 +233,7 @@ class Unequal:
         return sum(ceil(ceil(price * length) * slow) for length in lengths)
 
 
-def _kinds(costs: Usual, names: Sequence[str]) -> tuple[Kind, ...]:
+def _kinds(costs: Costs, names: Sequence[str]) -> tuple[Kind, ...]:
     """The kind of each layer, if each takes what the one before it makes."""
     kinds: list[Kind] = []
     before, makes = "", 0

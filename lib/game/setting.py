@@ -1,4 +1,9 @@
-"""What a game fixes before it is played: its size, and its setting, which the classic puzzles leave as it is."""
+"""What a game fixes before it is played: its size, and its setting, which the classic puzzles leave as it is.
+
+A setting is one flat record with checked fields, so that it can be compared, written and read field by field. Settings
+by inheritance, one class for each task, were rejected: tasks, kinds of layers and costs combine freely. Its notation as
+JSON is here too, because a new field is written and read by the same few tables.
+"""
 
 from __future__ import annotations
 
@@ -243,7 +248,7 @@ class Game:
         return cls(*size, setting, setting.steps, setting.layer, setting.task, setting.lag, setting.shares)
 
 
-# --- Writes a setting as JSON fields and reads them, strictly: what is not classic, and nothing else.
+# --- As JSON: what is not classic, and nothing else; reading is strict ---
 
 FRACTION = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}(/[0-9]{{1,{MAX_DIGITS}}})?")
 

@@ -1,8 +1,13 @@
-"""What each rank holds during a run: values that are stored or used later, by kind, and microbatches in flight."""
+"""What each rank holds during a run, by kind and in flight, and what its peak consists of, as data and in words.
+
+A value is charged while it is stored in a dictionary, and until its last use. Charging only what is stored would let
+local variables be free; charging until Python frees an object would make figures depend on the interpreter. Memory is
+sampled when an event starts, as in the original puzzles.
+"""
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from lib.communication.lanes import clocks, computing
@@ -159,7 +164,7 @@ def _chunks(layers: Iterable[int], chunk: int) -> dict[int, tuple[int, ...]]:
     return {layer: tuple(run) for run in runs for layer in run}
 
 
-# --- Explains a peak: every value charged at that moment, and when it is read again, if ever.
+# --- A peak: every value charged at that moment, and when it is read again, if ever ---
 
 
 class Item(NamedTuple):
@@ -203,14 +208,21 @@ def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], setti
     return _contents(ranks[rank], profiles[rank], setting)
 
 
+def peak_moment(state: RankState, prof: Profile) -> tuple[int, int, int]:
+    """The first moment at which a rank needs most: the elements, the index of the operation that starts then (the end:
+    past the last one), and the tick."""
+    ops, lives, memory = state.done, prof.lifetimes, max(prof.memory)
+    sample = prof.memory.index(memory)
+    if sample == len(lives.events):
+        return memory, lives.end, max((ops[i].end for i in lives.events), default=0)
+    return memory, lives.events[sample], next(islice(clocks(ops, state.costs), lives.events[sample], None))
+
+
 def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents:
     ops, lives, costs = state.done, prof.lifetimes, setting.costs
     times = list(clocks(ops, costs))
-    memory = max(prof.memory)
-    sample = prof.memory.index(memory)
-    at = lives.events[sample] if sample < len(lives.events) else lives.end
+    memory, at, tick = peak_moment(state, prof)
     event = ops[at] if at < lives.end else None
-    tick = times[at] if event else max((ops[i].end for i in lives.events), default=0)
     stored = {number for number, after, until in lives.stored if after < at <= until}
     charged = [number for number, after, until in lives.held if after < at <= until]
     reads = _next_reads(ops, at)
@@ -253,7 +265,7 @@ def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
     return reads
 
 
-# --- The explanation of a peak in words: a heading, and one row for similar values, so that it fits a screen.
+# --- A peak in words: a heading, and one row for similar values, so that it fits a screen ---
 
 UNREAD = "never read again"
 AGAIN = "`get_activation` gives it again"

@@ -1,4 +1,8 @@
-"""Notes on correct runs: habits that would not work in real training."""
+"""Notes on correct runs: habits that would not work in real training.
+
+A note does not refuse a run, since the original puzzles accept it; some cost the third star. The most important habit
+is that a step can be repeated: each rank ends with the updated form of what it started with.
+"""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +21,7 @@ from lib.values.kinds import OptState, Parked, Sharded, Value, Weight
 from .memory import PeakContents, Profile, lasting_peak, layers_text, noun, unstored_text
 from .recomputation import RankState, Recomputation
 
-# --- Checks that the step can be repeated: each rank must end with the updated form of what it started with.
+# --- Can the step be repeated? ---
 
 S = TypeVar("S", Weight, OptState)
 
@@ -161,13 +165,8 @@ def notes_on(
         notes.append(Note(text, costs_a_star=True, about="lost"))
     if recomputation.made_up:
         more = f", and {len(recomputation.made_up) - 1} more like it" if len(recomputation.made_up) > 1 else ""
-        notes.append(
-            Note(
-                f"this run uses {recomputation.made_up[0]}{more}: you may explore with it, but a puzzle refuses it",
-                True,
-                "made up",
-            )
-        )
+        text = f"this run uses {recomputation.made_up[0]}{more}: you may explore with it, but a puzzle refuses it"
+        notes.append(Note(text, costs_a_star=True, about="made up"))
     if (most := max(lasting)) > peak.memory:
         highest = [state for state, elements in zip(ranks, lasting) if elements == most]
         again = "request" if recomputation.game.task == "infer" else "step"
@@ -176,13 +175,8 @@ def notes_on(
         notes.append(Note(f"{text}, because {why}", costs_a_star=True, about="steady"))
     if outside := unstored_text(peak):
         place = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
-        notes.append(
-            Note(
-                f"the peak, on {place}, includes values that you hold in variables or have passed to pending calls: "
-                f"{outside}",
-                about="unstored",
-            )
-        )
+        held = f"includes values that you hold in variables or have passed to pending calls: {outside}"
+        notes.append(Note(f"the peak, on {place}, {held}", about="unstored"))
     return tuple(notes)
 
 
@@ -205,7 +199,7 @@ def steady_state_peak(state: RankState, sizes: Sequence[int], prof: Profile) -> 
 def _on_rank(state: RankState, prof: Profile, game: Game) -> Iterator[Note]:
     if prof.lifetimes.kept_outside:
         yield _kept_outside(state, prof.lifetimes.kept_outside)
-    if labelled := _labelled(state):
+    if labelled := [op for op in state.all(COLLECTIVES) if len(op.args) > 1 and op.args[1] is not None]:
         yield _other_label(labelled)
     if twice := loaded_twice(state):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
@@ -236,19 +230,12 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
     kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"
-    return Note(
-        f"kept outside the dictionaries, where it takes memory until its last use: {kept}", about="kept outside"
-    )
-
-
-def _labelled(state: RankState) -> list[Op]:
-    """Collectives whose `layer` is not the layer of their value."""
-    ops, named = state.ops, state.named
-    indices = [i for name in COLLECTIVES & named.keys() for i in named[name] if len(ops[i].args) > 1]
-    return [op for op in map(ops.__getitem__, sorted(indices)) if op.args[1] is not None]
+    text = f"kept outside the dictionaries, where it takes memory until its last use: {kept}"
+    return Note(text, about="kept outside")
 
 
 def _other_label(labelled: Sequence[Op]) -> Note:
+    """A remark on collectives whose `layer` is not the layer of their value."""
     op = labelled[0]
     label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
     more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""

@@ -1,4 +1,9 @@
-"""The state of one rank during recomputation, and the checks that every record passes."""
+"""Re-executes a trace from the rules alone: values, clocks, meetings and messages. Nothing in a record is believed.
+
+Every column that can be derived is derived again and compared. Reading the trace and checking only its results would be
+faster, but a forged record in between could not be found. What a rank stores concerns no other rank and is most of a
+trace, so it is followed in one go at the end; only if that finds a fault is everything executed again in order.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence, Set
 from contextlib import suppress
@@ -187,7 +192,7 @@ def unparked(value: Value) -> Value:
     return value.value if isinstance(value, Parked) else value
 
 
-# --- Checks of records: stored and deleted values, the group and label of a collective, the tag of a message.
+# --- Checks of records: storage, groups and labels, tags ---
 
 
 def follow_stored(rank: RankState) -> None:
@@ -259,106 +264,13 @@ def require_tag(game: Game, op: Op) -> None:
         raise TraceError(SAYS("default recorded", op=op))
 
 
-# --- Re-executes overlapped calls, checks their results and times, and refuses ranks that wait forever.
-
-
-class OverlappedCalls(Walk[RankState]):
-    """The calls of all ranks that run on lanes. Each is checked when its rank makes it, and when it ends."""
-
-    def overlapped(self, rank: RankState, op: Op, group: Group | None, used: Sequence[Value]) -> Call:
-        """The call in a record; its times are checked when they are known."""
-        if op.name == "pass_to":
-            refuse_pending(rank, op.inputs)
-        alike = used[1:3] if op.name == "tier_update" else used
-        first, root = len(rank.values), root_in(op.name, op.args)
-        count = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
-        numbers = (first,) if count == 1 else tuple(range(first, first + count))
-        if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
-            raise TraceError(SAYS("other message", count=count, first=first, op=op))
-        call = self.call(rank, op, group, used)
-        for number, value in zip(numbers, alike or [self._unknown(op)]):
-            rank.values[number] = value  # until it ends, what it uses stands in for what it makes
-        return call
-
-    def _unknown(self, op: Op) -> Value:
-        """What stands in for a value from another rank, which `refuse_broadcast` keeps from every other call."""
-        return WeightGrad.made(op.layer, self.game.layers, NO_BATCHES, self.game.batches, *WHOLE)
-
-    def awaited(self, cursor: RankState, op: Op) -> Call:
-        if not self.on_lanes:
-            raise TraceError(SAYS("nothing pending", costs=self.costs.name, op=op))
-        (at,) = op.args
-        call = cursor.calls.get(at)
-        if call is None:
-            raise TraceError(SAYS("not pending", operation=at))
-        return call
-
-    def on_await(self, cursor: RankState, op: Op, call: Call) -> None:
-        after = max(cursor.clock, call.end)
-        if op[1:-2] != (cursor.clock, after, None, NO_BATCHES, call.op.inputs, ()):
-            raise TraceError(
-                SAYS("other end", start=cursor.clock, end=after, inputs=[*call.op.inputs], call=call.op.call(), op=op)
-            )
-        if after > cursor.clock:
-            cursor.clock = after
-            cursor.cause = call.place
-
-    def on_end(self, cursor: RankState, call: Call) -> None:
-        op = call.op
-        if op.start != call.start or op.end != call.end:
-            why = TraceError(SAYS("other ticks", start=call.start, end=call.end, op_start=op.start, op_end=op.end))
-            raise self._at(call, why)
-        cursor.causes[call.at] = call.cause
-        cursor.values.update(zip(op.outputs, call.outputs))
-
-    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
-        raise self._at(min(calls, key=lambda call: (call.clock, call.rank)), why)
-
-    def _at(self, call: Call, why: PuzzleError) -> PuzzleError:
-        return why.at(place_text(call.rank, self.costs.text(call.clock), call.op.call()), call.line)
-
-    def refuse_unawaited(self) -> None:
-        """Refuses a trace whose ranks have ended with calls that were not awaited."""
-        for rank in self.cursors:
-            for call in rank.calls.values():
-                why = RuleError(SAYS("never awaited", call=call))
-                raise why.at(rank.place("the end"), call.line)
-
-
-def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState], has_groups: bool) -> NoReturn:
-    """Refuses a trace in which ranks wait forever: their calls differ, or there is a deadlock."""
-    first = stuck[0]
-    place, line = first.place(first.op.call()), first.op.line
-    try:
-        for meeting in walk.meetings.pending():
-            require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
-    except PuzzleError as why:
-        raise why.at(place, line) from None
-    waits = [_waiting(rank, walk) for rank in stuck]
-    ended = {rank.rank: "has returned" for rank in walk.cursors if rank.ended}
-    raise DeadlockError(deadlock_text(waits, ended, has_groups), place, line)
-
-
-def _waiting(rank: RankState, walk: Walk[RankState]) -> WaitingRank:
-    op = rank.op
-    if op.name == "await":
-        call = rank.calls[op.args[0]]
-        return WaitingRank(rank.rank, f"await {call.op.call()}{in_group(call.group)}", op.line, *walk.why_blocked(call))
-    kind = {"pass_to": "post", "receive": "receive"}.get(op.name, "collective")
-    if kind != "collective":
-        return WaitingRank(rank.rank, op.call(), op.line, kind, op.args[:1])
-    group = group_of(op)
-    return WaitingRank(rank.rank, op.call() + in_group(group), op.line, kind, walk.meetings.of(group).missing())
-
-
-# --- Re-executes a trace from the rules alone. Everything that can be recomputed is: values, clocks, meetings,
-# messages.
+# --- The re-execution ---
 
 _SHAPES = {name: (not form.layer, form.inputs, len(form.args)) for name, form in FORMS.items()}
 """The form of a record without optional columns: whether it has no layer, and its numbers of values and arguments."""
 
 
-class Recomputation(OverlappedCalls):
+class Recomputation(Walk[RankState]):
     """The re-execution of a trace. `made_up` lists values that no operation has made; `strict` refuses them."""
 
     def __init__(self, trace: Trace, strict: bool = False) -> None:
@@ -417,9 +329,8 @@ class Recomputation(OverlappedCalls):
             raise TraceError(SAYS("ranks missing", ranks=counted(self.game.ranks, "rank"), held=len(self.ranks)))
         self.mesh = Mesh(self.trace.setting.mesh, self.game.ranks)
         if stuck := self.walk():
-            refuse_deadlock(stuck, self, bool(self.mesh.axes))
-        self.refuse_unawaited()
-        self._refuse_unread()
+            self._refuse_deadlock(stuck)
+        self._refuse_leftovers()
         if self.game.task == "infer":
             complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
         else:
@@ -458,6 +369,41 @@ class Recomputation(OverlappedCalls):
         used, group = self._checked_call(cursor, op)
         return (self.overlapped if self.on_lanes else self.call)(cursor, op, group, used)
 
+    def overlapped(self, rank: RankState, op: Op, group: Group | None, used: list[Value]) -> Call:
+        """The call in a record; its times are checked when they are known."""
+        if op.name == "pass_to":
+            refuse_pending(rank, op.inputs)
+        alike = used[1:3] if op.name == "tier_update" else used
+        first, root = len(rank.values), root_in(op.name, op.args)
+        count = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
+        numbers = (first,) if count == 1 else tuple(range(first, first + count))
+        if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
+            raise TraceError(SAYS("other message", count=count, first=first, op=op))
+        call = self.call(rank, op, group, used)
+        if count and not alike:  # stands in for a value from another rank; `refuse_broadcast` keeps it from other calls
+            alike = [WeightGrad.made(op.layer, self.game.layers, NO_BATCHES, self.game.batches, *WHOLE)]
+        rank.values.update(zip(numbers, alike))  # until it ends, what it uses stands in for what it makes
+        return call
+
+    def awaited(self, cursor: RankState, op: Op) -> Call:
+        if not self.on_lanes:
+            raise TraceError(SAYS("nothing pending", costs=self.costs.name, op=op))
+        (at,) = op.args
+        call = cursor.calls.get(at)
+        if call is None:
+            raise TraceError(SAYS("not pending", operation=at))
+        return call
+
+    def on_await(self, cursor: RankState, op: Op, call: Call) -> None:
+        after = max(cursor.clock, call.end)
+        if op[1:-2] != (cursor.clock, after, None, NO_BATCHES, call.op.inputs, ()):
+            raise TraceError(
+                SAYS("other end", start=cursor.clock, end=after, inputs=[*call.op.inputs], call=call.op.call(), op=op)
+            )
+        if after > cursor.clock:
+            cursor.clock = after
+            cursor.cause = call.place
+
     def _checked_call(self, cursor: RankState, op: Op) -> tuple[list[Value], Group | None]:
         """Checks a call that meets other ranks. Returns the values it uses, and its group."""
         used = self._used(cursor, op)
@@ -479,10 +425,6 @@ class Recomputation(OverlappedCalls):
             if op.args or not used or op.layer != used[0].layer:
                 group = require_group(self.mesh, cursor.rank, op, used)
         return used, group
-
-    def send(self, cursor: RankState, op: Op) -> bool:
-        self._checked_call(cursor, op)
-        return super().send(cursor, op)
 
     def receive(self, cursor: RankState, op: Op) -> bool:
         self._used(cursor, op)
@@ -518,8 +460,11 @@ class Recomputation(OverlappedCalls):
 
     def on_local(self, rank: RankState, op: Op) -> None:
         name, used = op.name, self._used(rank, op)
-        if name == "given":
-            return self._take_over(rank, op)
+        if name == "given":  # a value that no operation of the run has made
+            (value,) = op.args
+            self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
+            rank.handmade.add(len(rank.values))
+            return confirm(rank, op, (copy_of(value),), rank.clock, 0)
         outputs = LOCAL_RULES[name](self.game, op, used)
         if outputs and type(outputs[0]) is Parked:
             require_room(self.costs, rank.parked(), outputs)
@@ -530,7 +475,10 @@ class Recomputation(OverlappedCalls):
         price = self._prices.get(name)
         length = ticks(self.game, name, items, used, outputs, rank.rank) if price is None else price * items
         if name == "fake_grad" and batches:
-            self._note_made_up_gradient(named("batch", sorted(batches)))
+            never = named("batch", sorted(batches))
+            if self.strict:
+                raise RuleError(SAYS("batches never computed", batches=never))
+            self.made_up.append(f"a gradient from fake_grad, of {never} that were never computed")
         confirm(rank, op, outputs, rank.clock, length, batches)
         if name == "set_final_copy":
             rank.copies.append(used[0])  # type: ignore[arg-type]  # a weight, as in the next line
@@ -539,24 +487,17 @@ class Recomputation(OverlappedCalls):
         elif name == "set_output":
             rank.outputs.append(used[0])  # type: ignore[arg-type]  # an activation, as above
 
-    def _note_made_up_gradient(self, batches: str) -> None:
-        if self.strict:
-            raise RuleError(SAYS("batches never computed", batches=batches))
-        self.made_up.append(f"a gradient from fake_grad, of {batches} that were never computed")
-
-    def _take_over(self, rank: RankState, op: Op) -> None:
-        """Adopts a value that no operation of the run has made."""
-        (value,) = op.args
-        self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
-        rank.handmade.add(len(rank.values))
-        confirm(rank, op, (copy_of(value),), rank.clock, 0)
-
     # --- What ranks do together ---
 
     def on_end(self, cursor: RankState, call: Call) -> None:
-        if self.on_lanes:
-            return super().on_end(cursor, call)
         op = call.op
+        if self.on_lanes:
+            if op.start != call.start or op.end != call.end:
+                why = SAYS("other ticks", start=call.start, end=call.end, op_start=op.start, op_end=op.end)
+                self.refuse([call], TraceError(why))
+            cursor.causes[call.at] = call.cause
+            cursor.values.update(zip(op.outputs, call.outputs))
+            return
         if cursor.clock < call.start:
             assert call.last is not None
             cursor.waited_for[call.at] = call.last
@@ -567,14 +508,11 @@ class Recomputation(OverlappedCalls):
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
 
-    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
-        if self.on_lanes:
-            return super().refuse(calls, why)
-        raise why
-
-    def on_send(self, cursor: RankState, op: Op) -> None:
-        used = cursor.used(op)
-        confirm(cursor, op, (), cursor.clock, message_ticks("pass_to", used, self.costs, (cursor.rank, op.args[0])))
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> NoReturn:
+        if not self.on_lanes:
+            raise why
+        first = min(calls, key=lambda call: (call.clock, call.rank))
+        raise why.at(place_text(first.rank, self.costs.text(first.clock), first.op.call()), first.op.line)
 
     def on_receive(self, cursor: RankState, op: Op, sender: RankState, sent_at: int) -> None:
         message = sender.ops[sent_at]
@@ -586,15 +524,36 @@ class Recomputation(OverlappedCalls):
 
     # --- The end ---
 
-    def _refuse_unread(self) -> None:
+    def _refuse_deadlock(self, stuck: Sequence[RankState]) -> NoReturn:
+        """Refuses a trace in which ranks wait forever: their calls differ, or there is a deadlock."""
+        first, has_groups = stuck[0], bool(self.mesh.axes)
+        place, line = first.place(first.op.call()), first.op.line
+        try:
+            for meeting in self.meetings.pending():
+                require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
+        except PuzzleError as why:
+            raise why.at(place, line) from None
+        waits = [self._waiting(rank, rank.op) for rank in stuck]
+        ended = {rank.rank: "has returned" for rank in self.cursors if rank.ended}
+        raise DeadlockError(deadlock_text(waits, ended, has_groups), place, line)
+
+    def _waiting(self, rank: RankState, op: Op) -> WaitingRank:
+        if op.name == "receive":
+            return WaitingRank(rank.rank, op.call(), op.line, "receive", op.args[:1])
+        group = group_of(op) if op.name in COLLECTIVES else None
+        call = rank.calls[op.args[0]] if op.name == "await" else self.call(rank, op, group, ())
+        text = f"{'await ' if op.name == 'await' else ''}{call.op.call()}{in_group(call.group)}"
+        return WaitingRank(rank.rank, text, op.line, *self.why_blocked(call))
+
+    def _refuse_leftovers(self) -> None:
+        """Refuses calls that were not awaited, and messages that were not received."""
+        for rank in self.ranks:
+            for call in rank.calls.values():
+                raise RuleError(SAYS("never awaited", call=call), rank.place("the end"), call.op.line)
         for rank in self.ranks:
             for source, sent_at in self.mailboxes.unread(rank.rank):
-                op = self.ranks[source].ops[sent_at]
-                raise RuleError(
-                    SAYS("never received", to=rank.rank),
-                    place_text(source, self.costs.text(op.start), op.call()),
-                    op.line,
-                )
+                op, why = self.ranks[source].ops[sent_at], SAYS("never received", to=rank.rank)
+                raise RuleError(why, place_text(source, self.costs.text(op.start), op.call()), op.line)
 
 
 def executed(trace: Trace) -> list[RankState]:
@@ -606,7 +565,7 @@ def executed(trace: Trace) -> list[RankState]:
         return recomputation.ranks
 
 
-# --- The training step of each operation in a run, from the values that it uses and makes.
+# --- The training step of each operation, from the values that it uses and makes ---
 
 
 def event_steps(trace: Trace) -> tuple[tuple[int, ...], ...]:

@@ -1,4 +1,8 @@
-"""Judges a trace: recomputes it, measures time, memory and bytes, and reports. Only the operations are trusted."""
+"""Judges a trace: recomputes it, measures time, memory and bytes, and reports. Only the operations are trusted.
+
+The report has all figures at once, also of a run that is refused, as far as it is legal: a player sees how far a
+schedule came. Figures on demand would be quicker for some callers, but each would recompute the trace.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +11,7 @@ from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
-from lib.communication.lanes import clocks, computing, overlapped
+from lib.communication.lanes import computing, overlapped
 from lib.communication.meetings import OpIndex
 from lib.errors import PuzzleError, RuleError, Sentences, TraceError
 from lib.game.costs import CLASSIC, Costs
@@ -16,12 +20,10 @@ from lib.trace.ops import TIMED, Op, Trace, no_collection
 from lib.values.kinds import Parked
 
 from .family import family_of
-from .memory import PeakContents, Profile, peak_contents, profile
+from .memory import PeakContents, Profile, peak_contents, peak_moment, profile
 from .notes import Note, notes_on, settled, steady_state_peak
 from .recomputation import RankState, Recomputation
 from .traffic import Calls, Cause, Traffic, drift, most_in_window, staleness, traffic, traffic_causes
-
-# --- The referee's findings in a run: its figures, and how they compare with the goal.
 
 
 class Peak(NamedTuple):
@@ -211,7 +213,7 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     notes = notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else ()
     lasting_peak = max(contents.memory, *lasting)
     working = [_working(ops, costs) for ops in events]
-    peaks = {tier: _tier_peak(ranks, profiles, costs, tier) for tier in costs.tiers}
+    peaks = {tier: _tier_peak(ranks, profiles, tier) for tier in costs.tiers}
     sent = traffic(recomputation)
     report = Report(
         error=error or _too_full(peaks, costs),
@@ -296,26 +298,17 @@ def _require_setting(trace: Trace, goal: Goal) -> None:
         raise TraceError(SAYS("other setting", slug=goal.slug, setting=theirs))
 
 
-def _peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs) -> Peak:
+def _tier_peak(ranks: Sequence[RankState], profiles: Sequence[Profile], tier: str) -> Peak:
+    """The most that a rank has on a tier at once: parked values that are stored or still to be fetched."""
     most = Peak(0, 0, 0.0)
     for state, prof in zip(ranks, profiles):
-        memory = max(prof.memory)
-        if memory > most.memory:
-            i = prof.memory.index(memory)
-            times = list(clocks(state.done, costs))
-            end = max((state.ops[event].end for event in state.events), default=0)
-            most = Peak(memory, state.rank, costs.steps(times[state.events[i]] if i < len(state.events) else end))
-    return most
-
-
-def _tier_peak(ranks: Sequence[RankState], profiles: Sequence[Profile], costs: Costs, tier: str) -> Peak:
-    """The most that a rank has on a tier at once: parked values that are stored or still to be fetched."""
-    on_tier = []
-    for state, prof in zip(ranks, profiles):
         values = [state.values[n] for n in range(len(state.values))]
-        sizes = [v.size(costs) if isinstance(v, Parked) and v.tier == tier else 0 for v in values]
-        on_tier.append(Profile(prof.lifetimes.sampled(prof.lifetimes.held, sizes), prof.lifetimes))
-    return _peak(ranks, on_tier, costs)
+        sizes = [v.size(state.costs) if isinstance(v, Parked) and v.tier == tier else 0 for v in values]
+        on_tier = Profile(prof.lifetimes.sampled(prof.lifetimes.held, sizes), prof.lifetimes)
+        if max(on_tier.memory) > most.memory:
+            memory, _, tick = peak_moment(state, on_tier)
+            most = Peak(memory, state.rank, state.costs.steps(tick))
+    return most
 
 
 def _too_full(peaks: Mapping[str, Peak], costs: Costs) -> PuzzleError | None:

@@ -1,4 +1,8 @@
-"""Counts what each rank sends, by call and in any window of time, and how far replicas drift apart, in a trace."""
+"""What each rank sends, by call and in any window of time, why it sends too much, and how far replicas drift apart.
+
+Elements are counted by the ring algorithms, whatever a collective costs in a setting, so that schedules can be compared
+across settings. Copies to and from a tier are not traffic: they cross no network.
+"""
 
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
@@ -15,7 +19,7 @@ from lib.values.algebra import counted
 from lib.values.kinds import OptState, Parked, Value, Weight, WeightGrad
 
 from .memory import layers_text, noun
-from .recomputation import RankState, Recomputation
+from .recomputation import RankState, Recomputation, unparked
 
 SENDING = {*COLLECTIVES, *COPYING, "pass_to"}
 
@@ -125,20 +129,17 @@ def _by_call(sent: Sequence[Sent]) -> tuple[Calls, ...]:
 def drift(ranks: Sequence[RankState]) -> int:
     """The most updates that a replica has made alone since it last equalled the others."""
     updated = (rank.values[op.outputs[0]] for rank in ranks for op in rank.all(UPDATES))
-    weights = (weight.value if isinstance(weight, Parked) else weight for weight in updated)
-    return max((_alone(weight) for weight in weights if isinstance(weight, Weight)), default=0)
+    weights = map(unparked, updated)
+    copies = ((weight.step, weight.copy) for weight in weights if isinstance(weight, Weight))
+    return max(
+        (step - copy.since for step, copy in copies if copy and len(copy.batches) not in (0, copy.of)), default=0
+    )
 
 
 def staleness(ranks: Sequence[RankState]) -> int:
     """The most steps by which weights were older than the data that they computed with."""
     grads = (value for rank in ranks for value in rank.values.values() if isinstance(value, WeightGrad))
     return max((grad.step - grad.version for grad in grads if grad.version is not None), default=0)
-
-
-def _alone(weight: Weight) -> int:
-    """The updates since a weight was last the same on all replicas; 0 if it has been trained with every batch."""
-    copy = weight.copy
-    return 0 if copy is None or len(copy.batches) in (0, copy.of) else weight.step - copy.since
 
 
 MAX_ROWS = 10
@@ -155,22 +156,15 @@ def traffic_lines(sent: Traffic) -> Iterator[str]:
     yield f"{who} sends {sent.busiest:,} elements, and all ranks {sent.total:,}:"
     shown, rest = sent.by_call[:MAX_ROWS], sent.by_call[MAX_ROWS:]
     rows = [
-        (calls.elements, f"{calls.operation}, {counted(calls.number, 'call')}{_line(calls.line)}") for calls in shown
+        (row.elements, f"{row.operation}, {counted(row.number, 'call')}{f' (line {row.line})' if row.line else ''}")
+        for row in shown
     ]
     if rest:
-        rows.append(
-            (
-                sum(calls.elements for calls in rest),
-                f"{counted(sum(calls.number for calls in rest), 'call')} on other lines",
-            )
-        )
+        number = counted(sum(row.number for row in rest), "call")
+        rows.append((sum(row.elements for row in rest), f"{number} on other lines"))
     width = max(len(f"{elements:,}") for elements, _ in rows)
     for elements, words in rows:
         yield f"  {elements:>{width},}  {elements / sent.busiest:4.0%}  {words}"
-
-
-def _line(line: int) -> str:
-    return f" (line {line})" if line else ""
 
 
 def most_in_window(spans: Iterable[Span], window: Fraction) -> Fraction:
@@ -206,7 +200,7 @@ def most_in_window(spans: Iterable[Span], window: Fraction) -> Fraction:
     return max(sent_until(begin + window) - sent_before(begin) for begin in begins)
 
 
-# --- Says in words why a rank sends more than necessary, from the trace alone.
+# --- Why a rank sends more than necessary, in words ---
 
 BOOKKEEPING = frozenset(("store", "delete", "await"))
 """Operations that do not read a value's numbers."""

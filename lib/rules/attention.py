@@ -9,7 +9,6 @@ A gradient of keys has a part for each share of queries that sees them.
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
 from lib.errors import RuleError, Sentences
 from lib.game.setting import Game
@@ -23,6 +22,7 @@ from lib.values.kinds import (
     Batched,
     KeyValue,
     KeyValueGrad,
+    V,
     Value,
     Weight,
     WeightGrad,
@@ -45,7 +45,7 @@ def keys(game: Game, layer: int, inp: Value, weight: Value) -> KeyValue:
     require_usable(game, layer, weight, inp)
     _together(inp, "keys")
     same_model(game, inp, weight)
-    return KeyValue.made(**_fields(game, inp, layer, shares_of(game, inp)))
+    return _made(game, KeyValue, inp, layer, shares_of(game, inp))
 
 
 def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
@@ -59,7 +59,7 @@ def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
         if twice := seen & into.parts:
             raise RuleError(SAYS("keys in both", keys=set_text(twice)))
         seen |= into.parts
-    return Activation.made(**_fields(game, inp, layer + 1, queries, seen, of))
+    return _made(game, Activation, inp, layer + 1, queries, seen, of)
 
 
 def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[Value, ...]:
@@ -72,12 +72,12 @@ def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[
     _require_same(game, inp, grad, queries)
     _require_all_keys(grad)
     same_model(game, inp, grad)
-    grads: list[Value] = [ActivationGrad.made(**_fields(game, inp, layer - 1, queries, seen, max(queries) + 2))]
+    grads: list[Value] = [_made(game, ActivationGrad, inp, layer - 1, queries, seen, max(queries) + 2)]
     for block in blocks:
         shares = shares_of(game, require_kind(block, KeyValue, "each block of keys"))
         start = min(shares)
         sources = frozenset(q - start for q in queries if q >= start)
-        grads.append(KeyValueGrad.made(**_fields(game, inp, layer, shares, sources, game.shares - start)))
+        grads.append(_made(game, KeyValueGrad, inp, layer, shares, sources, game.shares - start))
     return tuple(grads)
 
 
@@ -110,16 +110,9 @@ def keys_backward(
     if through.of == 1:
         raise RuleError(SAYS("not through these keys", through=through, layer=layer))
     same_model(game, inp, grad, weight, through)
-    numbers = in_shares(game, inp.batches, shares)
-    weight_grad = WeightGrad.made(
-        layer=layer,
-        layers=inp.layers,
-        batches=numbers,
-        total_batches=game.batches * game.shares,
-        step=inp.step,
-        shares=game.shares,
-    )
-    return weight_grad, ActivationGrad.made(**_fields(game, inp, layer - 1, shares))
+    numbers, count = in_shares(game, inp.batches, shares), game.batches * game.shares
+    weight_grad = WeightGrad.made(layer, inp.layers, numbers, count, step=inp.step, shares=game.shares)
+    return weight_grad, _made(game, ActivationGrad, inp, layer - 1, shares)
 
 
 def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
@@ -279,26 +272,20 @@ def _require_into(game: Game, layer: int, inp: Activation, into: Activation, que
     _require_same(game, inp, into, queries)
 
 
-def _fields(
-    game: Game, inp: Activation, layer: int, shares: Shares, parts: Shares = algebra.WHOLE, of: int = 1
-) -> dict[str, Any]:
-    """The fields of a value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are
-    the whole."""
+def _made(
+    game: Game,
+    kind: type[V],
+    inp: Activation,
+    layer: int,
+    shares: Shares,
+    parts: Shares = algebra.WHOLE,
+    of: int = 1,
+) -> V:
+    """A value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are the whole."""
     if len(parts) == of:
         parts, of = algebra.WHOLE, 1
     shards, total = (shares, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
-    return {
-        "layer": layer,
-        "layers": inp.layers,
-        "batches": inp.batches,
-        "total_batches": inp.total_batches,
-        "step": inp.step,
-        "parts": parts,
-        "of": of,
-        "shards": shards,
-        "total": total,
-        "heads": inp.heads,
-    }
+    return inp.to(kind, layer, parts=parts, of=of, shards=shards, total=total, heads=inp.heads)
 
 
 def exchangeable(value: Value, name: str) -> None:

@@ -3,6 +3,9 @@
 The members are the ranks of a group, ascending; `None` is the world, all ranks. In a smaller group a value may be cut
 again: a shard of a shard is a shard of a finer count, and what is gathered gets back the coarsest count that says the
 same. So a weight can be cut for tensor parallelism and again for data parallelism (ZeRO inside Megatron).
+
+A rule gets the values of all members and yields those of all members. A rule for one member, which asks the others for
+what it needs, would be closer to a real library, but the run and the referee could not apply it alike.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -38,10 +41,10 @@ from lib.values.kinds import (
 from . import attention
 from .layers import require_layers
 
-# --- Collectives in which one rank is the root: of a broadcast the source, of a reduce the rank that gets the sum.
+# --- One rank is the root: the source of a broadcast, the rank that gets the sum of a reduce ---
 #
-# Both run along a chain of the group's ranks in a circle. A broadcast starts at its source, a reduce ends at its root, so
-# each rank but one sends a whole value (Thakur et al. 2005, "Optimization of collective communication operations in
+# Both run along a chain of the group's ranks in a circle. A broadcast starts at its source, a reduce ends at its root,
+# so each rank but one sends a whole value (Thakur et al. 2005, "Optimization of collective communication operations in
 # MPICH", whose long messages go through a pipelined ring).
 
 ROOT_OF = {"broadcast": "source", "reduce": "to"}
@@ -98,11 +101,11 @@ def next_member(rank: int, members: Sequence[int], steps: int = 1) -> int:
     return members[(members.index(rank) + steps) % len(members)]
 
 
-# --- States what collectives do with activations: parts of a sum, shares of the tokens, tokens on the way to experts.
+# --- Activations: parts of a sum, shares of the tokens, tokens on the way to experts ---
 #
-# A block that is cut by shards makes parts of a sum (Shoeybi et al. 2019, section 3). Adding them and keeping a share of
-# the tokens is half of an all-reduce (Korthikanti et al. 2022, section 4.2.2). Both hold for activations and for their
-# gradients.
+# A block that is cut by shards makes parts of a sum (Shoeybi et al. 2019, section 3). Adding them and keeping a share
+# of the tokens is half of an all-reduce (Korthikanti et al. 2022, section 4.2.2). Both hold for activations and for
+# their gradients.
 
 
 def sum_parts(values: Sequence[Value], who: Who) -> Batched:

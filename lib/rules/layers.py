@@ -4,6 +4,9 @@ A weight may be cut. A block's shards each yield one summand of its output, sinc
 (Shoeybi et al. 2019, section 3); an expert is a shard, and takes its own tokens (Lepikhin et al. 2020, section 3.2).
 A head is cut by vocabulary: its shards make scores, and with the gradients of all of them joined each knows its own
 (Yeung et al. 2024, algorithm 2). What is computed with a replica's own weights is marked as that replica's.
+
+One rule serves all kinds of layers, because they differ in which cuts they allow, not in what an operation is. Only
+attention has rules of its own, in `attention`: its sums run over keys.
 """
 
 from lib.errors import RuleError, Sentences
@@ -23,7 +26,7 @@ from lib.values.kinds import (
     require_kind,
 )
 
-# --- States what the values must be that a layer computes with: each by itself, and all of them together.
+# --- What the values must be: each by itself, and all of them together ---
 
 Share = tuple[frozenset[int], int]
 """Shards or parts, and of how many."""
@@ -45,7 +48,8 @@ def require_layers(game: Game, call: str, kind: str) -> None:
 
 def require_usable(game: Game, layer: int, weight: Weight, inp: Activation) -> None:
     algebra.number(layer, game.layers, "layer")
-    require_weight_of(layer, weight)
+    if weight.layer != layer:
+        require_weight_of(layer, weight)
     if len(weight.shards) < weight.total and game.layer in UNCUT:
         _require_head(game, layer, weight)
     if layer in game.setting.frozen and not weight.step and inp.step < game.steps:
@@ -264,20 +268,9 @@ def forward(game: Game, layer: int, inp: Value, weight: Value) -> Activation:
     if cut:
         parts, shares = WHOLE, parts
     same_model(game, inp, weight)
-    return Activation.made(
-        layer=layer + 1,
-        layers=inp.layers,
-        batches=inp.batches,
-        total_batches=inp.total_batches,
-        step=inp.step,
-        parts=parts[0],
-        of=parts[1],
-        shards=shares[0],
-        total=shares[1],
-        copy=replica_of(game, inp, weight),
-        version=version,
-        vocabulary=cut,
-    )
+    copy = replica_of(game, inp, weight)
+    cuts = {"parts": parts[0], "of": parts[1], "shards": shares[0], "total": shares[1], "vocabulary": cut}
+    return inp.to(Activation, layer + 1, **cuts, copy=copy, version=version)
 
 
 def loss(game: Game, inp: Value) -> ActivationGrad:
@@ -288,18 +281,8 @@ def loss(game: Game, inp: Value) -> ActivationGrad:
         raise RuleError(SAYS("loss too early", inp=inp))
     require_sum(inp)
     same_model(game, inp)
-    return ActivationGrad.made(
-        layer=inp.layers - 1,
-        layers=inp.layers,
-        batches=inp.batches,
-        total_batches=inp.total_batches,
-        step=inp.step,
-        shards=inp.shards,
-        total=inp.total,
-        copy=inp.copy,
-        version=inp.version,
-        vocabulary=inp.vocabulary,
-    )
+    cuts = {"shards": inp.shards, "total": inp.total, "vocabulary": inp.vocabulary}
+    return inp.to(ActivationGrad, inp.layers - 1, **cuts, copy=inp.copy, version=inp.version)
 
 
 def backward(
@@ -365,17 +348,8 @@ def backward_weight(game: Game, layer: int, inp: Value, grad: Value, more: Value
         require_sum(inp)
         require_tokens(inp)
         shards, total = known_vocabulary(game, inp, grad, more)
-        return WeightGrad.made(
-            layer=layer,
-            layers=inp.layers,
-            batches=inp.batches,
-            total_batches=inp.total_batches,
-            step=inp.step,
-            shards=shards,
-            total=total,
-            copy=replica_of(game, inp, grad, grad),
-            version=grad.version,
-        )
+        copy = replica_of(game, inp, grad, grad)
+        return inp.to(WeightGrad, layer, shards=shards, total=total, copy=copy, version=grad.version)
     weight = require_kind(more, Weight, f"the weight, which backward_weight needs where a layer is {game.layer!r},")
     require_usable(game, layer, weight, inp)
     shares_of(game, inp, weight)
@@ -403,36 +377,14 @@ def pair(game: Game, layer: int, back: int, batch: int, *values: Value) -> tuple
 
 def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None, version: int | None) -> WeightGrad:
     shards, total = WHOLE if weight.total == 1 else algebra.coarsest(weight.shards, weight.total)
-    return WeightGrad.made(
-        layer=weight.layer,
-        layers=inp.layers,
-        batches=inp.batches,
-        total_batches=inp.total_batches,
-        step=inp.step,
-        shards=shards,
-        total=total,
-        copy=copy,
-        version=version,
-    )
+    return inp.to(WeightGrad, weight.layer, shards=shards, total=total, copy=copy, version=version)
 
 
 def _input_grad(
     inp: Activation, parts: Share, tokens: Share, copy: Copy | None, version: int | None, cut: bool = False
 ) -> ActivationGrad:
-    return ActivationGrad.made(
-        layer=inp.layer - 1,
-        layers=inp.layers,
-        batches=inp.batches,
-        total_batches=inp.total_batches,
-        step=inp.step,
-        parts=parts[0],
-        of=parts[1],
-        shards=tokens[0],
-        total=tokens[1],
-        copy=copy,
-        version=version,
-        vocabulary=cut,
-    )
+    cuts = {"parts": parts[0], "of": parts[1], "shards": tokens[0], "total": tokens[1], "vocabulary": cut}
+    return inp.to(ActivationGrad, inp.layer - 1, **cuts, copy=copy, version=version)
 
 
 SAYS = Sentences(

@@ -3,17 +3,18 @@
  1. A layer, batch, shard or rank must exist.
  2. An operation takes values of its kinds, and the layer it names is the layer of what it is given.
  3. `forward` and `backward` need the full weight of their own step, and every value of one microbatch set: the
-    activation and its gradient carry the same batches (`layer_rules`).
- 4. A sum never counts a batch twice and never mixes layers or shards (`values.kinds.sum_grads`).
+    activation and its gradient carry the same batches (`layers`).
+ 4. A sum never counts a batch twice and never mixes layers or shards (`kinds.sum_grads`).
  5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
-    (`values.base.join_shards`).
+    (`kinds.join_shards`).
  6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
     shards, at the weight's step.
- 7. The k-th collective of every rank in a group is the same operation on the same layer (`collective_rules`).
+ 7. The k-th collective of every rank in a group is the same operation on the same layer (`collectives`).
  8. At the end every layer's updated weight exists whole, and nothing that was sent is left unread.
 
 The mathematics is from data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
-section 5), GPipe (Huang et al. 2019, section 2).
+section 5), GPipe (Huang et al. 2019, section 2). Rules are pure, so that the run and the referee apply the same ones. A
+referee with rules of its own would check more, but every rule would be stated twice.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -83,7 +84,7 @@ def batches_of(results: Sequence[Any]) -> frozenset[int]:
     return batches
 
 
-# --- What a rank does on its own -------------------------------------------------------------------
+# --- What a rank does on its own ---
 
 
 def load_weights(
@@ -175,7 +176,7 @@ def require_cuttable(game: Game, value: Value) -> None:
         raise RuleError(SAYS("shares not allowed", value=value))
 
 
-# --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
+# --- What ranks do together; `collectives` has the collectives ---
 
 
 def partner(game: Game, rank: int, to: object) -> int:
@@ -200,7 +201,7 @@ def message(values: Iterable[Value]) -> None:
         require_own(value)
 
 
-# --- Local operations from a record ------------------------------------------------------------------
+# --- Local operations from a record ---
 
 
 LocalRecord = Any
@@ -260,7 +261,7 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
 """Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""
 
 
-# --- States how long a rank's own operation takes.
+# --- How long a rank's own operation takes ---
 
 
 def ticks(game: Game, operation: str, items: int, used: Sequence[Any], results: Sequence[Any], rank: int) -> int:

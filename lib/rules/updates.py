@@ -1,8 +1,7 @@
-"""States what moving values to and from other memories demands and yields: offload, fetch, move, and weights loaded
-there.
+"""States how weights change, where they may wait, and what must be there at the end.
 
-A parked value is a copy on a tier, such as the host's memory. It weighs nothing on the device (Rhu et al. 2016,
-section 3; Ren et al. 2021, section 3).
+An update takes a gradient of all batches, or a replica's own. Whatever varies it is a requirement of the same rule: a
+memory tier that has a processor, clipping, outer steps. An update for each would repeat what all have in common.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,6 +42,11 @@ from lib.values.kinds import (
 )
 
 from .layers import refuse_step, require_trained, same_model
+
+# --- Memory tiers: offload, fetch, move, and weights loaded there ---
+#
+# A parked value is a copy on a tier, such as the host's memory. It weighs nothing on the device (Rhu et al. 2016,
+# section 3; Ren et al. 2021, section 3).
 
 
 def offload(game: Game, value: Value, to: object) -> Parked:
@@ -108,7 +112,7 @@ def tier_ticks(costs: Costs, operation: str, results: Sequence[Value], used: Seq
     return int(price) + costs.by_size(operation, 1, parked.size(costs))
 
 
-# --- States what clipping by the global norm requires: the norm of every layer's gradient before the first update.
+# --- Clipping by the global norm: the norm of every layer's gradient before the first update ---
 #
 # The squares of all gradients of a step are added up, and each update scales its gradient by the root of their sum
 # (Pascanu et al. 2013, section 3.2; torch.nn.utils.clip_grad_norm_).
@@ -150,12 +154,12 @@ def _require_clip(game: Game, call: str) -> None:
         raise RuleError(SAYS("no clipping", call=call))
 
 
-# --- States what an outer step requires and yields: replicas train alone, and an outer optimizer averages their changes.
+# --- Outer steps: replicas train alone, and an outer optimizer averages their changes ---
 #
 # In rounds of at most `Setting.outer` steps each replica trains a copy of every layer's agreed weight (Douillard et al.
-# 2023, DiLoCo). The changes of all copies are added up, and an outer optimizer makes the agreed weight of the next round.
-# It may come late, and layers may take turns: a copy that has gone on is merged with it (Douillard et al. 2025, Streaming
-# DiLoCo).
+# 2023, DiLoCo). The changes of all copies are added up, and an outer optimizer makes the agreed weight of the next
+# round. It may come late, and layers may take turns: a copy that has gone on is merged with it (Douillard et al. 2025,
+# Streaming DiLoCo).
 #
 # Activations and gradients are marked with their replica alone, since its layers may differ in their rounds. So the end
 # of a run checks that each microbatch of a step was computed, and each copy updated, with one weight in every layer.
@@ -355,7 +359,7 @@ def _same_shards(weight: Weight, other: Weight | Delta | OuterState) -> None:
         raise RuleError(SAYS("other shards", shards=shards_text(weight), other=other))
 
 
-# --- States what updates of weights demand and yield: on the device, and on a memory tier that has a processor.
+# --- Updates, on the device and on a tier that has a processor ---
 
 
 def update(
@@ -468,7 +472,7 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
     return mark
 
 
-# --- States what must be there at the end: each layer's updated weight, or in inference each microbatch's output.
+# --- The end: each updated weight, or in inference each output ---
 
 
 def complete(game: Game, final: Iterable[Weight]) -> None:

@@ -29,7 +29,7 @@ from lib.values import algebra
 from lib.values.kinds import unrecorded
 
 from .recorder import RankRecorder
-from .waits import CallWait, DeadlockDetector, Message, Offers, RankTasks, ReceiveWait, SendWait, Wait
+from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task
@@ -41,12 +41,6 @@ class LiveLanes(Lanes):
     def __init__(self, run: LiveRun) -> None:
         super().__init__(run.game, run.game.ranks)
         self._run = run
-        self._payloads: dict[Call, Any] = {}
-
-    def send(self, call: Call, payload: Any) -> None:
-        """Issues a `pass_to`."""
-        self._payloads[call] = payload
-        self.issue(call)
 
     def full(self, call: Call) -> bool:
         return self._run.mailboxes.full(call.rank, *call.op.args)
@@ -57,7 +51,7 @@ class LiveLanes(Lanes):
             self._run.recorders[call.rank].complete(call)
         if call.op.name == "pass_to":
             to, *tag = call.op.args
-            message = Message(self._payloads.pop(call), call.values, call.end, *tag)
+            message = Message(call.payload, call.values, call.end, *tag)
             self._run.deliver(call.rank, to, message)
         self._run.settled(call)
 
@@ -84,16 +78,13 @@ class LiveRun:
         """After a deadlock: the ranks whose own call explains it."""
         self._loop = asyncio.get_running_loop
         self._detector = DeadlockDetector(
-            ranks, asyncio.get_running_loop, self._deliver_earliest, self.resolve_deadlock
+            ranks, self._loop, asyncio.current_task, self._deliver_earliest, self.resolve_deadlock
         )
-        self._tasks = RankTasks(ranks, self._detector, asyncio.current_task)
-        self.act = self._tasks.act
+        self.act = self._detector.act
         """Records that a rank is alive."""
-        self.other_rank = self._tasks.other
+        self.other_rank = self._detector.other
         self._waits: list[Wait | None] = [None] * ranks
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
-        self._posting: dict[tuple[int, int, int], SendWait] = {}
-        """By sender, receiver and tag: the wait for a full mailbox."""
         self._offers = Offers()
         self.lanes = LiveLanes(self)
 
@@ -103,7 +94,7 @@ class LiveRun:
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
         """Takes every rank's task, so that it is certain when a rank has ended."""
-        self._tasks.supervise(tasks)
+        self._detector.supervise(tasks)
 
     @property
     def moves(self) -> int:
@@ -112,14 +103,6 @@ class LiveRun:
 
     # --- Each of these answers at once, or returns None: then the rank has to `suspend`. ---
 
-    def post(self, wait: SendWait) -> bool | None:
-        """Sends a message, unless the one before it is unread."""
-        if self.mailboxes.full(wait.rank, wait.to, wait.tag):
-            self._posting[wait.rank, wait.to, wait.tag] = wait
-            return None
-        self.deliver(wait.rank, wait.to, wait.message)
-        return True
-
     def receive(self, wait: ReceiveWait) -> tuple[int, Message] | None:
         """Takes a message. Returns its sender and the message."""
         if wait.source is None:
@@ -127,7 +110,7 @@ class LiveRun:
                 self._offers.add(wait, source, message)
         elif self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
             message = self.mailboxes.take(wait.source, wait.rank, wait.tag)
-            self._refill(wait.source, wait.rank, wait.tag)
+            self._refill(wait.source)
             return wait.source, message
         return None
 
@@ -174,16 +157,15 @@ class LiveRun:
         message, which belongs to its next receive."""
         message = self.mailboxes.take(source, receiver.rank, receiver.tag)
         self._wake(receiver, (source, message))
-        self._refill(source, receiver.rank, receiver.tag)
+        self._refill(source)
 
-    def _refill(self, source: int, to: int, tag: int) -> None:
+    def _refill(self, source: int) -> None:
         """Lets a sender continue that waits for room in a mailbox."""
-        queued = self._posting.pop((source, to, tag), None)
-        if queued is not None:
-            self.deliver(source, to, queued.message)
-            self._wake(queued, True)
+        wait = self._waits[source]
         if self.costs.overlap:
             self.lanes.retry(source)
+        elif isinstance(wait, CallWait) and wait.of.name == "pass_to":
+            self.lanes.issue(wait.of)
 
     def _deliver_earliest(self) -> bool:
         """Gives the earliest message to an open receive that waits for it, if there is one."""
@@ -234,11 +216,8 @@ class LiveRun:
     def _withdraw(self, wait: Wait) -> None:
         """Ends a wait without an answer, and withdraws the rank's offers."""
         self._advance(wait)
-        if isinstance(wait, CallWait):
-            if not self.costs.overlap:
-                self.lanes.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
-        elif isinstance(wait, SendWait) and self._posting.get((wait.rank, wait.to, wait.tag)) is wait:
-            del self._posting[wait.rank, wait.to, wait.tag]
+        if isinstance(wait, CallWait) and not self.costs.overlap:
+            self.lanes.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
 
     def resolve_deadlock(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
@@ -279,7 +258,7 @@ class LiveRun:
             elif wait is None and rank not in self.with_model:
                 absent[rank] = "has no Model"
             elif wait is None:
-                absent[rank] = self._tasks.ending(rank)
+                absent[rank] = self._detector.ending(rank)
         return absent
 
 
@@ -288,7 +267,7 @@ def copied(why: PuzzleError) -> PuzzleError:
     return type(why)(why.problem)
 
 
-# --- Groups of ranks that can communicate: each rank gets its model, and all share one live run.
+# --- Groups of ranks that can communicate, and share one live run ---
 
 
 class Dist:

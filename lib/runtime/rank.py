@@ -1,8 +1,12 @@
-"""Executes one rank's operations: validate, then record."""
+"""Executes one rank's operations: validate, then record.
+
+An operation applies its rule first, and nothing has changed if that refuses. All calls that take time beside others
+are made in one place, as a `Call`: awaited at once, or pending on a lane behind a `Handle`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Generator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from operator import index
 from typing import Any, NoReturn, TypeVar
 
@@ -26,9 +30,9 @@ from lib.values.kinds import Parked, Value, object_text, unrecorded
 
 from .live_run import LiveRun
 from .recorder import RankRecorder, Storage, new_op, player_line
-from .waits import CallWait, Message, ReceiveWait, SendWait, Wait
+from .waits import CallWait, Message, ReceiveWait, Wait
 
-# --- Handles of pending calls: where communication overlaps with computation, a call returns one to `await`.
+# --- Handles: what a call returns where communication overlaps with computation ---
 
 
 class Handle:
@@ -115,7 +119,7 @@ def map_values(take: Callable[[Value], Value], payload: Any) -> Any:
     return payload
 
 
-# --- One rank's calls that meet other ranks: one at a time, or pending on a lane until awaited.
+# --- The operations of a rank ---
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -126,15 +130,12 @@ def several_values(name: str, given: object) -> RuleError:
     return RuleError(SAYS("several values", name=name, got=object_text(given)))
 
 
-def _nothing(*_: object) -> None:
-    """Records nothing, for waits that only `write_await` records."""
-
-
-class LaneOperations:
-    """The operations of a rank that wait for others."""
+class RankOperations:
+    """One rank's part of a run. Every refusal is raised with its place, before anything has changed."""
 
     _rank: int
     run: LiveRun
+    parked: Storage[Parked]
     _recorder: RankRecorder
     _game: Game
 
@@ -176,7 +177,7 @@ class LaneOperations:
         line: int,
         asked: frozenset[int],
         root: int | None,
-    ) -> Handle:
+    ) -> Awaitable[Any]:
         """A collective of a call's result, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
         if listed and not FORMS[name].bucket:
@@ -194,25 +195,38 @@ class LaneOperations:
             label = None
         elif len(parts) == 1 and listed:
             (label,) = label
-        return self._issue(name, parts, used, layers[0], shortest(group, label, root), group, line, asked, listed)
+        return self._begin(name, parts, used, layers[0], shortest(group, label, root), group, line, asked, listed)
 
-    def _issue(
+    def _begin(
         self,
         name: str,
-        parts: Sequence[Value | PendingValue],
+        parts: Sequence[Any],
         used: tuple[int, ...],
-        layer: int,
+        layer: int | None,
         args: tuple[Any, ...],
         group: Group | None,
         line: int,
-        asked: frozenset[int],
+        asked: frozenset[int] = NO_BATCHES,
         listed: bool = False,
-    ) -> Handle:
-        """Starts a collective, as soon as it can."""
-        results = results_of(name, len(parts), self._rank, root_in(name, args))
-        call = self._write_call(name, parts, used, results, layer, args, group, line, asked)
+        payload: Any = None,
+        makes: int | None = None,
+    ) -> Awaitable[Any]:
+        """Makes a call. Where communication overlaps computation it starts as soon as it can, and a handle joins it;
+        elsewhere the rank makes it when it awaits what is returned, and waits for its end."""
+        recorder, overlap = self._recorder, self.run.costs.overlap
+        at, clock = len(recorder.ops), recorder.clock
+        if overlap:
+            count = results_of(name, len(parts), self._rank, root_in(name, args)) if makes is None else makes
+            op = recorder.write_call(name, count, line, used, layer, args, asked)
+            self.run.act(self._rank)
+        else:
+            op = new_op(Op, (name, clock, clock, layer, asked, used, (), args, line))  # recorded when it has ended
+        call = Call(self._rank, at, clock, None, op, group, tuple(parts), payload=payload)
+        if not overlap:
+            return self._promise(CallWait(self._rank, clock, line, call, self.run.lanes), self.run.meet, self._met)
         self.run.lanes.issue(call)
-        return self._handle(call, listed)
+        handle = recorder.handles[at] = Handle(self, call, listed)
+        return handle
 
     def _brought(self, name: str, part: Value | PendingValue) -> int:
         """The number of a value that a collective may use."""
@@ -245,27 +259,6 @@ class LaneOperations:
             raise RuleError(SAYS("no value made", handle=given))
         return [*results]
 
-    def _write_call(
-        self,
-        name: str,
-        parts: Sequence[Value | PendingValue],
-        used: tuple[int, ...],
-        results: int,
-        layer: int | None,
-        args: tuple[Any, ...],
-        group: Group | None,
-        line: int,
-        asked: frozenset[int] = NO_BATCHES,
-    ) -> Call:
-        at = len(self._recorder.ops)
-        op = self._recorder.write_call(name, results, line, used, layer, args, asked)
-        self.run.act(self._rank)
-        return Call(self._rank, at, op.start, None, op, group, tuple(parts))
-
-    def _handle(self, call: Call, listed: bool = False) -> Handle:
-        handle = self._recorder.handles[call.at] = Handle(self, call, listed)
-        return handle
-
     def join(self, handle: Handle, line: int) -> Generator[Any, Any, Any]:
         """Waits for the end of a call, and returns its result.
 
@@ -288,7 +281,7 @@ class LaneOperations:
             self.run.act(self._rank)
         else:
             wait = CallWait(self._rank, recorder.clock, line, call, self.run.lanes)
-            yield from self._together(wait, self.run.ended, _nothing).__await__()
+            yield from self._together(wait, self.run.ended, lambda *_: None).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line
         del recorder.handles[call.at]
@@ -306,11 +299,7 @@ class LaneOperations:
         except PuzzleError as why:
             raise why.at(recorder.place("the end"), line) from None
 
-
-class RankOperations(LaneOperations):
-    """One rank's part of a run. Every refusal is raised with its place, before anything has changed."""
-
-    parked: Storage[Parked]
+    # --- The calls ---
 
     def _source(self, name: str, rule: Callable[..., R], layer: int | None, *args: Any) -> R:
         """Performs an operation that makes values from nothing, and returns what its rule returns."""
@@ -364,7 +353,9 @@ class RankOperations(LaneOperations):
         recorder.write(name, results, line, numbers, layer, batches, args, None, ticks)
         return result
 
-    def _collective(self, name: str, given: Any, label: Any, group: Any, batches: Any = (), root: Any = None) -> Any:
+    def _collective(
+        self, name: str, given: Any, label: Any, group: Any, batches: Any = (), root: Any = None
+    ) -> Awaitable[Any]:
         """A collective of a group, which may ask for batches or have a root. The layer is that of the value; a
         different label is recorded with it."""
         recorder, run, line = self._recorder, self.run, player_line(2)
@@ -393,25 +384,14 @@ class RankOperations(LaneOperations):
             raise why.at(recorder.place(call_text(name, label)), line) from None
         layer = values[0].layer if values else label
         args = shortest(members, None if label == layer else label, root)
-        if run.costs.overlap:
-            return self._issue(name, values, used, layer, args, members, line, wanted)
-        clock = recorder.clock
-        op = new_op(Op, (name, clock, clock, layer, wanted, used, (), args, line))  # recorded when it has ended
-        call = Call(recorder.rank, len(recorder.ops), clock, None, op, members, values)
-        return self._promise(CallWait(recorder.rank, clock, line, call, run.lanes), run.meet, self._met)
+        return self._begin(name, values, used, layer, args, members, line, wanted)
 
-    def _met(self, wait: CallWait, _: bool) -> Value | None:
+    def _met(self, wait: CallWait, _: bool) -> Any:
         call = wait.of
         name, _start, _end, layer, batches, used, _outputs, args, line = call.op
         outputs = [unrecorded(value) for value in call.outputs]
         self._recorder.write(name, outputs, line, used, layer, batches, args, call.start, call.end - call.start)
-        return outputs[0] if outputs else None
-
-    def _posted(self, wait: SendWait, _: bool) -> None:
-        ticks = wait.message.sent - wait.clock
-        self._recorder.write(
-            "pass_to", (), wait.line, wait.used, None, NO_BATCHES, address(wait.to, wait.tag), wait.clock, ticks
-        )
+        return tuple(outputs) if len(outputs) > 1 else outputs[0] if outputs else None
 
     def _received(self, wait: ReceiveWait, answer: tuple[int, Message]) -> Any:
         source, message = answer

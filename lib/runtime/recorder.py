@@ -1,4 +1,8 @@
-"""Records one rank's operations while it performs them: the live half of a trace."""
+"""Records one rank's operations and its dictionaries while it performs them: the live half of a trace.
+
+The record holds numbers of values, not the values: what a rank made n-th is its value n. The line of a call is read
+from the player's frame, which is cheaper than a traceback, and needs no help from the player.
+"""
 
 from __future__ import annotations
 
@@ -237,7 +241,7 @@ class RankRecorder:
         )
 
 
-# --- The five dictionaries of one device: each holds values of one kind, and writes to them are recorded.
+# --- The dictionaries of a device: each holds values of one kind ---
 
 K = TypeVar("K", bound=Value)
 

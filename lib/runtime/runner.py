@@ -1,4 +1,8 @@
-"""Runs a schedule, one coroutine per rank, on a private event loop or on the running loop."""
+"""Runs a schedule, one coroutine per rank, on a private event loop or on the running loop.
+
+Ranks are coroutines, not threads or processes: a run has one order for each order of starts, and a deadlock is seen
+when nothing is left to do, without a timeout. Only on a shared loop, which never runs out of work, is there a patience.
+"""
 
 from __future__ import annotations
 
@@ -224,7 +228,7 @@ def _sweep(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
 
 
-# --- Runs a schedule to its end even while an event loop is running: in a notebook's cell, in a page's worker.
+# --- A run while an event loop is running: in a notebook's cell, in a page's worker ---
 #
 # Only for the game's own schedules, which wait for nothing but each other. The running loop is blocked until the call
 # returns, as during any computation. A player's schedule may wait for anything, so it needs `run_async`.

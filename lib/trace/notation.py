@@ -1,4 +1,8 @@
-"""Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal."""
+"""Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal.
+
+A trace comes from a player's process, so nothing in it is trusted: not a type, a count or a name. Pickle would run what
+it reads, and a shorter text form would need a parser that is as strict as this one.
+"""
 
 import json
 from collections.abc import Mapping
@@ -84,7 +88,10 @@ def _size(head: Mapping[str, Any]) -> Size:
 
 
 def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
-    _require_possible(size, setting)
+    try:
+        Game.of(size, setting)
+    except RuleError as why:
+        raise TraceError(SAYS("impossible setting", why=why)) from None
     if not isinstance(ranks, list) or len(ranks) != size.ranks:
         count = len(ranks) if isinstance(ranks, list) else "none"
         raise TraceError(SAYS("ranks missing", ranks=counted(size.ranks, "rank"), count=count))
@@ -94,13 +101,6 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
             raise TraceError(SAYS("no operations", rank=rank, got=rows))
         read.append(_operations(rows, rank))
     return Trace(size, tuple(read), setting)
-
-
-def _require_possible(size: Size, setting: Setting) -> None:
-    try:
-        Game.of(size, setting)
-    except RuleError as why:
-        raise TraceError(SAYS("impossible setting", why=why)) from None
 
 
 def _operations(rows: list[Any], rank: int) -> tuple[Op, ...]:

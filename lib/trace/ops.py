@@ -14,7 +14,7 @@ from lib.game.costs import CLASSIC, COMPUTING, ON_TIER, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
 from lib.rules.collectives import COLLECTIVES, is_last, root_in
 
-# --- Disables the garbage collector while many long-lived records are allocated.
+# --- The garbage collector, while many long-lived records are allocated ---
 
 
 @contextmanager

@@ -177,7 +177,7 @@ def named(thing: str, numbers: Sequence[int]) -> str:
     return f"{thing} {numbers[0]}" if len(numbers) == 1 else f"{plural(thing)} {set_text(numbers)[1:-1]}"
 
 
-# --- Labels in words: which shards, batches, parts and tokens a value holds.
+# --- Labels in words: which shards, batches, parts and tokens a value holds ---
 
 Labelled = Any
 """A value, by the fields that its words name; the kinds of values are made with these functions."""
@@ -300,7 +300,7 @@ ALIKE_FIRST = {
 """What to do first, by what is done with values and how they differ."""
 
 
-# --- Marks what a replica has trained alone, between two averages (local SGD, Stich 2019, section 2).
+# --- What a replica has trained alone, between two averages (local SGD, Stich 2019, section 2) ---
 #
 # Replicas diverge at a step where they are equal: each continues with its own batches, the same in every step.
 # Averaging the weights makes them equal again. Values with equal marks hold the numbers of one replica.

@@ -1,13 +1,13 @@
 """The kinds of values that a rank can hold, and what can be done with any of them: cut, join and add.
 
 A value is a label, not a tensor: which layer, batches and shards it is of. It belongs to the record of the rank that
-made it, or to none if made by hand. `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n equal
-parts of a tensor.
+made it, or to none if made by hand. `layers` and `total_batches` are the model's; shard `i` of `n` is the i-th of n
+equal parts of a tensor.
 
 Values are frozen, and there are two ways to make one. A player's constructor checks each field. The rules use `made`,
 which checks nothing, because values are most of a run's work and a rule has checked its inputs; a constructor with an
-option to skip the checks would have to ask for it on each call. One class with a field for its kind was rejected too: the
-rules tell kinds apart by type, and so does a type checker.
+option to skip the checks would have to ask for it on each call. One class with a field for its kind was rejected too:
+the rules tell kinds apart by type, and so does a type checker.
 """
 
 from __future__ import annotations
@@ -213,6 +213,11 @@ class Batched(Summed):
         whole = len(self.parts) == self.of and len(self.shards) == self.total and self.heads is None
         return whole and len(self.batches) == self.total_batches
 
+    def to(self, kind: type[V], layer: int, **more: object) -> V:
+        """A value of a kind and a layer, of the same batches and step; the other fields must be right."""
+        label = layer, self.layers, self.batches, self.total_batches
+        return kind.made(*label, step=self.step, **more)
+
     def shard(self, i: int, n: int) -> Self:
         """The tokens of share `i` of `n`, all of which this value must hold."""
         return self._operate("shard", (), (i, n), lambda: shard(self, i, n))
@@ -327,7 +332,7 @@ def _plain_set(members: frozenset[int]) -> str:
     return "{" + ", ".join(map(str, sorted(members))) + "}" if members else "set()"
 
 
-# --- Writes the constructors that rules use: field by field and without checks, since values are most of a run's work.
+# --- The constructors that rules use: field by field, without checks ---
 
 Constructor = Callable[..., Any]
 
@@ -639,13 +644,13 @@ def _least(least: int, name: str) -> Check:
     return lambda value, given, owner: algebra.whole_number(given, name, owner, least=least)
 
 
-def _chosen(thing: str, count: str, reason: str) -> Check:
+def _chosen(thing: str, count: str, none: Callable[[str], Sentence]) -> Check:
     """Checks numbers of some things, of which a value has `count`; most values need at least one."""
 
     def check(value: Any, given: object, owner: str) -> frozenset[int]:
         numbers = algebra.numbers(given, getattr(value, count), thing, owner)
         if not numbers and thing != value.optional:
-            raise RuleError(SAYS(reason, owner=owner))
+            raise RuleError(none(owner))
         return numbers
 
     return check
@@ -662,15 +667,15 @@ Check = Callable[[Any, object, str], object]
 
 CHECKS: Mapping[str, Check] = {
     **{name: _least(1, name) for name in ("layers", "total_batches", "total", "of", "shares")},
-    "batches": _chosen("batch", "total_batches", "no batches"),
-    "shards": _chosen("shard", "total", "no shards"),
+    "batches": _chosen("batch", "total_batches", lambda owner: SAYS("no batches", owner=owner)),
+    "shards": _chosen("shard", "total", lambda owner: SAYS("no shards", owner=owner)),
     "layer": lambda value, given, owner: value._check_layer(given, owner),
     "step": _least(0, "step"),
     "copy": lambda _, given, __: checked_copy(given),
     "version": lambda value, given, owner: algebra.version(given, value.step, owner),
     "heads": lambda _, given, owner: algebra.part_of(given, "heads", owner),
     "vocabulary": _flag,
-    "parts": _chosen("part", "of", "no parts"),
+    "parts": _chosen("part", "of", lambda owner: SAYS("no parts", owner=owner)),
 }
 """By field: its check, after those of the fields that it needs."""
 
@@ -729,8 +734,7 @@ for _cls in CLASSIC_FIELDS:
     _cls._extended = tuple(f.default for f in _fields[CLASSIC_FIELDS[_cls] :])
 
 
-# --- Sums of values: of weight gradients, and of the parts of activations, of their gradients, and of the gradients of
-# keys.
+# --- Sums ---
 
 ONE_LABEL = ("layer", "layers", "total_batches", "step", "copy", "version", "heads", "vocabulary")
 """What activations have in common that meet in a collective, besides batches, parts and tokens."""
@@ -843,7 +847,7 @@ def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> in
     return grad.version
 
 
-# --- Refuses arguments of the wrong kinds, and says when they are only in the wrong order.
+# --- Arguments of the wrong kinds ---
 
 
 def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
@@ -858,7 +862,7 @@ def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
     raise RuleError(SAYS("wrong kind", name=name, kind=kind.kind, value=object_text(value), hint=hint))
 
 
-SAYS = Sentences(
+SAYS: Sentences = Sentences(
     {
         "no shards": "{owner} has no shards; give at least one, such as shards={{0}}",
         "no layer": "{owner}: layer {layer} does not exist; a model of {layers} layers has {first} to {last} here",
