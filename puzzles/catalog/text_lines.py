@@ -1,5 +1,9 @@
-"""Plain Markdown as lines of text, for a terminal and for comments: paragraphs, code, lists, tables. Lines end between
-words, and never inside a call, a command or a path. Tables that do not fit a terminal are printed in parts."""
+"""Plain Markdown as lines of text, for a terminal and for comments: paragraphs, code, lists, tables.
+
+Lines end between words, and never inside a call, a command or a path. A table that does not fit a terminal is printed
+in parts, each of which repeats its first column; only where two columns do not fit are words folded. Rejected: rich's
+own Markdown, which breaks calls at spaces and crops columns.
+"""
 
 from __future__ import annotations
 

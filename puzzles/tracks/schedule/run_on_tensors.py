@@ -1,4 +1,9 @@
-"""`puzzles run` of a schedule: what a free game took; a trace replayed on real tensors, predicted and measured."""
+"""`puzzles run` of a schedule: what a free game took; a trace replayed on real tensors, predicted and measured.
+
+The run in the sandbox gives a trace, and only the trace is replayed: the player's code never runs beside the tensors.
+So a replay needs no isolation, and PyTorch or MPI need not be in the sandbox. Rejected: tensors in the player's own
+run, whose times would include the game's bookkeeping.
+"""
 
 import json
 from contextlib import redirect_stdout

@@ -1,7 +1,10 @@
 """What is said of a schedule: its targets and figures, and the calls of a Model in a line or two each.
 
-The calls are read off the Model itself, so that they cannot drift apart. `comparison.py` says how a schedule that
-passed compares with others; it is imported when it is needed, since lists do without."""
+The calls are read off the Model itself, signature and docstring, so that a page and the code cannot drift apart; of a
+docstring only the sentences on what the puzzle has are shown. A text for each call in each puzzle would have to be kept
+equal by hand. `feedback.py` says how a schedule that passed compares with others; it is imported when it is needed,
+since lists do without.
+"""
 
 from __future__ import annotations
 

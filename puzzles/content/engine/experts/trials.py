@@ -1,4 +1,9 @@
-"""Trials of the mixture-of-experts puzzles: tokens of four devices, and the results of the reference layers."""
+"""Trials of the mixture-of-experts puzzles: tokens of four devices, and the results of the reference layers.
+
+The reference layers go token by token, as the papers do, instead of in the vectorized form of the solutions, so the two
+are unlikely to share a mistake. Routes are the same on all draws of values: a class branches on them, and its recording
+repeats them. Tokens whose route differs, or is close to another one, are drawn again.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Trials of the federated puzzles: a server, device 0, and four clients whose data stays with them."""
+"""Trials of the federated puzzles: a server, device 0, and four clients whose data stays with them.
+
+Some answers are unique and are compared exactly; others are random by design, and their mean and frequency over many
+seeds are tested against bounds from the exact variance. Encodings are written differently from the solutions (Kronecker
+products instead of butterflies), so the two are unlikely to share a mistake. A draw that is close to the probability
+with which it is compared is not used, so that no rounding decides.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Trials of the inference puzzles: chains of layers, with limits on host and disk traffic."""
+"""Trials of the inference puzzles: chains of layers and generation, with limits on traffic and on time.
+
+Targets follow from the sizes by the puzzle's arithmetic. Weights have to be somewhere that a meter counts, which a
+check of its own requires: a class could keep them in Python's numbers otherwise.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The trials of the sharded puzzles: batches and networks of the data parallel ones, with states to shard."""
+"""The trials of the sharded puzzles: batches and networks of the data parallel ones, with states to shard.
+
+ShardedAdam's gradients are below the range of float16 until they are scaled, and overflow once. UnevenFSDP's sizes are
+not divisible by the devices, so `check` compares shards with their padding. ZeROMemory asks for plans, and its messages
+say which other plan is better. Mistakes that are common have results of their own, by which a message names them.
+"""
 
 from __future__ import annotations
 
