@@ -92,10 +92,10 @@ def random_signs(rng: np.random.Generator, size: int | tuple[int, ...]) -> Any:
     return 2 * rng.integers(0, 2, size) - 1
 
 
-def spiky_vector(seed: int, size: int, spike: int = 32) -> Any:
+def spiky_vector(seed: int, size: int) -> Any:
     """Four spikes, and -1, 0 or 1 elsewhere."""
     v = integers(seed, size, most=1)
-    v[np.random.default_rng(seed).choice(size, 4, replace=False)] = spike, -spike, spike, -spike
+    v[np.random.default_rng(seed).choice(size, 4, replace=False)] = 32, -32, 32, -32
     return v
 
 
