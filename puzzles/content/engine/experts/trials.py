@@ -518,18 +518,10 @@ def switch(trial: Trial) -> dict[str, FigureBound]:
     return routed(trial, np.ceil(tokens / trial.devices * trial.arguments["factor"]))
 
 
-def top2(trial: Trial) -> dict[str, FigureBound]:
-    return routed(trial, trial.arguments["capacity"])
-
-
-def balance_loss_bounds(trial: Trial) -> dict[str, FigureBound]:
-    return {"sent": lower_bounds.something("the loss depends on the logits of all devices")}
-
-
 LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "SwitchDispatch": switch,
-    "BalanceLoss": balance_loss_bounds,
-    "GShardTop2": top2,
+    "BalanceLoss": lambda trial: {"sent": lower_bounds.something("the loss depends on the logits of all devices")},
+    "GShardTop2": lambda trial: routed(trial, trial.arguments["capacity"]),
     "ExactDispatch": routed,
     "FindTheRace": routed,
 }

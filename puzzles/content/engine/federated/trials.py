@@ -548,10 +548,6 @@ def fed_sgd_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {"uplink": FigureBound(int(bits / 2), "every client's gradient changes the weights in every round")}
 
 
-def fed_avg_bounds(trial: Trial) -> dict[str, FigureBound]:
-    return {"uplink": lower_bounds.something("the server has no examples of its own")}
-
-
 def trained(trial: Trial) -> dict[str, FigureBound]:
     """A client's update, in the numbers that were trained."""
     return {"sent": _update(trial.arguments["rank"] * trial.arguments["dim"] * BITS / 8)}
@@ -573,7 +569,7 @@ def _update(nbytes: float) -> FigureBound:
 
 LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "FedSGD": fed_sgd_bounds,
-    "FedAvg": fed_avg_bounds,
+    "FedAvg": lambda trial: {"uplink": lower_bounds.something("the server has no examples of its own")},
     "LowRank": trained,
     "Subsample": lambda trial: compressed(trial, bits=BITS),
     "Quantize": compressed,

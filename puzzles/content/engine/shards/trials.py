@@ -532,14 +532,10 @@ def sharded_adam_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {**any_of(trial), "kept": FigureBound(returned, "a device holds what its last step returned")}
 
 
-def with_dx(trial: Trial) -> dict[str, FigureBound]:
-    return any_of(trial, lambda trial: trained_bounds(trial, with_dx=True))
-
-
 LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "ZeRO1": any_of,
     "ZeRO2": any_of,
-    "FSDP": with_dx,
+    "FSDP": partial(any_of, flops=partial(trained_bounds, with_dx=True)),
     "UnevenFSDP": any_of,
     "ShardedAdam": sharded_adam_bounds,
     "ZeROMemory": zero_memory_bounds,
