@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
+from itertools import pairwise
 from math import inf
 from typing import Any, TypeVar
 
@@ -88,7 +89,9 @@ def performed_of(row: Row, trial: Trial) -> Performed:
     steps = 1 + calls + (trial.stream is not None)
     if not isinstance(readings, list) or len(readings) != steps:
         raise ValueError(f"it should have {steps} readings of the meters")
-    return Performed(results, outputs, [_readings(one, trial.devices) for one in readings]).priced(trial)
+    meters = [_readings(one, trial.devices) for one in readings]
+    _require_consistent(meters)
+    return Performed(results, outputs, meters).priced(trial)
 
 
 def _readings(given: Any, devices: int) -> list[Reading]:
@@ -117,6 +120,16 @@ def _table(given: Any) -> dict[str, Any]:
     if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in given.values()):
         raise ValueError("a meter does not show a number of bytes, calls or flops")
     return given
+
+
+def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
+    """Refuses meters that decrease, or show a peak below the memory that is held: their lines would mislead."""
+    for before, after in pairwise(meters):
+        for a, b in zip(before, after):
+            if any(getattr(a, name) > getattr(b, name) for name in ("sent", "unpacked", "flops", "peak", "clock")):
+                raise ValueError("a meter has decreased")
+    if any(reading.live > reading.peak for step in meters for reading in step):
+        raise ValueError("a meter shows less than was held; leave the meters alone")
 
 
 def require_right(trial: Trial, performed: Performed) -> None:
