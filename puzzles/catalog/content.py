@@ -2,7 +2,8 @@
 
 Reading TOML takes ten times as long as reading JSON. So what the files say is kept as JSON beside them, as Python keeps
 modules compiled; a digest of the files says whether it is theirs. Where there is only the JSON, as on the page, it is
-all there is.
+all there is. A puzzle is made of its file when it is first asked for, so commands that only list slugs stay fast.
+Rejected: puzzles as Python modules, the design before, which teachers could not write.
 """
 
 from __future__ import annotations

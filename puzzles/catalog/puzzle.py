@@ -1,4 +1,4 @@
-"""A publication, as puzzles cite it by its name in puzzles/content/papers.toml."""
+"""What a puzzle has in every track, the publications that it cites, and the listing of a track's puzzles."""
 
 from __future__ import annotations
 

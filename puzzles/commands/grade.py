@@ -1,4 +1,11 @@
-"""What `puzzles grade` and `puzzles class` share: how files are graded, who handed in what, and where reports go."""
+"""`puzzles grade` and `class`: the verdict on a file, or on a class; `puzzles gradescope`: an autograder to upload.
+
+A class has its rules in `course.toml`, and every run of the command reads them: points, lateness, the roster, pages. So
+`grade` itself needs few options. A run of many files keeps its verdicts as it goes, so that an interruption loses
+nothing. If showing the results fails, they are still written and remembered. Where nothing protects the user's files,
+folders of other people's code are refused unless --trust is added; files that are named, and the user's own folder, are
+not. Rejected: rules as options, which a teacher would have to repeat exactly in every call.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`puzzles layout`: what XLA moves for a function of JAX on a mesh, what a plan moves, and what brings XLA closer."""
+"""`puzzles layout`: what XLA moves for a function of JAX on a mesh, what a plan moves, and what brings XLA closer.
+
+The function is traced once. XLA compiles it for as many devices of the processor as the mesh has, and its collectives
+are counted in the compiled program; nothing is run. Then constraints from the plan are compiled one by one, and kept
+while they help: at most two, since each costs a compilation.
+"""
 
 from __future__ import annotations
 

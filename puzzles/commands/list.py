@@ -1,4 +1,9 @@
-"""`puzzles list`, `path`, `status` and `reset`: tracks, chapters and the core path, with the player's stars."""
+"""`puzzles list`, `path`, `status` and `reset`: tracks, chapters and the core path, with the player's stars.
+
+All puzzles are listed by chapters, so that the list fits a screen; only a chapter has titles and targets. The time that
+the core path takes is an estimate from words and lines, and says so. Rejected: one list of all puzzles, which nobody
+reads to its end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""`puzzles plan`: how to split the training of a model over GPUs, with step time, memory and traffic."""
+"""`puzzles plan`: how to split the training of a model over GPUs, with step time, memory and traffic.
+
+Each part of a split has an option, and what is not given is searched. Options replace what a config file says. A preset
+is a name or a file. Numbers may have the units that people write: 4M, 80GiB. Rejected: an interactive dialogue, which
+no script can repeat; a config file as the only input, because the question is mostly about one number.
+"""
 
 from __future__ import annotations
 

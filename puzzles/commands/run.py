@@ -1,4 +1,10 @@
-"""`puzzles export` and `import`: a pipeline as PyTorch reads it; a pipeline of PyTorch as a run, judged and drawn."""
+"""`puzzles run`, `export` and `import`: a solution on real tensors, and pipelines from and to PyTorch's files.
+
+`run` plays in the sandbox what a player wrote, and hands over only its trace. With --size or any field of a setting,
+any function of a file is played, without targets. A pipeline of PyTorch comes as CSV: its messages are left out on
+import, because they follow from the order, and on export unless they are asked for, because PyTorch adds its own. A run
+that PyTorch cannot express is refused, with the reason, rather than approximated.
+"""
 
 from __future__ import annotations
 

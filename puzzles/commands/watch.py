@@ -1,4 +1,10 @@
-"""What `puzzles watch` shows: one current puzzle with its verdict, and a screen for each key."""
+"""`puzzles watch`: grades what changed on every save, shows one puzzle with its verdict, and responds to single keys.
+
+The screen shows one puzzle that was edited. Only definitions that changed are graded, unless other code of the file
+changed, of which any may depend. Keys arrive by a thread, saves by another, and one loop handles both, so a verdict is
+never interrupted by a key. Only input is set to single keys: raw mode would break the ends of printed lines. Rejected:
+a full-screen library, since everything that is shown is lines of text that also scroll.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,11 @@
-"""Picture of a collective: each rank's value before and after, computed by the runtime's own rule."""
+"""Builds the notebooks from their percent sources, the catalog and the solutions; the output is always the same bytes.
+
+A markdown cell that holds only `{setup}`, `{collective: NAME}` or `{puzzle: SLUG}` is replaced by cells made here, so
+that notebooks use the texts of the catalog. Cells have ids that do not change when others are added or removed. The
+pictures of collectives are computed by the runtime's own rule, so they cannot show what the game does not do. Where the
+game is missing, as in Colab, the setup cell installs it from a wheel or from the published project, never by an
+unclaimed name. Rejected: notebooks as sources, whose diffs nobody can read.
+"""
 
 import ast
 import re

@@ -1,4 +1,9 @@
-"""Finds places in a player's code: the file or cell, the line, the lines around it, and a definition's source."""
+"""Results that show themselves where the player is, as a page or as text, and the places in the player's code.
+
+A result is shown once in a cell, when it is played or as the cell's value. A place is the innermost line of the
+player's code that an exception came through; the code is known by the globals of the definition. A class is found by
+the lines of its methods, since `inspect` cannot find a class in a cell.
+"""
 
 import ast
 import inspect

@@ -1,4 +1,10 @@
-"""Runs a definition from a notebook in this process, in turns with a time limit; not isolated: for your own code."""
+"""Runs a definition from a notebook in this process, in turns with a time limit; not isolated: for your own code.
+
+A turn is what a rank does between two waits. The alarm raises in it, so that a loop that does not end costs the turn
+and not the kernel; so does Ctrl-C, which a notebook would delay to the end of the turn. Tasks that the player's code
+starts are limited too, and are ended when the run is over. The judge is the same as the grader's: it asks for runs, and
+gets them from here. Rejected: a process for each run, which would lose the notebook's own definitions.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,12 @@
-"""The tracks of the game: finds puzzles, chapters and tracks by name; packages from outside register their own.
+"""The tracks of the game: finds puzzles, chapters and references by name; packages from outside register tracks.
 
 from puzzles.tracks import Track, find, register
+
+A name is a slug in any case, a slug with its track, or a place on the core path. No two slugs are alike, and some
+differ in case only, so a name in another case is accepted where only one puzzle has it. A wrong name gets the nearest
+ones: by spelling first, then by the words that it is a part of. Rejected: a number for every puzzle, since a new puzzle
+would change the numbers of others; only the core path has places. Rejected, too: finding tracks by entry points,
+because a track that is registered by a call needs no installation in a test.
 """
 
 from __future__ import annotations

@@ -195,6 +195,10 @@ class Words(TrackPart[P], ABC):
 
     form: str = ""
     """What a player writes, in words."""
+    definition: str = ""
+    """Beginning of a definition, with {} for its name: 'def {}(model)'."""
+    imports: str = ""
+    """The imports that starters need."""
     why_title: str = "where memory and traffic go"
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
@@ -203,9 +207,9 @@ class Words(TrackPart[P], ABC):
     """Headings of the size and the targets in a table of a chapter's puzzles. Without them, or without a listing, the
     puzzles are listed one below the other."""
 
-    @abstractmethod
     def targets(self, puzzle: P) -> Mapping[str, float]:
         """The targets by name, as the puzzle states them."""
+        return {measure.figure: measure.target for measure in self.measures(puzzle, {})}
 
     @abstractmethod
     def measures(self, puzzle: P, figures: Mapping[str, float]) -> Sequence[Measure]:
@@ -221,7 +225,7 @@ class Words(TrackPart[P], ABC):
 
     def limits_json(self, puzzle: P) -> dict[str, dict[str, float]]:
         """By the name of a figure in JSON: the number that it may be `at_most`, or has to be `below`."""
-        return {name: {"at_most": target} for name, target in self.targets(puzzle).items()}
+        return {one.figure: {"below" if one.below else "at_most": one.target} for one in self.measures(puzzle, {})}
 
     def heading(self, puzzle: P) -> str:
         """Name and title: 'fsdp: Fully sharded data parallel'."""
@@ -239,13 +243,13 @@ class Words(TrackPart[P], ABC):
         """The figures with their targets in a line: '19.9 timesteps (target < 21), ...'."""
         return ", ".join(measure.text() for measure in self.measures(puzzle, figures))
 
-    @abstractmethod
     def starter_head(self, puzzles: Sequence[P]) -> str:
         """The imports that the starters of these puzzles need."""
+        return self.imports
 
-    @abstractmethod
     def signature(self, slug: str) -> str:
         """Beginning of a definition: 'def fsdp(model)'."""
+        return self.definition.format(slug)
 
     @property
     def noun(self) -> str:

@@ -86,12 +86,10 @@ def information(tree: Any) -> float:
     return float(sum(array.size * bits_of(array) / 8 for array in arrays_in(tree)))
 
 
-def leaves_device(of: Sequence[Any], what: str, given: tuple[str, ...] = ()) -> FigureBound:
+def leaves_device(of: Sequence[Any], what: str) -> FigureBound:
     """For what each device alone knows: half of its information, because results may not determine all of it."""
     most = max(map(information, of))
-    return FigureBound(
-        int(most / 2), f"{what} have {most:,.0f} B of information, and others' results depend on them", given
-    )
+    return FigureBound(int(most / 2), f"{what} have {most:,.0f} B of information, and others' results depend on them")
 
 
 # --- Memory ---

@@ -1,7 +1,10 @@
-"""The model of most engine puzzles, relu(x @ w0) @ w1, computed on one device to get the expected results.
+"""The models of the engine puzzles, computed on one device in float64 to get the expected results.
 
-Its float32 numbers use all 24 bits, so an array that is sent in float16 or int8 gives another result. The expected
-results are computed in float64. The shown sizes are batch 8, model_dim 16, hidden_dim 64, on 4 devices.
+Most puzzles have relu(x @ w0) @ w1; puzzles that split a transformer layer have multi-head attention and an MLP, each
+with its residual connection. There is no dropout, and an RMSNorm only where the parameters have gains. The float32
+numbers that classes are given use all 24 bits, so an array that is sent in float16 or int8 gives another result. The
+shown sizes are batch 8, model_dim 16, hidden_dim 64, on 4 devices; other sizes detect a class that works only for
+those. Rejected: expected results from the references, which would share their mistakes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""The sketch of a schedule puzzle: which part of each layer a rank keeps, its batches, and its partners.
+"""A schedule puzzle: the texts that every puzzle has, a goal, other sizes, the calls that a solution needs, its sketch.
 
-It says only where things are, not in which order they are computed, because finding the order is the puzzle.
+It is read from its file. The sketch says only where things are, not in which order they are computed, because finding
+the order is the puzzle. Puzzles of one size may share their records, so that one record is written down once. What the
+reference scores at other sizes is stated in the file, and `puzzles check` measures it: a verdict does not run the
+reference, which an installation may lack.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""Parameters that several commands share: seconds, bytes, limits, colours. They load no puzzle; see `puzzle_params`."""
+"""Parameters and files that several commands share: seconds, bytes, limits, colours; texts, presets and runs.
+
+They load no puzzle, so commands on a cluster start without any; `puzzle_params` has those that do. What draws, and the
+terminal, are loaded when they are needed, because `--json` and `--help` do without. A wrong value is refused with the
+form of a right one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Parameters that name puzzles, folders of puzzles and solutions. Errors name the nearest value."""
+"""Parameters that name puzzles and folders, and the options of free play. Errors name the nearest.
+
+Without options of free play, a name must be a puzzle's. With any of them, it is a function of the file: what the puzzle
+of that name has holds wherever nothing is given, and what is the puzzle's own is that puzzle, with its targets.
+Rejected: a command of its own for free play, which would repeat the options of draw, run and export.
+"""
 
 from __future__ import annotations
 

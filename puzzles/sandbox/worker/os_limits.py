@@ -1,4 +1,13 @@
-"""OS confinement of a worker (prctl, resource limits, change of user, Landlock) and cleanup of its descendants."""
+"""OS confinement of a worker (prctl, resource limits, change of user, Landlock) and cleanup of its descendants.
+
+A worker is confined before it touches a submission, for good, and all that it starts inherits that. Root becomes a user
+that owns nothing. What the kernel can limit for a process only is added up for a run elsewhere, by what is read here
+from /proc. After a run, every descendant is killed, also outside of its process group: the supervisor adopts orphans,
+so none can hide. Without Landlock, an audit hook of Python refuses hidden files, which only code that makes system
+calls without Python gets past.
+
+Rejected: namespaces for processes and files, which need a privilege or a setuid program.
+"""
 
 import ctypes
 import os

@@ -11,7 +11,7 @@ recorder sees who still refers to it, so it counts from the step that makes it t
 
 Rejected: believing the meters of the process that ran the class, since its code shares their memory. A process for each
 device with a wire that the judge carries, which was the design before: it stopped sharing between devices, which gains
-nothing here, and needed a right that only Linux gives.
+nothing here, and it could not run in the page.
 """
 
 from collections import Counter

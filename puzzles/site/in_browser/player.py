@@ -1,4 +1,10 @@
-"""A run while it goes on: what it prints, and the line of the player's code that it has reached."""
+"""The Python that runs a player's code, and nothing else. What it says is not trusted: another one judges it.
+
+While a run goes on, it tells the page what was printed and which line was reached. A line is sent as soon as it is
+reached, since what it computes may never end; but only once in a slice of time, so that a loop is hardly slower. The
+page ends this Python where it takes too long, so no limit of time is needed within it. What waits for nobody in a
+browser, such as input, raises an error that names the remedy.
+"""
 
 import builtins
 import linecache

@@ -1,10 +1,15 @@
-"""The runs of a trial: what is asked, the row that comes back, its comparison with a single device, and the second run.
+"""Judges a class: the trials that it is run with, its results, its figures against their limits, and the stars.
 
-In a second run the recorded operations are repeated on other values, and counted by the judge. The recording comes from
-the player's process, and may be forged. The other values follow from a hash of it and from a secret of the grader, so
-nobody knows them before it is made, and no class can try recordings until one fits. If they lead to the right results,
-the recording is a program for the puzzle, and its figures are what that program needs. The meters of that process are
-not read.
+The results of a run need no trust, because they are compared with what a single device computes. Its meters are not
+believed, since they lie in the player's process: it sends a recording of its operations, which may be forged, and a
+second run repeats the recording on other values and is counted by the judge. Those values follow from a hash of the
+recording and from a secret of the grader. So nobody knows them before the recording is made, and no class can try
+recordings until one fits. If they lead to the right results, the recording is a program for the puzzle, and its figures
+are what that program needs. A class that cannot be repeated has unknown figures and one star.
+
+Figures below what any class needs are refused: then something was not counted. Rejected: several fixed trials in place
+of drawn values, which a class could learn by heart. Rejected: refusing a class that cannot be repeated, since its
+results are right.
 """
 
 import hashlib
@@ -118,7 +123,7 @@ def _table(given: Any) -> dict[str, Any]:
 
 
 def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
-    """Refuses meters that decrease, or show a peak below the memory that is held."""
+    """Refuses meters that decrease, or show a peak below the memory that is held: their lines would mislead."""
     for before, after in pairwise(meters):
         for a, b in zip(before, after):
             if any(getattr(a, name) > getattr(b, name) for name in ("sent", "unpacked", "flops", "peak", "clock")):

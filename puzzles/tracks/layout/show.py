@@ -1,4 +1,10 @@
-"""Draws the completed plan of a layout: operators with their strategies, edges with the bytes that they move."""
+"""Shows the completed plan of a layout: as a picture, as text, as a page, and on the engine with real tensors.
+
+Operators have their strategies, edges the bytes that they move. A run on tensors uses small whole numbers, so products
+are exact in single precision and a difference is an error; only gelu and softmax leave fractions. It compares every
+tensor with the stand-alone program's, and bytes and peaks with the plan's. A target that is missed does not matter
+here. Rejected: drawing the player's own calls of `shard`, which say nothing of what propagation adds to them.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +22,7 @@ from lib.layout import Graph, GraphPlan, complete, propagate
 from lib.layout.notation import graph_from_data, graph_to_data
 from lib.values.algebra import counted
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.catalog.text_lines import print_table
+from puzzles.catalog.text_lines import print_table, table_of_figures
 from puzzles.failure import Failure, write_file
 from puzzles.tracks import base
 from puzzles.tracks.base import DrawOptions, OptionError, TensorOptions, Workbench, as_svg, report_failure
@@ -236,9 +242,7 @@ def whole_values(graph: Graph) -> dict[str, Any]:
 
 def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun) -> None:
     """Shows the verdict, the edges that were predicted to pay, and each device's bytes and peak."""
-    from rich.box import SIMPLE_HEAD  # here, as above
-    from rich.table import Table
-    from rich.text import Text
+    from rich.text import Text  # here, as above
 
     devices = len(result.sent)
     console.print(
@@ -247,9 +251,7 @@ def show_plan_run(console: Console, slug: str, plan: GraphPlan, result: PlanRun)
     console.print(_tensors(result))
     for _, text in plan.paying():
         console.print(Text(text), soft_wrap=True)
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("device", "bytes sent", "predicted", "", "peak", ""):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = table_of_figures("device", "bytes sent", "predicted", "", "peak", "")
     table.add_column("calls", overflow="fold")
     for device, calls in enumerate(result.calls):
         sent, predicted, peak = result.sent[device], result.predicted[device], result.peaks[device]

@@ -1,4 +1,14 @@
-"""Advice on a schedule that is correct and misses a target: what its run shows, such as why ranks wait, and no more."""
+"""What a verdict says of a correct schedule: advice where it misses a target, and a comparison where it passes.
+
+Advice comes from the run itself, such as why ranks wait or what nobody reads again, and says no more than two things:
+what explains most waiting, of what has room in memory. It never shows the reference's order, because finding it is the
+puzzle. A pass is compared with lower bounds, with the best schedules known of its kind and of any kind, and with the
+calls of the reference, where that is installed. Records that need an idea of a later puzzle are named as such, and cost
+no star.
+
+Rejected: comparing the order of calls with the reference's, because a schedule has many good orders. Rejected: a search
+for a better schedule on every verdict, which takes seconds; `puzzles solve` does that.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

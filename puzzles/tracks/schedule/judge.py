@@ -1,4 +1,10 @@
-"""Judges a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
+"""Judges a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes.
+
+Nothing in a trace is trusted, so whatever is wrong with it is a failure with a sentence, also where it breaks the
+referee. Targets hold at the shown size. At the other sizes a schedule has to work, and costs a star where it is far
+behind the reference, by timesteps times memory times traffic: a product leaves it free to trade one for another.
+Rejected: targets at every size, which a statement cannot show.
+"""
 
 import re
 from collections.abc import Iterator

@@ -1,7 +1,10 @@
 """What is said of a schedule: its targets and figures, and the calls of a Model in a line or two each.
 
-The calls are read off the Model itself, so that they cannot drift apart. `comparison.py` says how a schedule that
-passed compares with others; it is imported when it is needed, since lists do without."""
+The calls are read off the Model itself, signature and docstring, so that a page and the code cannot drift apart; of a
+docstring only the sentences on what the puzzle has are shown. A text for each call in each puzzle would have to be kept
+equal by hand. `feedback.py` says how a schedule that passed compares with others; it is imported when it is needed,
+since lists do without.
+"""
 
 from __future__ import annotations
 
@@ -57,6 +60,7 @@ STEPS = re.compile(r"\b[0-9.]+ steps?\b")
 
 class Words(base.Words[SchedulePuzzle]):
     form = "one coroutine that every rank runs"
+    definition = "def {}(model)"
     columns = (("time", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
     overview_columns = ("L", "B", "R", "time", "memory", "traffic")
 
@@ -81,17 +85,6 @@ class Words(base.Words[SchedulePuzzle]):
         others = {name: figures[name] for name in OTHER_FIGURES if name in figures}
         return {**{name: figures.get(name) for name in FIGURES}, **others}
 
-    def limits_json(self, puzzle: SchedulePuzzle) -> dict[str, dict[str, float]]:
-        goal = puzzle.goal
-        below = {
-            "timesteps": goal.time_limit,
-            "peak_memory": goal.memory_limit,
-            "traffic": goal.traffic_limit,
-            "host_memory": goal.host_limit,
-        }
-        found = {name: {"below": limit} for name, limit in below.items() if limit is not None}
-        return found if goal.drift is None else found | {"drift": {"at_most": goal.drift}}
-
     def limits(self, puzzle: SchedulePuzzle) -> str:
         """'4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M sent'."""
         goal = puzzle.goal
@@ -106,9 +99,6 @@ class Words(base.Words[SchedulePuzzle]):
     def starter_head(self, puzzles: Sequence[SchedulePuzzle]) -> str:
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
         return f"from lib import {'Model, WeightGrad' if grads else 'Model'}\n"
-
-    def signature(self, slug: str) -> str:
-        return f"def {slug}(model)"
 
     def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         from .feedback import standing

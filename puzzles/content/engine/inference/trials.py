@@ -1,4 +1,8 @@
-"""Trials of the inference puzzles: chains of layers, with limits on host and disk traffic."""
+"""Trials of the inference puzzles: chains of layers and generation, with limits on traffic and on time.
+
+Targets follow from the sizes by the puzzle's arithmetic. Weights have to be somewhere that a meter counts, which a
+check of its own requires: a class could keep them in Python's numbers otherwise.
+"""
 
 from __future__ import annotations
 
@@ -191,12 +195,12 @@ def prefetch(
     return make
 
 
-def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
+def host_cache(fits: int, layers: int = LAYERS, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
     """Trials on a host with room for the shards of `fits` layers."""
 
     def make() -> Trial:
-        params, calls = chain_calls(layers, dim, 2, passes, seed)
-        layer, row = 4 * dim * dim, 4 * dim
+        params, calls = chain_calls(layers, DIM, 2, passes, seed)
+        layer, row = 4 * DIM * DIM, 4 * DIM
         shard = layer // DEVICES
         targets = {
             "disk_read": (layers + (passes - 1) * (layers - fits)) * shard,
@@ -207,7 +211,7 @@ def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3,
             "weights": 0,
             "peak": layer + shard + 6 * row,
         }
-        arguments = {"layers": layers, "model_dim": dim, "host_bytes": fits * shard}
+        arguments = {"layers": layers, "model_dim": DIM, "host_bytes": fits * shard}
         return Trial(arguments, params, calls, targets=targets, tolerance=ROUNDING, check=weights_are_metered(params))
 
     return make

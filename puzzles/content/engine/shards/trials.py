@@ -1,4 +1,9 @@
-"""The trials of the sharded puzzles: batches and networks of the data parallel ones, with states to shard."""
+"""The trials of the sharded puzzles: batches and networks of the data parallel ones, with states to shard.
+
+ShardedAdam's gradients are below the range of float16 until they are scaled, and overflow once. UnevenFSDP's sizes are
+not divisible by the devices, so `check` compares shards with their padding. ZeROMemory asks for plans, and its messages
+say which other plan is better. Mistakes that are common have results of their own, by which a message names them.
+"""
 
 from __future__ import annotations
 
@@ -527,14 +532,10 @@ def sharded_adam_bounds(trial: Trial) -> dict[str, FigureBound]:
     return {**any_of(trial), "kept": FigureBound(returned, "a device holds what its last step returned")}
 
 
-def with_dx(trial: Trial) -> dict[str, FigureBound]:
-    return any_of(trial, lambda trial: trained_bounds(trial, with_dx=True))
-
-
 LOWER_BOUNDS: Mapping[str, MakeBounds] = {
     "ZeRO1": any_of,
     "ZeRO2": any_of,
-    "FSDP": with_dx,
+    "FSDP": partial(any_of, flops=partial(trained_bounds, with_dx=True)),
     "UnevenFSDP": any_of,
     "ShardedAdam": sharded_adam_bounds,
     "ZeROMemory": zero_memory_bounds,

@@ -1,6 +1,8 @@
 """Trials of the tensor parallel puzzles, with the results of a single device.
 
-Numbers are compared within a tolerance of a few rounding errors.
+Numbers are compared within a tolerance of a few rounding errors. Every puzzle has trials on other meshes and sizes, so
+that a class for the shown one alone is noticed. Results of common mistakes, such as an average in place of a sum, are
+computed too, and a message names the mistake that a result comes from.
 """
 
 from __future__ import annotations
