@@ -97,9 +97,6 @@ class MeasuredWalk(Walk[RankClock]):
         beside = (call.clock,) if call.name in self.on_lanes else ()
         cursor.events[call.at] = TimedEvent(call.name, call.op.layer, call.start, call.end, *beside)
 
-    def on_send(self, cursor: RankClock, op: Op) -> None:
-        cursor.add(op, cursor.clock, cursor.took)
-
     def on_receive(self, cursor: RankClock, op: Op, sender: RankClock, sent_at: int) -> None:
         # The time in receive is mostly waiting; copying took as long as it took to send.
         arrived = sender.events[sent_at].end
