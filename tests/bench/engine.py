@@ -186,7 +186,7 @@ def on_mpi() -> Times:
     Raises:
         RuleError, ImportError, CalledProcessError: there is no MPI here.
     """
-    from lib.engine.transports.mpi.spawn import mpiexec
+    from lib.engine.launcher import mpiexec
 
     command = [*mpiexec(), "-n", str(N), sys.executable, "-m", "tests.bench.engine"]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}

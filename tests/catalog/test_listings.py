@@ -10,9 +10,8 @@ from lib.recognition import names
 from puzzles.catalog import schedule_papers
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.paper import Paper, papers
 from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.puzzle import Paper, Puzzle, papers
 from puzzles.catalog.schedule import PUZZLES
 
 ALL: list[tuple[str, Puzzle]] = [

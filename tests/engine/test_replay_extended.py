@@ -31,9 +31,8 @@ from lib import (
     trace_to_json,
 )
 from lib.engine.replay.rank import PERFORM
-from lib.engine.replay.replay import NO_TENSORS, replay, replay_from_json, replay_to_json
-from lib.engine.replay.timeline import measured
-from lib.game.tiers import Tier
+from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
+from lib.game.costs import Tier
 from lib.trace.ops import FORMS
 from tests.catalog.lessons.families.buckets import buckets
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
@@ -311,7 +310,7 @@ ON_OTHERS = ["ring", "tangle", "offload", "stream_inference"]
 
 
 def on_mpi_as_here(names: list[str]) -> None:
-    from lib.engine.transports.mpi.spawn import by_mpiexec
+    from lib.engine.launcher import by_mpiexec
 
     traces = json.dumps([trace_to_json(trace_of(name)) for name in names])
     there = json.loads(by_mpiexec(GAMES[names[0]].size[2], "tests.support.replays_over_mpi", traces))

@@ -25,7 +25,7 @@ from puzzles.grading.verdict import STATUSES, Graded
 from puzzles.reports.profiles import text_of as profile_text
 from puzzles.sandbox import protocol
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.sandbox.worker.reading import SubmissionCode
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
 from tests.support import profiles as recorded

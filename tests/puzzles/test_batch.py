@@ -23,9 +23,8 @@ from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import Graded
+from puzzles.sandbox.client import Protection, can_fork
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.protection import Protection
-from puzzles.sandbox.start import can_fork
 from tests.support.commands import puzzles, solution
 from tests.support.course import over_target
 from tests.support.fake_grading import StatedJob, real_verdict, write_verdicts
@@ -320,7 +319,7 @@ def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As on Windows, as far as that can be simulated: no fork. Killing a tree of processes is not."""
-    monkeypatch.delattr("puzzles.sandbox.start.os.fork")
+    monkeypatch.delattr("puzzles.sandbox.client.os.fork")
     return a_class
 
 

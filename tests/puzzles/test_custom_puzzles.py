@@ -388,8 +388,7 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_draft_is_not_published(week: Path) -> None:
-    from puzzles.site.custom import require_finished
-    from puzzles.site.npm import SiteError
+    from puzzles.site.build import SiteError, require_finished
 
     with folder_added(week):
         require_finished()
@@ -400,8 +399,7 @@ def test_a_draft_is_not_published(week: Path) -> None:
 
 
 def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Path) -> None:
-    from puzzles.site.custom import require_finished
-    from puzzles.site.npm import SiteError
+    from puzzles.site.build import SiteError, require_finished
 
     with pytest.raises(OwnPuzzleError, match="'profile' cannot be"):
         begin("profile", "schedule", tmp_path)
@@ -417,13 +415,13 @@ def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Pa
 def test_a_folder_goes_into_the_site_without_its_solutions_and_classes(
     week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from puzzles.site import custom
-    from puzzles.site.archive import files
+    from puzzles.site.build import files
+    from puzzles.site.in_browser import calls
     from puzzles.site.listing import listing
 
-    assert custom.FILE not in dict(files())
+    assert calls.FILE not in dict(files())
     with folder_added(week):
-        packed = dict(files())[custom.FILE]
+        packed = dict(files())[calls.FILE]
         shown = listing()["puzzles"]
         assert shown["relay_schedule"]["title"] == "Done. a title"
         assert {slug: one["played"] for slug, one in shown.items() if slug.startswith("relay_")} == {
@@ -433,11 +431,11 @@ def test_a_folder_goes_into_the_site_without_its_solutions_and_classes(
     assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml", "relay_plan.toml", "relay_layout.toml"}
     assert b"The gradients are summed" not in packed
     with monkeypatch.context() as before:
-        before.setattr(custom, "find_spec", lambda name: None)
-        custom.add(packed, tmp_path / "before_numpy")
+        before.setattr(calls, "find_spec", lambda name: None)
+        calls.add(packed, tmp_path / "before_numpy")
     assert find("relay_schedule").title == "Done. a title"
     with pytest.raises(UnknownPuzzleError):
         find("relay_layout")
     remove_folder(tmp_path / "before_numpy" / "week3")
-    custom.add(packed, tmp_path / "with_numpy")
+    calls.add(packed, tmp_path / "with_numpy")
     assert find("relay_layout").title == "Done. a title"

@@ -19,7 +19,7 @@ from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox import deadline
+from puzzles.sandbox import limits
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS, find
@@ -328,7 +328,7 @@ def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, 
 @pytest.mark.slow
 @pytest.mark.sandboxed
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deadline, "REPEAT_SECONDS", 0.005)
+    monkeypatch.setattr(limits, "REPEAT_SECONDS", 0.005)
     reason, _ = failure("pipeline_fsdp", "def pipeline_fsdp(model):\n    while True: pass\n", seconds=0.02)
     assert reason == "timeout"
 
@@ -342,10 +342,10 @@ def test_a_file_that_never_ends_loading_is_waited_for_once():
 
 
 def test_an_alarm_ends_with_the_work():
-    bell = deadline.Timer(0.001)
-    with pytest.raises(deadline.TimeLimitError):
+    bell = limits.Timer(0.001)
+    with pytest.raises(limits.TimeLimitError):
         bell.run(lambda: [None for _ in iter(int, 1)])
-    assert deadline.Timer(5).run(lambda: "fine") == "fine"
+    assert limits.Timer(5).run(lambda: "fine") == "fine"
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 

@@ -139,5 +139,5 @@ def test_a_teachers_job_is_read_strictly(job: dict[str, object], words: str) -> 
     texts = {"title": "t", "statement": "s", "starter": "s"}
     given = {"model": "llama-3-8b", "gpu": "h100", "gpus": 8, "batch": 8, **job}
     with pytest.raises(OwnPuzzleError) as refused:
-        TRACKS["plan"].custom.read("mine", Fields("mine.toml", {**texts, "job": given, "targets": {"seconds": 1.5}}))
+        TRACKS["plan"].read("mine", Fields("mine.toml", {**texts, "job": given, "targets": {"seconds": 1.5}}))
     assert words in str(refused.value)

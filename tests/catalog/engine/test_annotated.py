@@ -11,8 +11,8 @@ import pytest
 
 from lib.engine import launch
 from lib.layout import Graph, TensorLayout, candidates, least_bytes, mesh, mesh_split, redistribute
-from lib.layout.program.tracing import TracedProgram, follow
-from lib.layout.program.tracing import mesh_split as annotate
+from lib.layout.spmd import TracedProgram, follow
+from lib.layout.spmd import mesh_split as annotate
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.content.engine.annotated.trials import annotated_mlp
 from solutions.engine.annotated_mlp import AnnotatedMLP

@@ -15,7 +15,7 @@ from lib.engine import ShardedEngine, launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.trial import MethodCall, Trial, WrongResultError
 from puzzles.content.engine.experts import trials
-from puzzles.tracks.engine.trial_runs import require_right
+from puzzles.tracks.engine.judge import require_right
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.gshard_top2 import GShardTop2
 from solutions.engine.switch_dispatch import SwitchDispatch

@@ -26,8 +26,8 @@ from lib import (
     run,
 )
 from lib.errors import IncompleteError
-from lib.judging.peak_text import AGAIN, peak_rows
-from lib.judging.recompute import Recomputation
+from lib.judging.memory import AGAIN, peak_rows
+from lib.judging.recomputation import Recomputation
 from lib.rules.collectives import COLLECTIVES
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from lib.trace.ops import Op

@@ -21,9 +21,9 @@ from lib import (
 )
 from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
+from lib.game.costs import Tier
 from lib.game.named_costs import COSTS
 from lib.game.setting import Size
-from lib.game.tiers import Tier
 from puzzles.catalog.schedule import PUZZLES
 from solutions.host_update import host_update
 from tests.support.refusals import Refused

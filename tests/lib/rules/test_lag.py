@@ -22,7 +22,7 @@ from lib import (
     trace_to_json,
 )
 from lib.bounds import memory_bound, time_bound
-from lib.engine.replay.reference import trained
+from lib.engine.replay.comparison import trained
 from lib.engine.replay.replay import replay
 from lib.engine.replay.workload import Workload
 from lib.schedules import one_f_one_b, pipeline

@@ -30,7 +30,7 @@ from lib import (
 )
 from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 from solutions.streaming_diloco import streaming_diloco
 from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps
 from tests.screens.texts import approved
@@ -486,9 +486,9 @@ def test_an_outer_state_may_be_parked() -> None:
 @pytest.mark.parametrize("other", [{"late": 0}, {"mix": Fraction(1, 4)}])
 def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -> None:
     """The comparison reads both from the trace: it does not pass because they do not count."""
-    from lib.engine.replay.outer_reference import trained_with_outer_steps
+    from lib.engine.replay.comparison import trained_with_outer_steps
     from lib.engine.replay.workload import Workload
-    from lib.judging.recompute import executed
+    from lib.judging.recomputation import executed
 
     def results(**more: Any) -> Any:
         waits = more.get("late") == 0
