@@ -1,5 +1,5 @@
-"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named; `--serve` serves a built one
-to this machine.
+"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named; `--serve` serves
+a built one to this machine.
 """
 
 from puzzles.search_path import leave_out_current_folder

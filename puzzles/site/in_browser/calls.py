@@ -1,5 +1,6 @@
-"""Calls from the page: the name of a function and its arguments as JSON, answered as JSON. Puzzles of teachers: their TOML
-files go into the archive of the site, without solutions, and are added here.
+"""Calls from the page: the name of a function and its arguments as JSON, answered as JSON.
+
+Puzzles of teachers: their TOML files go into the archive of the site, without solutions, and are added here.
 """
 
 from __future__ import annotations

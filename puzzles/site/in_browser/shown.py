@@ -1,5 +1,5 @@
-"""A verdict and a run as plain data for the page: words, figures, the next move, the interactive picture, and a picture to
-keep.
+"""A verdict and a run as plain data for the page: words, figures, the next move, the interactive picture, and a
+picture to keep.
 """
 
 from collections.abc import Mapping
