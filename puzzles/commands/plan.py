@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
-from lib.trace.gc_pause import no_collection
+from lib.trace.ops import no_collection
 from puzzles.catalog.text_lines import print_table
 
 from .shared.params import Parsed, colour_option, preset, require_picture, terminal, text_of, usage_errors, write_text

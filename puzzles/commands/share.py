@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from lib import PuzzleError
-from lib.game.setting_notation import setting_to_json
+from lib.game.setting import setting_to_json
 from puzzles.address import site as published
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, sanitized

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from lib import Costs, PuzzleError
-from lib.runtime.nested import no_running_loop
+from lib.runtime.runner import no_running_loop
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import add_installed
 from puzzles.grading.progress import remember_verdicts

@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lib.runtime.suggestions import meant
+from lib.errors import meant
 from lib.values.algebra import counted
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table
 from puzzles.course.points import NOTHING_STATED, Scoring

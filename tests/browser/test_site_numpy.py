@@ -35,7 +35,7 @@ WITHOUT_SUSPENDING = "delete WebAssembly.Suspending;"
 
 DEVICES = """
 from lib import DeadlockError
-from lib.engine.transports.inprocess import Scheduler
+from lib.engine.inprocess import Scheduler
 
 totals = []
 

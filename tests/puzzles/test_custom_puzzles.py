@@ -26,7 +26,7 @@ from puzzles.custom.writing import begin
 from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
+from puzzles.tracks import ALL, UnknownPuzzleError, find
 from tests.support.commands import puzzles
 from tests.support.relay import TARGETS, TRACKS, finished_folder
 
@@ -121,15 +121,6 @@ def test_advice_after_grading_keeps_the_folder(week: Path, tmp_path: Path, monke
         for command in advised:
             assert f"--puzzles {week}" in command or "doctor" in command, (name, command)
     assert f"puzzles show relay_schedule --puzzles {week}" in " ".join(said["nothing attempted"].output.split())
-
-
-def test_other_commands_know_the_chapters(week: Path) -> None:
-    add_folder(week)
-    assert find_several("week3-layout") == ("relay_layout",)
-    assert find("relay-schedule").slug == "relay_schedule"
-    remove_folder(week)
-    with pytest.raises(UnknownPuzzleError):
-        find("relay_schedule")
 
 
 def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
@@ -359,12 +350,6 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     again = puzzles("new", "mine", "-o", tmp_path)
     assert again.exit_code == 2
     assert "already exists" in again.output
-
-
-def test_trials_that_cannot_be_loaded_are_named(week: Path) -> None:
-    (week / "trials" / "relay_engine.py").write_text("TRIALS = ()")
-    with folder_added(week), pytest.raises(OwnPuzzleError, match="no TRIALS"):
-        list(track_of("relay_engine").judge.requests(find("relay_engine")))
 
 
 def test_installed_packages_and_the_variable_add_folders(

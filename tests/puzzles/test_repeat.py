@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lib.engine import launch
-from lib.engine.executors.base import LaunchOptions
+from lib.engine.devices import LaunchOptions
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lib import Goal, Model, PuzzleError, Record, Setting, Size
 from lib.game.setting import FIELDS as SETTING_FIELDS
-from lib.game.setting_notation import setting_from_json
+from lib.game.setting import setting_from_json
 from lib.judging.family import FAMILIES
 from lib.trace.ops import FORMS
 from puzzles.catalog.content import said_of

@@ -20,8 +20,7 @@ import click
 from lib import PuzzleError
 from lib.game.named_costs import costs_named
 from lib.game.setting import FIELDS as SETTING_FIELDS
-from lib.game.setting import LAYERS, TASKS
-from lib.game.setting_notation import costs_from_json
+from lib.game.setting import LAYERS, TASKS, costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
 from puzzles.reports.screen import FOLDERS

@@ -23,18 +23,12 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from lib.engine import ShardedEngine
-from lib.engine.executors.base import Device
-from lib.engine.executors.copies import NO_ARGUMENT, LentParameters
-from lib.engine.executors.inprocess import InProcessExecutor
-from lib.engine.executors.streams import InputStream, OutputStream
-from lib.engine.memory_tiers import Fetch, MemoryTier
-from lib.engine.metering import numpy_patch
-from lib.engine.metering.arrays import ChargedBlock, MeteredArray, address_of, block_of
-from lib.engine.metering.meter import Life, Meter, current
-from lib.engine.metering.numpy_patch import patched_numpy
-from lib.engine.transports.base import CallableInt
-from lib.engine.transports.inprocess import InProcessPort, Scheduler
+from lib.engine import ShardedEngine, metering
+from lib.engine.devices import NO_ARGUMENT, Device, InProcessExecutor, InputStream, LentParameters, OutputStream
+from lib.engine.engine import Fetch, MemoryTier
+from lib.engine.inprocess import InProcessPort, Scheduler
+from lib.engine.metering import ChargedBlock, Life, Meter, MeteredArray, address_of, block_of, current, patched_numpy
+from lib.engine.transport import CallableInt
 
 from .repeating import (
     COMMUNICATION,
@@ -401,7 +395,7 @@ def _generator(seed: Any = None) -> Any:
     return recorder.perform("generator", "default_rng", _default_rng, (), (seed,), {})
 
 
-def _draw_of(generator: numpy_patch.MeteredGenerator, name: str) -> Any:
+def _draw_of(generator: metering.MeteredGenerator, name: str) -> Any:
     """A method of a generator; its draws are recorded if the generator is."""
     method = _attribute_of(generator, name)
     if name not in DRAWS:
@@ -423,8 +417,8 @@ def _draw_of(generator: numpy_patch.MeteredGenerator, name: str) -> Any:
     return draw
 
 
-_, _default_rng = numpy_patch.RANDOM_STAND_INS["default_rng"]
-_attribute_of = numpy_patch.MeteredGenerator.__getattribute__
+_, _default_rng = metering.RANDOM_STAND_INS["default_rng"]
+_attribute_of = metering.MeteredGenerator.__getattribute__
 
 
 def install() -> None:
@@ -469,12 +463,12 @@ def install() -> None:
     wait = _wrapped("wait", "wait", Fetch.wait)
     named = Fetch
     named.wait = named.result = wait
-    named = numpy_patch.MeteredGenerator
+    named = metering.MeteredGenerator
     named.__getattribute__ = _draw_of
-    numpy_patch.RANDOM_STAND_INS["default_rng"] = (numpy_patch._RNG, _generator)
-    for name, (function, stand_in) in list(numpy_patch.STAND_INS.items()):
+    metering.RANDOM_STAND_INS["default_rng"] = (metering._RNG, _generator)
+    for name, (function, stand_in) in list(metering.STAND_INS.items()):
         kind, called = ("ufunc", f"{name}.__call__") if isinstance(function, np.ufunc) else ("numpy", name)
-        numpy_patch.STAND_INS[name] = (function, _wrapped(kind, called, stand_in, if_known=True))
+        metering.STAND_INS[name] = (function, _wrapped(kind, called, stand_in, if_known=True))
 
 
 install()

@@ -21,11 +21,9 @@ from typing import Any
 import numpy as np
 
 from lib.engine import ShardedEngine
-from lib.engine.memory_tiers import Fetch
-from lib.engine.metering.arrays import MeteredArray, bases_of, count_ufunc, plain_view
-from lib.engine.metering.meter import Life, Meter, current
-from lib.engine.reader_writer import Reader, Writer
-from lib.engine.transports.base import CallableInt
+from lib.engine.engine import Fetch, Reader, Writer
+from lib.engine.metering import Life, Meter, MeteredArray, bases_of, count_ufunc, current, plain_view
+from lib.engine.transport import CallableInt
 
 # --- What a recording may name ---
 

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from lib.engine.metering.meter import Reading, unused_memory
+from lib.engine.metering import Reading, unused_memory
 from lib.values.algebra import counted
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.lower_bounds import below

@@ -19,7 +19,7 @@ import numpy as np
 
 from lib import PuzzleError
 from lib.layout import Graph, GraphPlan, complete, propagate
-from lib.layout.program.notation import graph_from_data, graph_to_data
+from lib.layout.notation import graph_from_data, graph_to_data
 from lib.values.algebra import counted
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.catalog.text_lines import print_table, table_of_figures
@@ -202,7 +202,7 @@ def on_transport(plan: GraphPlan, on: str) -> PlanRun:
     """Runs the plan here, or in as many processes as there are devices, which get the configured graph."""
     if on != "mpi":
         return run_plan(plan, on)
-    from lib.engine.transports.mpi.spawn import by_mpiexec
+    from lib.engine.launcher import by_mpiexec
 
     request = json.dumps(graph_to_data(plan.graph))
     answered = by_mpiexec(plan.graph.devices, "puzzles.tracks.layout.show", request)

@@ -21,7 +21,7 @@ from lib import COLLECTIVES, COMPUTING, TIMED, Goal, Op, Record, Report, Trace, 
 from lib.bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
 from lib.game.goal import figures_text
 from lib.judging.family import PIPELINES
-from lib.judging.peak_text import UNREAD, peak_rows
+from lib.judging.memory import UNREAD, peak_rows
 from lib.recognition import Recognition, recognize, recomputed
 from lib.values.algebra import counted, named
 from lib.values.kinds import Activation
@@ -511,7 +511,7 @@ def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
 @cache
 def reference_run(slug: str) -> tuple[Trace, Report] | None:
     """The reference solution's run at the shown size, and the referee's report; None where it is not installed."""
-    from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
+    from lib.runtime.runner import played
 
     try:
         solution = getattr(import_module(f"solutions.{slug}"), slug)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
 from lib.game.named_costs import pricing
-from lib.game.setting_notation import setting_to_json
+from lib.game.setting import setting_to_json
 from lib.recognition import recognize
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text, size_text

@@ -13,11 +13,10 @@ from operator import attrgetter
 from typing import Any
 
 from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, run_async, trace_from_json, trace_to_json
-from lib.game.setting import CLASSIC_SETTING
-from lib.game.setting_notation import setting_to_json
+from lib.game.setting import CLASSIC_SETTING, setting_to_json
 from lib.judging.family import ONE_RANK
 from lib.judging.traffic import traffic_lines
-from lib.trace.gc_pause import no_collection
+from lib.trace.ops import no_collection
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import size_text

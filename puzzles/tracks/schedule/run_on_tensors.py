@@ -118,7 +118,7 @@ def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more
     """The replay: here, or by as many processes as there are ranks. `more` is for `replay`."""
     if on != "mpi":
         return replay(trace, on, small, device=device, **more)
-    from lib.engine.transports.mpi.spawn import by_mpiexec
+    from lib.engine.launcher import by_mpiexec
 
     request = json.dumps({"trace": trace_to_json(trace), "small": small})
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))

@@ -29,7 +29,6 @@ from puzzles.content.engine.shards.trials import (
     uneven_fsdp,
     uneven_targets,
     zero2,
-    zero2_targets,
 )
 from puzzles.tracks.engine.judge import require_right
 from solutions.engine.uneven_fsdp import UnevenFSDP
@@ -38,15 +37,6 @@ from solutions.engine.zero_memory import ZeROMemory, memory
 from tests.screens.texts import approved_refusal
 from tests.support.engine_trials import perform
 from tests.support.examples import examples
-
-
-def test_the_shown_targets_are_those_of_the_formulas() -> None:
-    assert zero2_targets(8, 16, 64, 4, 1) == ENGINE_PUZZLES["ZeRO2"].targets
-    assert shard_trials.adam_targets(16, 64, 4, 4, 1) == ENGINE_PUZZLES["ShardedAdam"].targets
-    assert (
-        data_trials.server_targets(64, 2, (16, 16, 16, 48), (9, 9, 9, 3)) == ENGINE_PUZZLES["ParameterServer"].targets
-    )
-    assert uneven_targets(8, 18, 64, 4) == ENGINE_PUZZLES["UnevenFSDP"].targets
 
 
 def test_zero2_sends_half_in_backward_and_half_in_the_step() -> None:

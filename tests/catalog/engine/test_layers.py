@@ -20,7 +20,6 @@ from puzzles.content.engine.layers.trials import (
     gpipe_remat,
     gpipe_targets,
     random_layers,
-    split_targets,
 )
 from puzzles.tracks.engine.judge import require_right
 from solutions.engine.gpipe_remat import GPipeRemat, relu
@@ -38,11 +37,6 @@ def performed(trial: Trial, cls: type) -> Performed:
 def figures(trial: Trial, cls: type, *names: str) -> tuple[int, ...]:
     result = performed(trial, cls)
     return tuple(FIGURES[name].of(result) for name in names)
-
-
-def test_the_shown_targets_are_those_of_the_formulas() -> None:
-    assert split_targets(8, 16, 4, 1) == ENGINE_PUZZLES["LayerSplit"].targets
-    assert gpipe_targets(2, 16, 4, 4, 4) == ENGINE_PUZZLES["GPipeRemat"].targets
 
 
 def test_without_overlap_the_clock_is_the_work_of_all_devices() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.engine.call import WORD
+from lib.engine.collectives import WORD
 from puzzles.catalog.engine import lower_bounds
 from puzzles.catalog.engine.lower_bounds import BITS, FigureBound, MakeBounds
 from puzzles.catalog.engine.models import BATCH, DEVICES, MODEL, ROUNDING, attention, exact, integers, numbers, softmax

@@ -15,7 +15,6 @@ import warnings
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
-from importlib import import_module
 from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -23,11 +22,8 @@ import numpy as np
 
 import lib.engine
 from lib import PuzzleError
-from lib.engine import ShardedEngine
-from lib.engine.metering import kernel, meter
-from lib.engine.metering.arrays import block_of
-from lib.engine.metering.meter import Meter, current
-from lib.engine.metering.numpy_patch import STAND_INS, patched_numpy
+from lib.engine import ShardedEngine, metering
+from lib.engine.metering import STAND_INS, Meter, block_of, current, patched_numpy
 from lib.errors import RuleError
 from puzzles.failure import Failure, of_crash
 from puzzles.sandbox.limits import TimeLimitError
@@ -46,9 +42,6 @@ from .engine_trial import repeat as repeat
 
 PACKAGE = "lib.engine"
 
-LAZY_MODULES = ("executors.inprocess", "executors.streams", "symmetric", "transports.inprocess")
-"""Modules that the engine imports when they are needed."""
-
 MUTABLE_NAMES = frozenset({"_depth", "_cache"})
 """Names that change while the engine runs."""
 
@@ -60,8 +53,6 @@ class EngineSnapshot:
     """Identity of every name of every module, every attribute of their classes, and the code of every function."""
 
     def __init__(self) -> None:
-        for late in LAZY_MODULES:
-            import_module(f"{PACKAGE}.{late}")
         self._modules = [name for name in sys.modules if name == PACKAGE or name.startswith(f"{PACKAGE}.")]
         self._was = _everything(self._modules)
 
@@ -100,7 +91,7 @@ def _note(found: dict[str, Any], name: str, value: Any, module: str) -> None:
 # --- What no meter counts ---
 
 
-_launch, _unmetered, _run_kernel = lib.engine.launch, lib.engine.unmetered, kernel.run_kernel
+_launch, _unmetered, _run_kernel = lib.engine.launch, lib.engine.unmetered, metering.run_kernel
 _loading = [False]
 """True while a device is loading the file, when nothing belongs to its puzzle's calls."""
 
@@ -108,16 +99,16 @@ _loading = [False]
 @contextmanager
 def while_loading() -> Iterator[None]:
     """Marks that a device is loading the file: what a script tries out while it is loaded is charged to no device."""
-    before, _loading[0] = meter.current.meter, True
+    before, _loading[0] = metering.current.meter, True
     try:
         yield
     finally:
-        meter.current.meter, _loading[0] = before, False
+        metering.current.meter, _loading[0] = before, False
 
 
 def launch(*args: Any, **kwargs: Any) -> Any:
     """`lib.engine.launch`, but refused to devices, because their meters do not count what happens in it."""
-    if meter.current.meter is not None and not _loading[0]:
+    if metering.current.meter is not None and not _loading[0]:
         raise RuleError("a device cannot launch devices of its own; it must compute everything itself")
     return _launch(*args, **kwargs)
 
@@ -141,8 +132,8 @@ def _is_called_by_lib() -> bool:
 
 
 lib.engine.launch = launch
-kernel.run_kernel = run_kernel
-lib.engine.unmetered = meter.unmetered = unmetered  # type: ignore[assignment]
+metering.run_kernel = run_kernel
+lib.engine.unmetered = metering.unmetered = unmetered  # type: ignore[assignment]
 
 
 MAX_NUMBERS = 128

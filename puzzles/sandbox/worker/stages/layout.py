@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lib.layout import Graph
-from lib.layout.program.notation import graph_from_data
+from lib.layout.notation import graph_from_data
 from puzzles.sandbox.plain_data import pack
 
 from . import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
