@@ -45,6 +45,7 @@ from .meetings import (
     OpIndex,
     PendingValue,
     message_ticks,
+    require_same_call,
     results,
 )
 from .meetings import (
@@ -221,6 +222,11 @@ class Lanes:
             seen.add(head)
             waiting += [part.call for part in head.inputs if type(part) is PendingValue]
         return None
+
+    def require_same_calls(self, has_groups: bool) -> None:
+        """Refuses calls that wait for each other and differ; in a game with groups they may have forgotten theirs."""
+        for meeting in self.meetings.pending():
+            require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
 
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError, Sentences, TraceError
@@ -386,7 +385,7 @@ def _list(given: Any, name: str) -> list[Any]:
 def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         raise TraceError(SAYS("unreadable object", name=name, got=given))
-    return MappingProxyType({key: read(price) for key, price in given.items()})
+    return {key: read(price) for key, price in given.items()}
 
 
 READ: Mapping[str, Callable[[Any, str], Any]] = {

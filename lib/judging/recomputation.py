@@ -20,7 +20,6 @@ from lib.communication.meetings import (
     deadlock_text,
     in_group,
     message_ticks,
-    require_same_call,
 )
 from lib.errors import DeadlockError, PuzzleError, RuleError, Sentences, TraceError
 from lib.game.costs import CLASSIC, ON_TIER, PAIR, Costs
@@ -529,8 +528,7 @@ class Recomputation(Walk[RankState]):
         first, has_groups = stuck[0], bool(self.mesh.axes)
         place, line = first.place(first.op.call()), first.op.line
         try:
-            for meeting in self.meetings.pending():
-                require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
+            self.require_same_calls(has_groups)
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank, rank.op) for rank in stuck]

@@ -223,8 +223,8 @@ class RankOperations:
             op = new_op(Op, (name, clock, clock, layer, asked, used, (), args, line))  # recorded when it has ended
         call = Call(self._rank, at, clock, None, op, group, tuple(parts), payload=payload)
         if not overlap:
-            return self._promise(CallWait(self._rank, clock, line, call, self.run.lanes), self.run.meet, self._met)
-        self.run.lanes.issue(call)
+            return self._promise(CallWait(self._rank, clock, line, call, self.run), self.run.meet, self._met)
+        self.run.issue(call)
         handle = recorder.handles[at] = Handle(self, call, listed)
         return handle
 
@@ -280,7 +280,7 @@ class RankOperations:
         if call.end >= 0:
             self.run.act(self._rank)
         else:
-            wait = CallWait(self._rank, recorder.clock, line, call, self.run.lanes)
+            wait = CallWait(self._rank, recorder.clock, line, call, self.run)
             yield from self._together(wait, self.run.ended, lambda *_: None).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line
