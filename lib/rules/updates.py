@@ -378,9 +378,7 @@ def update(
     if game.setting.whole and not weight.is_complete():
         raise RuleError(SAYS("matrix not whole", weight=weight))
     grad = weight_grad
-    for value in (grad, weight, opt_state):
-        if value.layer != layer:
-            raise RuleError(SAYS("other layer", value=value, call="update", layer=layer))
+    _same_layer("update", layer, grad, weight, opt_state)
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
