@@ -37,20 +37,8 @@ from lib.trace.ops import Op
 from lib.values.algebra import named
 from lib.values.kinds import Value
 
-from .meetings import (
-    Call,
-    Lane,
-    Mailboxes,
-    Meetings,
-    OpIndex,
-    PendingValue,
-    message_ticks,
-    require_same_call,
-    results,
-)
-from .meetings import (
-    ticks as collective_ticks,
-)
+from .meetings import Call, Lane, Mailboxes, Meetings, OpIndex, PendingValue, message_ticks, require_same_call, results
+from .meetings import ticks as collective_ticks
 
 LANES: Mapping[str, str] = {
     **dict.fromkeys(COLLECTIVES, "network"),

@@ -11,19 +11,7 @@ from lib.errors import IncompleteError, RuleError, Sentences
 from lib.game.costs import ON_TIER, Costs, Tier
 from lib.game.setting import Game
 from lib.values import algebra
-from lib.values.algebra import (
-    Copy,
-    averages_of,
-    batches_text,
-    counted,
-    covers,
-    missing_text,
-    named,
-    norm_text,
-    shard_to_update,
-    shards_text,
-    shared,
-)
+from lib.values.algebra import Copy, averages_of, batches_text, shards_text, shared
 from lib.values.kinds import (
     Activation,
     Delta,
@@ -125,7 +113,7 @@ def norm(game: Game, layer: int, grad: Value) -> Scalar:
     if grad.layer != layer:
         raise RuleError(SAYS("norm of another layer", grad=grad, layer=layer))
     if len(grad.batches) < grad.total_batches:
-        missing = missing_text("batch", grad.batches, grad.total_batches)
+        missing = algebra.missing_text("batch", grad.batches, grad.total_batches)
         more = "the others" if grad.shares > 1 else missing
         raise RuleError(SAYS("norm of some batches", batches=batches_text(grad), missing=more))
     n = grad.total
@@ -146,7 +134,7 @@ def require_scale(game: Game, grad: WeightGrad, scale: Value | None) -> None:
     if (scale.step, scale.version) != (grad.step, grad.version):
         raise RuleError(SAYS("norm of another step", scale=scale, grad=grad))
     if not scale.is_complete():
-        raise RuleError(SAYS("partial norm", norm=norm_text(scale)))
+        raise RuleError(SAYS("partial norm", norm=algebra.norm_text(scale)))
 
 
 def _require_clip(game: Game, call: str) -> None:
@@ -237,7 +225,7 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
         )
     late = copy.step - agreed.step
     if late > game.setting.late:
-        raise RuleError(SAYS("merged too late", late=counted(late, "step"), allowed=game.setting.late))
+        raise RuleError(SAYS("merged too late", late=algebra.counted(late, "step"), allowed=game.setting.late))
     if late < 0:
         raise RuleError(SAYS("merged too early", step=agreed.step, copy_step=copy.step))
     return with_fields(copy, copy=mark._replace(batches=copy_mark.batches))
@@ -264,7 +252,7 @@ def require_final(game: Game, weight: Weight) -> None:
                 "round not last",
                 step=weight.step,
                 last=game.steps - game.setting.outer,
-                most=counted(game.setting.outer, "step"),
+                most=algebra.counted(game.setting.outer, "step"),
             )
         )
 
@@ -382,16 +370,16 @@ def update(
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
-    if not covers(grad.shards, grad.total, weight.shards, weight.total):
+    if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
         raise RuleError(
             SAYS(
                 "gradient of other shards",
                 shards=shards_text(grad),
                 weight_shards=shards_text(weight),
-                advice=shard_to_update(grad, weight, opt_state),
+                advice=algebra.shard_to_update(grad, weight, opt_state),
             )
         )
-    if not covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
+    if not algebra.covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
         raise RuleError(SAYS("state of other shards", shards=shards_text(opt_state), weight_shards=shards_text(weight)))
     require_scale(game, grad, scale)
     same_model(game, grad, weight, opt_state)
@@ -444,7 +432,7 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
             SAYS(
                 "batches missing",
                 batches=batches_text(grad),
-                missing=missing_text("batch", grad.batches, grad.total_batches),
+                missing=algebra.missing_text("batch", grad.batches, grad.total_batches),
             )
         )
     if grad.copy != weight.copy:
@@ -460,7 +448,7 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
         raise RuleError(
             SAYS(
                 "replica with other batches",
-                batches=named("batch", sorted(mark.batches)),
+                batches=algebra.named("batch", sorted(mark.batches)),
                 since=mark.since,
                 grad_batches=batches_text(grad),
             )
@@ -491,7 +479,7 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
                 SAYS(
                     "final shards missing",
                     layer=layer,
-                    missing=missing_text("shard", by_total[total], total),
+                    missing=algebra.missing_text("shard", by_total[total], total),
                     total=total,
                 )
             )
@@ -501,7 +489,7 @@ def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
     """At the end of inference each batch has come out of the last layer."""
     batches = frozenset().union(*[output.batches for output in outputs])
     if len(batches) < game.batches:
-        missing = missing_text("batch", batches, game.batches)
+        missing = algebra.missing_text("batch", batches, game.batches)
         raise IncompleteError(SAYS("no output", missing=missing))
 
 

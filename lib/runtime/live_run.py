@@ -12,15 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lib.communication.lanes import Lanes
-from lib.communication.meetings import (
-    Call,
-    Mailboxes,
-    Mesh,
-    axes_of,
-    cycle_of,
-    deadlock_text,
-    nearest_to_cause,
-)
+from lib.communication.meetings import Call, Mailboxes, Mesh, axes_of, cycle_of, deadlock_text, nearest_to_cause
 from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError, Sentences
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace

@@ -23,22 +23,7 @@ from lib.errors import RuleError, Sentence, Sentences
 from lib.game.costs import CLASSIC, Costs, Unequal
 
 from . import algebra
-from .algebra import (
-    ALIKE_FIRST,
-    DIFFERENCES,
-    Copy,
-    Who,
-    batches_text,
-    checked_copy,
-    more_text,
-    norm_text,
-    operand,
-    order_hint,
-    shards_text,
-    share_text,
-    shares_of_batches,
-    step_text,
-)
+from .algebra import Copy, Who, batches_text, more_text, operand, shards_text, share_text, step_text
 
 V = TypeVar("V", bound="Value")
 S = TypeVar("S", bound="Sharded")
@@ -293,7 +278,11 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
         return value
     raise RuleError(
         SAYS(
-            "wrong kind for use", use=use, kind=kind.kind, value=object_text(value), hint=order_hint(type(value), kind)
+            "wrong kind for use",
+            use=use,
+            kind=kind.kind,
+            value=object_text(value),
+            hint=algebra.order_hint(type(value), kind),
         )
     )
 
@@ -318,12 +307,12 @@ def require_alike(first: Value, other: Value, names: Collection[str], who: Who, 
                 SAYS(
                     "values differ",
                     verb=verb,
-                    differ=DIFFERENCES.get(name, name),
+                    differ=algebra.DIFFERENCES.get(name, name),
                     who=who(0),
                     first=first,
                     other_who=who(i),
                     other=other,
-                    advice=ALIKE_FIRST.get((verb, name), ""),
+                    advice=algebra.ALIKE_FIRST.get((verb, name), ""),
                 )
             )
 
@@ -596,7 +585,7 @@ class Scalar(Summed):
         return len(self.shards) == self.total
 
     def __str__(self) -> str:
-        return f"norm of {norm_text(self)}{step_text(self)}"
+        return f"norm of {algebra.norm_text(self)}{step_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -671,7 +660,7 @@ CHECKS: Mapping[str, Check] = {
     "shards": _chosen("shard", "total", lambda owner: SAYS("no shards", owner=owner)),
     "layer": lambda value, given, owner: value._check_layer(given, owner),
     "step": _least(0, "step"),
-    "copy": lambda _, given, __: checked_copy(given),
+    "copy": lambda _, given, __: algebra.checked_copy(given),
     "version": lambda value, given, owner: algebra.version(given, value.step, owner),
     "heads": lambda _, given, owner: algebra.part_of(given, "heads", owner),
     "vocabulary": _flag,
@@ -831,7 +820,7 @@ def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
         every: set[int] = set()
         for batches in sets:
             if twice := every & batches:
-                raise RuleError(SAYS("shares in both", shares=shares_of_batches(twice, first.shares)))
+                raise RuleError(SAYS("shares in both", shares=algebra.shares_of_batches(twice, first.shares)))
             every |= batches
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
     return with_fields(first, batches=union, version=version)
@@ -858,7 +847,7 @@ def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
         swapped = "; ".join(f"{name} is {object_text(value)}" for name, (value, _) in wrong.items())
         raise RuleError(SAYS("arguments swapped", swapped=swapped, call=call))
     name, (value, kind) = next(iter(wrong.items()))
-    hint = "; fetch it first" if type(value) is Parked else order_hint(type(value), kind)
+    hint = "; fetch it first" if type(value) is Parked else algebra.order_hint(type(value), kind)
     raise RuleError(SAYS("wrong kind", name=name, kind=kind.kind, value=object_text(value), hint=hint))
 
 
