@@ -256,7 +256,8 @@ COST_FIELDS = tuple(field.name for field in fields(Costs) if field.init)
 
 def setting_to_json(setting: Setting) -> dict[str, Any]:
     """The fields that are not classic, and always the costs: the name of a known record, or a whole record."""
-    written: dict[str, Any] = {"costs": _costs_to_json(setting.costs)}
+    costs = setting.costs
+    written: dict[str, Any] = {"costs": costs.name if COSTS.get(costs.name) == costs else record_to_json(costs)}
     for name in FIELDS[1:]:
         content = getattr(setting, name)
         if content != getattr(CLASSIC_SETTING, name):
@@ -291,12 +292,6 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
         return Setting(costs_from_json(data.get("costs")), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(SAYS("impossible setting", why=why)) from None
-
-
-def _costs_to_json(costs: Costs) -> Any:
-    if COSTS.get(costs.name) == costs:
-        return costs.name
-    return record_to_json(costs)
 
 
 def record_to_json(costs: Costs) -> dict[str, Any]:

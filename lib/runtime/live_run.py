@@ -23,7 +23,7 @@ from .recorder import RankRecorder
 from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait
 
 if TYPE_CHECKING:
-    from asyncio import Future, Task
+    from asyncio import Future
 
 
 class LiveRun(Lanes):
@@ -48,6 +48,7 @@ class LiveRun(Lanes):
         self.act = self._detector.act
         """Records that a rank is alive."""
         self.other_rank = self._detector.other
+        self.supervise = self._detector.supervise
         self._waits: list[Wait | None] = [None] * ranks
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
         self._offers = Offers()
@@ -55,10 +56,6 @@ class LiveRun(Lanes):
     def trace(self) -> Trace:
         """The trace recorded so far."""
         return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.setting)
-
-    def supervise(self, tasks: Sequence[Task[Any]]) -> None:
-        """Takes every rank's task, so that it is certain when a rank has ended."""
-        self._detector.supervise(tasks)
 
     @property
     def moves(self) -> int:

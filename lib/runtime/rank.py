@@ -135,9 +135,7 @@ class RankOperations:
         """Refuses a call while another one has not been awaited or has not ended."""
         recorder = self._recorder
         if recorder.unawaited is not None:
-            why = recorder.refuse_unawaited()
-            assert why is not None
-            raise why
+            raise recorder.refuse_unawaited()
         if recorder.under_way is not None:
             raise RuleError(SAYS("rank still waits", call=recorder.under_way.call(), line=recorder.under_way.line))
 

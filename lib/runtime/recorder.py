@@ -95,20 +95,16 @@ class RankRecorder:
     def place(self, call: str) -> str:
         return place_text(self.rank, self.costs.text(self.clock), call)
 
-    def refuse_unawaited(self) -> RuleError | None:
-        """The refusal if a call was made without await; returned once."""
-        if self.unawaited is None:
-            return None
+    def refuse_unawaited(self) -> RuleError:
+        """The refusal of a call that was made without await; returned once."""
+        assert self.unawaited is not None
         is_kept = _references(self.unawaited) > _references((object(), None))
         coroutine, wait = self.unawaited
         self.unawaited = None
         coroutine.close()  # Python would warn too; the refusal says it better.
         name = wait.call().partition("(")[0]
         more = "; a rank makes one call at a time, so asyncio.gather cannot start several" if is_kept else ""
-        return RuleError(
-            SAYS("not awaited", call=wait.call(), line=wait.line, name=name, more=more),
-            line=wait.line,
-        )
+        return RuleError(SAYS("not awaited", call=wait.call(), line=wait.line, name=name, more=more), line=wait.line)
 
     def claim(self, value: Value) -> int:
         """The number of a value on this rank. A value that no rank of this run has made is recorded as given."""
