@@ -46,15 +46,9 @@ def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> 
     if axes and prod(length for _, length in axes) != ranks:
         product = prod(length for _, length in axes)
         lengths = " x ".join(str(length) for _, length in axes)
-        raise RuleError(
-            SAYS(
-                "other number of ranks",
-                lengths=f"{lengths} = " if len(axes) > 1 else "",
-                product=counted(product, "rank"),
-                are="is" if ranks == 1 else "are",
-                ranks=ranks,
-            )
-        )
+        are, counted_ranks = "is" if ranks == 1 else "are", counted(product, "rank")
+        shape = f"{lengths} = " if len(axes) > 1 else ""
+        raise RuleError(SAYS("other number of ranks", lengths=shape, product=counted_ranks, are=are, ranks=ranks))
     return axes
 
 

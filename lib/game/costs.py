@@ -515,16 +515,8 @@ class Costs:
             alpha, beta = self.alpha_between.get(operation, alpha), self.beta_between.get(operation, beta)
         ticks = self.calls.get(operation, 0) + alpha * hops + ceil(beta * sent)
         if ticks > MAX_NUMBER:
-            raise RuleError(
-                SAYS(
-                    "too many ticks",
-                    operation=operation,
-                    sent=sent,
-                    ticks=ticks,
-                    costs=self.name,
-                    most=MAX_NUMBER,
-                )
-            )
+            why = SAYS("too many ticks", operation=operation, sent=sent, ticks=ticks, costs=self.name, most=MAX_NUMBER)
+            raise RuleError(why)
         return ticks
 
     def crosses(self, ranks: Sequence[int]) -> bool:

@@ -124,12 +124,7 @@ def placed(why: Exception, rank: RankState) -> PuzzleError:
 
 
 def confirm(
-    rank: RankState,
-    op: Op,
-    values: Sequence[Value],
-    start: int,
-    ticks: int,
-    batches: frozenset[int] = NO_BATCHES,
+    rank: RankState, op: Op, values: Sequence[Value], start: int, ticks: int, batches: frozenset[int] = NO_BATCHES
 ) -> None:
     """Checks the derived columns of a record, and adopts the values and the clock that they confirm."""
     name, its_batches, numbers, end = op.name, op.batches, op.outputs, start + ticks
@@ -338,7 +333,25 @@ class Recomputation(Walk[RankState]):
             raise placed(why, cursor) from None
 
     def on_call(self, cursor: RankState, op: Op) -> Call:
-        used, group = self._checked_call(cursor, op)
+        """Checks a call that meets other ranks, or runs beside them. Returns it."""
+        used = self._used(cursor, op)
+        self.costs.require_priced(op.name)
+        for pending in map(cursor.pending.get, op.inputs if cursor.pending else ()):
+            if pending is not None:
+                collectives.refuse_broadcast(pending.name, pending)
+        group = None
+        if op.name == "pass_to":
+            operations.partner(self.game, cursor.rank, op.args[0])
+            operations.message(used)
+            require_tag(self.game, op)
+        elif op.name in ON_TIER:
+            if cursor.pending.keys().isdisjoint(op.inputs):
+                require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
+        else:
+            for value in used:
+                collectives.require_contribution(self.game, op.name, value)
+            if op.args or not used or op.layer != used[0].layer:
+                group = require_group(self.mesh, cursor.rank, op, used)
         return (self.overlapped if self.on_lanes else self.call)(cursor, op, group, used)
 
     def overlapped(self, rank: RankState, op: Op, group: Group | None, used: list[Value]) -> Call:
@@ -375,28 +388,6 @@ class Recomputation(Walk[RankState]):
         if after > cursor.clock:
             cursor.clock = after
             cursor.cause = call.place
-
-    def _checked_call(self, cursor: RankState, op: Op) -> tuple[list[Value], Group | None]:
-        """Checks a call that meets other ranks. Returns the values it uses, and its group."""
-        used = self._used(cursor, op)
-        self.costs.require_priced(op.name)
-        for pending in map(cursor.pending.get, op.inputs if cursor.pending else ()):
-            if pending is not None:
-                collectives.refuse_broadcast(pending.name, pending)
-        group = None
-        if op.name == "pass_to":
-            operations.partner(self.game, cursor.rank, op.args[0])
-            operations.message(used)
-            require_tag(self.game, op)
-        elif op.name in ON_TIER:
-            if cursor.pending.keys().isdisjoint(op.inputs):
-                require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
-        else:
-            for value in used:
-                collectives.require_contribution(self.game, op.name, value)
-            if op.args or not used or op.layer != used[0].layer:
-                group = require_group(self.mesh, cursor.rank, op, used)
-        return used, group
 
     def receive(self, cursor: RankState, op: Op) -> bool:
         self._used(cursor, op)

@@ -246,29 +246,19 @@ def require_final(game: Game, weight: Weight) -> None:
     """Refuses a weight that is not the agreed one of the last round that a game allows."""
     if not shared(weight.copy):
         raise RuleError(SAYS("final weight not agreed", weight=weight))
-    if weight.step <= game.steps - game.setting.outer:
-        raise RuleError(
-            SAYS(
-                "round not last",
-                step=weight.step,
-                last=game.steps - game.setting.outer,
-                most=algebra.counted(game.setting.outer, "step"),
-            )
-        )
+    last = game.steps - game.setting.outer
+    if weight.step <= last:
+        most = algebra.counted(game.setting.outer, "step")
+        raise RuleError(SAYS("round not last", step=weight.step, last=last, most=most))
 
 
 def updated_copy(grad: WeightGrad, weight: Weight, state: OptState) -> Copy:
     """The mark of a copy that has been updated with its own gradient."""
     marks = [mark for mark in (weight.copy, grad.copy, state.copy) if mark is not None and mark.batches]
     if any(mark.batches != grad.batches for mark in marks):
-        theirs = next(mark for mark in marks if mark.batches != grad.batches)
-        raise RuleError(
-            SAYS(
-                "copy with other batches",
-                batches=algebra.named("batch", sorted(theirs.batches)),
-                grad_batches=batches_text(grad),
-            )
-        )
+        theirs = next(mark.batches for mark in marks if mark.batches != grad.batches)
+        batches = algebra.named("batch", sorted(theirs))
+        raise RuleError(SAYS("copy with other batches", batches=batches, grad_batches=batches_text(grad)))
     if not grad.batches:
         raise RuleError(SAYS("gradient of no batches"))
     mark = weight.copy
@@ -371,14 +361,9 @@ def update(
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
     if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
-        raise RuleError(
-            SAYS(
-                "gradient of other shards",
-                shards=shards_text(grad),
-                weight_shards=shards_text(weight),
-                advice=algebra.shard_to_update(grad, weight, opt_state),
-            )
-        )
+        shards, advice = shards_text(grad), algebra.shard_to_update(grad, weight, opt_state)
+        why = SAYS("gradient of other shards", shards=shards, weight_shards=shards_text(weight), advice=advice)
+        raise RuleError(why)
     if not algebra.covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
         raise RuleError(SAYS("state of other shards", shards=shards_text(opt_state), weight_shards=shards_text(weight)))
     require_scale(game, grad, scale)
@@ -428,13 +413,8 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
             return Copy(weight.step, grad.batches, grad.total_batches)
         if grad.shares > 1:
             raise RuleError(SAYS("shares missing", batches=batches_text(grad)))
-        raise RuleError(
-            SAYS(
-                "batches missing",
-                batches=batches_text(grad),
-                missing=algebra.missing_text("batch", grad.batches, grad.total_batches),
-            )
-        )
+        missing = algebra.missing_text("batch", grad.batches, grad.total_batches)
+        raise RuleError(SAYS("batches missing", batches=batches_text(grad), missing=missing))
     if grad.copy != weight.copy:
         raise RuleError(SAYS("gradient of another replica", grad=grad, weight=weight))
     mark = weight.copy
@@ -445,14 +425,8 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
     else:
         fits = opt_state.copy == mark
     if mark.batches != grad.batches:
-        raise RuleError(
-            SAYS(
-                "replica with other batches",
-                batches=algebra.named("batch", sorted(mark.batches)),
-                since=mark.since,
-                grad_batches=batches_text(grad),
-            )
-        )
+        own, others = algebra.named("batch", sorted(mark.batches)), batches_text(grad)
+        raise RuleError(SAYS("replica with other batches", batches=own, since=mark.since, grad_batches=others))
     if not fits:
         raise RuleError(SAYS("state of another replica", opt_state=opt_state, weight=weight))
     return mark
@@ -475,14 +449,8 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
             raise IncompleteError(SAYS("no final weight", layer=layer))
         if not any(len(shards) == total for total, shards in by_total.items()):
             total = max(by_total, key=lambda total: len(by_total[total]) / total)
-            raise IncompleteError(
-                SAYS(
-                    "final shards missing",
-                    layer=layer,
-                    missing=algebra.missing_text("shard", by_total[total], total),
-                    total=total,
-                )
-            )
+            missing = algebra.missing_text("shard", by_total[total], total)
+            raise IncompleteError(SAYS("final shards missing", layer=layer, missing=missing, total=total))
 
 
 def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:

@@ -159,14 +159,7 @@ class RankOperations:
     # --- On a lane, where communication overlaps computation ---
 
     def _bucket(
-        self,
-        name: str,
-        given: Any,
-        label: Any,
-        group: Group | None,
-        line: int,
-        asked: frozenset[int],
-        root: int | None,
+        self, name: str, given: Any, label: Any, group: Group | None, line: int, asked: frozenset[int], root: int | None
     ) -> Awaitable[Any]:
         """A collective of a call's result, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)

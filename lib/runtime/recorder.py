@@ -325,15 +325,8 @@ class Storage(dict[Any, K], Generic[K]):
         for name, kind in (*HOLDS.items(), *((name, kind) for kind, name in HOLDS_TOO.items())):
             if type(value) is kind:
                 hint = f"; store it in {name}{order_hint(type(value), self._kind)}"
-        raise RuleError(
-            SAYS(
-                "wrong dictionary",
-                dictionary=self.name,
-                kind=self._kind.kind.partition(" ")[2],
-                got=object_text(value),
-                hint=hint,
-            )
-        )
+        holds, got = self._kind.kind.partition(" ")[2], object_text(value)
+        raise RuleError(SAYS("wrong dictionary", dictionary=self.name, kind=holds, got=got, hint=hint))
 
     def _absent(self, key: Any, then: str = "remove it after its last use") -> NoReturn:
         removed = self._removed.get(key)

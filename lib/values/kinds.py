@@ -276,15 +276,8 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
     """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
     if type(value) is kind:
         return value
-    raise RuleError(
-        SAYS(
-            "wrong kind for use",
-            use=use,
-            kind=kind.kind,
-            value=object_text(value),
-            hint=algebra.order_hint(type(value), kind),
-        )
-    )
+    hint = algebra.order_hint(type(value), kind)
+    raise RuleError(SAYS("wrong kind for use", use=use, kind=kind.kind, value=object_text(value), hint=hint))
 
 
 def object_text(given: object) -> str:
@@ -526,30 +519,29 @@ class ActivationGrad(BatchedFields):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class KeyValue(BatchedFields):
-    """The keys and values of a layer of attention, for some tokens."""
-
-    kind = "a key-value block"
-
-    def memory(self, costs: Costs = CLASSIC) -> int:
-        return self._elements(costs.keys_and_values, costs.unequal)
-
-    def __str__(self) -> str:
-        return f"key-value block of layer {self.layer}, {batches_text(self)}{share_text(self)}{step_text(self)}"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class KeyValueGrad(BatchedFields):
-    """The gradient of keys and values. Its `parts` are summands, one for each later share of queries."""
-
-    kind = "a key-value gradient"
+class OfKeys(BatchedFields):
+    """What keys and values have in common with their gradients."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         return self._elements(costs.keys_and_values, costs.unequal)
 
     def __str__(self) -> str:
         label = f"{batches_text(self)}{share_text(self)}{step_text(self)}"
-        return f"key-value gradient of layer {self.layer}, {label}"
+        return f"{self.kind.partition(' ')[2]} of layer {self.layer}, {label}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyValue(OfKeys):
+    """The keys and values of a layer of attention, for some tokens."""
+
+    kind = "a key-value block"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyValueGrad(OfKeys):
+    """The gradient of keys and values. Its `parts` are summands, one for each later share of queries."""
+
+    kind = "a key-value gradient"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
