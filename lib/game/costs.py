@@ -435,6 +435,8 @@ class Costs:
         for name, kind in checked_mapping(self.kinds, "Costs: kinds").items():
             checked_text(name, "Costs: name of a kind")
             Kind.checked(kind, name, self.ticks)
+        kinds = {name: kind._replace(ticks=MappingProxyType(dict(kind.ticks))) for name, kind in self.kinds.items()}
+        object.__setattr__(self, "kinds", kinds)
 
     def for_game(self, kinds: Sequence[str], lengths: Sequence[Fraction]) -> Costs:
         """These costs for a game whose layers are of some kinds and whose microbatches have some lengths, which are as
