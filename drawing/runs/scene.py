@@ -6,6 +6,7 @@ Nothing is judged here: memory, waits and the critical path come from the refere
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 from lib import (
     TIMED,
@@ -26,7 +27,6 @@ from lib import (
     referee,
     trace_of,
 )
-from lib.communication.deadlock_text import stuck_ranks
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour
@@ -160,10 +160,16 @@ def scene_from(run: RunLike, goal: Goal | None = None, colour: str = "layer") ->
     return _ended_in(error, scene)
 
 
+def facts_of(error: PuzzleError | None) -> Mapping[str, Any]:
+    """The facts of a refusal, by name; empty if there are none."""
+    return getattr(error and error.problem, "facts", {})
+
+
 def _ended_in(error: DeadlockError, scene: Scene) -> Scene:
     """The scene of a deadlock, with room at its end for the calls in which the ranks are stuck."""
     end = max(scene.end * STUCK_SHARE, scene.end + 1)
-    stuck = stuck_ranks(str(error))
+    facts = facts_of(error)
+    stuck = {rank: f"in {call} on line {facts['lines'][rank]}" for rank, call in facts.get("waits", {}).items()}
     lanes = []
     for lane in scene.lanes:
         gaps = [gap for gap in lane.gaps if gap.before is not None]

@@ -7,14 +7,13 @@ from chalk.types import Diagram
 from drawing.number_text import time_text
 from drawing.palette import ALARM, CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, STEP, STEP_EDGE, STROKE, UNDER_WAY
 from drawing.pen import Point, box, hatch, label, lines, panel, polygons, style, text_width, tooltip
-from lib.communication.deadlock_text import cycle_in
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
 from .captions import describe, describe_gap, has_ended, short_reason
 from .glyphs import Frame, draw_mark
 from .marks import Band, LaneMarks, Link, Mark, Tie
 from .rows import MarkRow
-from .scene import Scene
+from .scene import Scene, facts_of
 
 SIZE = 10.0
 
@@ -166,7 +165,7 @@ def draw_links(links: tuple[Link, ...], scale: Scale) -> list[Diagram]:
 def draw_cycle(scene: Scene, scale: Scale) -> list[Diagram]:
     """A deadlock in a cycle: an arrow from each rank to the rank for which it waits, at their stuck calls."""
     waits = []
-    for number, pair in enumerate(cycle_in(str(scene.report.error))):
+    for number, pair in enumerate(facts_of(scene.report.error).get("cycle", ())):
         x = scale.x(scene.end) - 6.0 * (number + 1)
         start, end = ((x, sum(row_of(rank, 0, scale)) / 2) for rank in pair)
         waits.append((start, end))

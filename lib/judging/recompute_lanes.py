@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from lib.communication.calls import Call, in_group
-from lib.communication.deadlock_text import WaitingRank, deadlock_text
+from lib.communication.deadlock_text import WaitingRank, cycle_of, deadlock_text
 from lib.communication.meetings import require_same_call
 from lib.communication.walk import Walk
 from lib.errors import DeadlockError, PuzzleError, RuleError, TraceError
@@ -94,7 +94,7 @@ def refuse_deadlock(stuck: Sequence[RankState], walk: Walk[RankState], has_group
         raise why.at(place, line) from None
     waits = [_waiting(rank, walk) for rank in stuck]
     ended = {rank.rank: "has returned" for rank in walk.cursors if rank.ended}
-    raise DeadlockError(deadlock_text(waits, ended, has_groups), place, line)
+    raise DeadlockError(deadlock_text(waits, ended, cycle_of(waits), has_groups), place, line)
 
 
 def _waiting(rank: RankState, walk: Walk[RankState]) -> WaitingRank:

@@ -11,6 +11,7 @@ from lib.engine.executors.copies import NO_ARGUMENT, LentParameters
 from lib.engine.executors.inprocess import InProcessExecutor
 from lib.engine.executors.streams import InputStream, OutputStream
 from lib.engine.metering.numpy_patch import patched_numpy
+from lib.engine.player_code import running_line
 from lib.engine.transports.inprocess import InProcessPort, Scheduler
 
 from . import hooks
@@ -65,6 +66,7 @@ class RecordingExecutor(InProcessExecutor):
         """`after_call` is given each device's object, its number, and the method that was called."""
         self.size, self.metered, self.after_call = size, True, after_call
         self.scheduler = Scheduler(size, True, late_puts, byte_time)
+        self.scheduler.line_of_send = running_line
         self.recorders = [DeviceRecorder() for _ in range(size)]
         for port, recorder in zip(self.scheduler.ports, self.recorders):
             port.meter = RecordingMeter(recorder, byte_time)
