@@ -17,11 +17,24 @@ from typing import Any
 import numpy as np
 
 from lib.engine.metering.meter import Reading, unused_memory
+from lib.errors import Sentences
 from lib.values.algebra import counted
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError, results_of
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
 from puzzles.tracks.outcomes import Row, RunOutcome, RunRequest, Score
+
+SAYS = Sentences(
+    {
+        "something returned": "{where} should return None; it returned {got}",
+        "other names": "{where} should return a dictionary of {names}; it returned {got}",
+        "other shape": "{where} should be an array of shape {shape}; it is {got}",
+        "differs": "{where} differs from what a single device computes: at [{at}] it is {number}{cause} and should be {wanted}",
+        "average": "this is the average of {devices} devices, and should be the sum: is an op 'avg', or a sum divided by {devices}?",
+        "summed again": "this is {devices} times too large: do {devices} devices add up what is already the sum?",
+        "not summed": "the sum over the {devices} devices is right: sum what each device computes, as `all_reduce` does",
+    }
+)
 
 MAX_FIGURE = 1 << 62
 """Larger than any figure."""
@@ -145,18 +158,16 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
     """Checks that shapes, names and every number are equal, or as near as `tolerance` allows."""
     if right is None:
         if result is not None:
-            raise WrongResultError(f"{where} should return None; it returned {_described(result)}")
+            raise WrongResultError(SAYS("something returned", where=where, got=_described(result)))
         return
     if isinstance(right, dict):
         if not isinstance(result, dict) or set(result) != set(right):
-            raise WrongResultError(
-                f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}"
-            )
+            raise WrongResultError(SAYS("other names", where=where, names=", ".join(right), got=_described(result)))
         for name in right:
             compare(result[name], right[name], f"{where}, '{name}'", tolerance)
         return
     if not isinstance(result, np.ndarray) or result.shape != right.shape:
-        raise WrongResultError(f"{where} should be an array of shape {right.shape}; it is {_described(result)}")
+        raise WrongResultError(SAYS("other shape", where=where, shape=right.shape, got=_described(result)))
     with np.errstate(all="ignore"):
         allowed = tolerance * np.abs(right).max(initial=0)
         near = result == right if not tolerance else np.abs(result - right) <= allowed
@@ -165,10 +176,8 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
         at = ", ".join(map(str, place))
         finite = result.dtype.kind not in "fc" or np.isfinite(result[place])
         cause = "" if finite else " (an overflow of its dtype, or a division by 0)"
-        raise WrongResultError(
-            f"{where} differs from what a single device computes: at [{at}] it is {_number(result[place])}{cause} "
-            f"and should be {_number(right[place])}"
-        )
+        number, wanted = _number(result[place]), _number(right[place])
+        raise WrongResultError(SAYS("differs", where=where, at=at, number=number, cause=cause, wanted=wanted))
 
 
 def _operation(result: Any, right: Any, trial: Trial) -> str:
@@ -182,9 +191,9 @@ def _operation(result: Any, right: Any, trial: Trial) -> str:
     if not isinstance(result, np.ndarray) or n == 1 or not isinstance(right, np.ndarray) or not right.any():
         return ""
     if result.dtype.kind in "fiuc" and _is(result * n, right, trial.tolerance * n):
-        return f"this is the average of {n} devices, and should be the sum: is an op 'avg', or a sum divided by {n}?"
+        return SAYS("average", devices=n)
     if result.dtype.kind in "fiuc" and _is(result, right * n, trial.tolerance):
-        return f"this is {n} times too large: do {n} devices add up what is already the sum?"
+        return SAYS("summed again", devices=n)
     return ""
 
 
@@ -201,7 +210,7 @@ def _unsummed(results: Sequence[Any], right: Any, trial: Trial) -> str:
         return ""
     if not _is(np.sum(results, axis=0), right, trial.tolerance * len(results)):
         return ""
-    return f"the sum over the {len(results)} devices is right: sum what each device computes, as `all_reduce` does"
+    return SAYS("not summed", devices=len(results))
 
 
 def _number(value: Any) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
-from lib import Dist as Dist  # loaded before a definition's time begins
 from lib import DeadlockError, Model, PuzzleError, Setting, Size, run, trace_to_json
+from lib import Dist as Dist  # loaded before a definition's time begins
 from lib.errors import Sentence
 from lib.game.setting_notation import setting_from_json
 from puzzles.failure import line_in, of_crash, of_refusal
