@@ -24,6 +24,7 @@ from puzzles.tracks import default_slugs, track_of
 from .checkpoint import Checkpoint, GradingJob, close_kept_client
 from .submission import SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
+from .words import SAYS
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, and others so that the process never waits."""
@@ -173,13 +174,12 @@ def _in_own_process(path: str, job: GradingJob, read: Read) -> Graded:
 
 
 def failed_row(path: str, job: GradingJob, why: str) -> Graded:
-    message = f"the grader itself failed on this file ({why[:300]}); the other rows are not affected"
-    return Graded(path, tuple(_lost(slug, message) for slug in job.slugs or default_slugs()))
+    def lost(slug: str) -> Verdict:
+        track = track_of(slug)
+        targets = track.words.targets(track.puzzle(slug))
+        return Verdict(slug, track.name, "failed", targets, LOST, message=SAYS("grader failed", why=why[:300]))
 
-
-def _lost(slug: str, message: str) -> Verdict:
-    track = track_of(slug)
-    return Verdict(slug, track.name, "failed", track.words.targets(track.puzzle(slug)), LOST, message=message)
+    return Graded(path, tuple(map(lost, job.slugs or default_slugs())))
 
 
 def _with_progress_bar(results: Generator[Graded, None, None], count: int) -> Generator[Graded, None, None]:

@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .submission import LINK, SourceFile
+from .submission import SourceFile
+from .words import SAYS
 
 MAX_DEPTH = 32
 """Levels of folders that are searched."""
@@ -59,7 +60,7 @@ def hard_links(files: Iterable[SourceFile]) -> list[list[str]]:
 
 def _at(path: str, shared: str | None) -> Iterable[SourceFile]:
     if shared is not None and _leads_through_link(path, shared):
-        return [SourceFile(path, refused=LINK)]
+        return [SourceFile(path, refused=SAYS("link"))]
     return sorted(_below(path)) if os.path.isdir(path) else [SourceFile(path, shared)]
 
 
@@ -74,14 +75,14 @@ def _below(folder: str) -> Iterator[SourceFile]:
     for here, folders, names in os.walk(folder, onerror=unreadable.append):
         folders[:] = [name for name in folders if _is_shown(here, name, True)]
         if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
-            yield from (_refused(here, name, f"it is more than {MAX_DEPTH} folders deep") for name in folders)
+            yield from (_refused(here, name, SAYS("too deep", depth=MAX_DEPTH)) for name in folders)
             folders.clear()
-        yield from (_refused(here, name, LINK) for name in folders if os.path.islink(os.path.join(here, name)))
+        yield from (_refused(here, name, SAYS("link")) for name in folders if os.path.islink(os.path.join(here, name)))
         for name in names:
             if _is_shown(here, name, False):
                 yield SourceFile(os.path.join(here, name), folder)
     for why in unreadable:
-        yield SourceFile(str(why.filename), folder, f"this folder cannot be listed: {why.strerror}")
+        yield SourceFile(str(why.filename), folder, SAYS("folder not listed", why=why.strerror))
 
 
 def _is_shown(here: str, name: str, is_folder: bool) -> bool:

@@ -22,6 +22,8 @@ from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
 from puzzles.sandbox.worker.notebook_cells import NotebookCell, read_cells, require_few, without_magics
 from puzzles.tracks import ALL
 
+from .words import SAYS
+
 MAX_FILE_SIZE = 16 << 20
 """Most bytes of a file; one more is read to recognize a larger file."""
 
@@ -31,9 +33,6 @@ NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 FOLDER = getattr(os, "O_DIRECTORY", 0)
 HANDLES = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
 """False on Windows, which cannot open a path folder by folder."""
-
-LINK = "it is a link, or below a link; grade the file itself by its own path"
-SPECIAL = "it is a pipe, a device or a socket, which is never opened; grade a regular file"
 
 
 class SourceFile(NamedTuple):
@@ -80,7 +79,7 @@ class SourceFile(NamedTuple):
             where = name if HANDLES else os.path.join(self.folder, *names[: i + 1])
             last, found = i == len(names) - 1, os.stat(where, dir_fd=at, follow_symlinks=False)
             if stat.S_ISLNK(found.st_mode):
-                raise OSError(LINK)
+                raise OSError(SAYS("link"))
             if last:
                 _require_regular(found)
             if last or HANDLES:
@@ -103,9 +102,9 @@ def _checked(handle: int) -> int:
 
 def _require_regular(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
-        raise OSError("it is a folder")
+        raise OSError(SAYS("folder"))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(SPECIAL)
+        raise OSError(SAYS("no regular file"))
 
 
 MAX_LINE_LENGTH = 200
@@ -143,7 +142,7 @@ class Submission:
         self.problem: Exception | None = None
         try:
             if len(source) > MAX_FILE_SIZE:
-                raise UnreadableError(f"this file has {len(source):,} bytes; at most {MAX_FILE_SIZE:,} are read")
+                raise UnreadableError(SAYS("file too large", nbytes=len(source), most=MAX_FILE_SIZE))
             self._decode(source)
         except (SyntaxError, ValueError, UnreadableError) as why:
             self.problem = why
@@ -174,7 +173,7 @@ class Submission:
             require_few(text)
         self.text = text
         if utf16:
-            raise UnreadableError("this file is in UTF-16, which Python does not read; save it in UTF-8")
+            raise UnreadableError(SAYS("UTF-16"))
         _require_text_encoding(source)
         encoding, _ = detect_encoding(BytesIO(source).readline)
         self.text = source.decode(encoding)
@@ -235,7 +234,7 @@ def _require_text_encoding(source: bytes) -> None:
             encoding = declared[1].decode()
             with suppress(LookupError):  # `detect_encoding` refuses unknown names
                 if codecs.lookup(encoding).name not in ENCODINGS:
-                    raise UnreadableError(f"this file declares the encoding {encoding}; save it as UTF-8 or Latin-1")
+                    raise UnreadableError(SAYS("other encoding", encoding=encoding))
 
 
 def source_of(submission: Submission) -> str:

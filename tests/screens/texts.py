@@ -79,10 +79,10 @@ def readings() -> Iterator[Reading]:
     for path in sorted(tests.rglob("test_*.py")):
         source = path.read_text(encoding="utf-8")
         parsed = ast.parse(source).body if f"from {__name__} import" in source else []
-        for function, node in ((function, node) for function in parsed for node in ast.walk(function)):
+        for function, node in ((part, node) for part in parsed for node in ast.walk(part)):
             match node:
                 case ast.Call(ast.Name("approved" | "approved_refusal"), [ast.Constant(file), title, *_]):
-                    test = f"{path.relative_to(tests.parent).as_posix()}::{function.name}"
+                    test = f"{path.relative_to(tests.parent).as_posix()}::{getattr(function, 'name', '')}"
                     parts = title.values if isinstance(title, ast.JoinedStr) else [title]
                     yield Reading(test, file, "".join(map(_pattern, parts)))
 

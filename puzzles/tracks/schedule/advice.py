@@ -29,7 +29,7 @@ SAYS = Sentences(
         "large call": "{line} calls `{name}` when the last of its {values} values is there, and {joined} waits: call it sooner, with fewer values.",
         "nothing in between": "{line} calls `{name}`, and nothing is computed before {joined} awaits it: do the {other} on {line_other} in between, which does not need it.",
         "late work": "Ranks wait on {line} before the {work} on {line_work}, which needs nothing from it: do it first.",
-        "weight halves at the end": "The run waits for {times} `backward_weight`{where}, which only the update needs: keep them for when a rank waits.",
+        "weight halves last": "The run waits for {times} `backward_weight`{where}, which only the update needs: keep them for when a rank waits.",
     }
 )
 
@@ -296,7 +296,7 @@ def _postponable(trace: Trace, report: Report) -> Iterator[Loss]:
             ticks += op.end - op.start
     for line, times in found.most_common(1):
         where = f" on line {line}" if line else ""
-        yield Loss(SAYS("weight halves at the end", times=times, where=where), ticks)
+        yield Loss(SAYS("weight halves last", times=times, where=where), ticks)
 
 
 def _made(ops: tuple[Op, ...]) -> dict[int, int]:
