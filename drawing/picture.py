@@ -14,10 +14,10 @@ from chalk.style import Style
 from chalk.types import Diagram
 from chalk.visitor import DiagramVisitor
 
+from drawing.pen import Label, box, box_envelope, style
 from lib import PuzzleError
 
 from .palette import EDGE, PAPER, dark_variant
-from .pen import Label, box, box_envelope, style
 
 Offset = tuple[float, float]
 

@@ -24,7 +24,7 @@ lib.layout.errors lib.layout.words lib.layout.layouts lib.layout.redistribution.
 lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange lib.layout.redistribution.steps
 lib.layout.engine_steps lib.layout.on_engine lib.layout.redistribution lib.layout.program
 lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
-drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values
+drawing.palette drawing.pen drawing.picture drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
 puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.content puzzles.sandbox

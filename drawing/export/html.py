@@ -9,14 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drawing import palette
-from drawing.runs.captions import SHARED, describe, describe_gap, error_text, short_reason, summary
-from drawing.runs.colouring import COLOURS, Colouring, Paint
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
-from drawing.runs.legend import shaded_text
-from drawing.runs.marks import LaneMarks, Mark
-from drawing.runs.memory import KIND_NAMES, highest, highest_traffic, kind_text, sent_by_kind
-from drawing.runs.scene import Scene, needs
-from drawing.runs.text import text_of
+from drawing.runs.scene import COLOURS, Colouring, LaneMarks, Mark, Paint, Scene, needs, sent_by_kind
+from drawing.runs.text import SHARED, describe, describe_gap, error_text, short_reason, summary, text_of
+from drawing.runs.timeline import KIND_NAMES, highest, highest_traffic, kind_text, shaded_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

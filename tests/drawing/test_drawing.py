@@ -17,9 +17,8 @@ import pytest
 import drawing
 from docs.generate import gallery
 from drawing import draw, draw_group, draw_network, draw_value, save, svg
-from drawing.runs.axis import LEFT, Scale
-from drawing.runs.legend import draw_legend
 from drawing.runs.scene import scene_of
+from drawing.runs.timeline import LEFT, Scale, draw_legend
 from lib import (
     Activation,
     ActivationGrad,

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured
 from drawing.runs.scene import scene_of
+from drawing.runs.text import reason
 from lib import Model, PuzzleError, Record, Trace, TraceError, referee, run
 from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drawing
-from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured as moved
 from drawing.runs.scene import scene_of
+from drawing.runs.text import reason
 from lib import (
     COSTS,
     TIMED,

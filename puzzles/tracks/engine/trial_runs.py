@@ -32,6 +32,7 @@ SAYS = Sentences(
         "differs": "{where} differs from what a single device computes: at [{at}] it is {number}{cause} and should be {wanted}",
         "average": "this is the average of {devices} devices, and should be the sum: is an op 'avg', or a sum divided by {devices}?",
         "summed again": "this is {devices} times too large: do {devices} devices add up what is already the sum?",
+        "figures unknown": "its figures are unknown: {why}; so the judge cannot count them; compute with numpy's functions on arrays, not with numbers of Python that depend on their values, and draw with np.random.default_rng(seed)",
         "not summed": "the sum over the {devices} devices is right: sum what each device computes, as `all_reduce` does",
     }
 )
@@ -240,11 +241,6 @@ OTHER_VALUES = "its operations repeated on other values"
 DRAWS = 3
 """Of right classes, some round more than the tolerance on few of all values; forged ones are wrong on nearly all."""
 
-ADVICE = (
-    "so the judge cannot count them; compute with numpy's functions on arrays, not with numbers of Python that depend "
-    "on their values, and draw with np.random.default_rng(seed)"
-)
-
 
 class RepeatRequest(RunRequest):
     """A second run. If it ends early, that is no fault of the class, whose first run has ended well."""
@@ -291,7 +287,7 @@ def repeat_request(
 
 def unknown_figures(why: str) -> Score:
     """The score of a class whose results are right, and whose operations cannot be repeated."""
-    return Score({}, (f"its figures are unknown: {sanitized(why)[:300]}; {ADVICE}",), stars=1)
+    return Score({}, (SAYS("figures unknown", why=sanitized(why)[:300]),), stars=1)
 
 
 def with_other_values(make: Callable[[], Trial], recordings: str, secret: str) -> Trial:

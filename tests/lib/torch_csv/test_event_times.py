@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from drawing.runs.captions import short_reason
 from drawing.runs.predicted_vs_measured import measured as scene_measured
 from drawing.runs.scene import Scene, scene_of
+from drawing.runs.text import short_reason
 from lib import Model, Setting, Trace
 from lib.schedules import one_f_one_b
 from lib.torch_csv import Pipeline, event_times
