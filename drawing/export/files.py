@@ -30,7 +30,6 @@ from lib.extras import install_command
 
 # --- The JSON of trace viewers ---
 
-MICROSECONDS = 1000
 RANKS, MEMORY = 1, 2
 """The two groups (processes) in which viewers show threads and counters."""
 
@@ -77,7 +76,7 @@ def place(rank: int, stream: int, scene: Scene) -> dict[str, int]:
 
 def at(time: float) -> int:
     """A time in steps as whole microseconds."""
-    return round(time * MICROSECONDS)
+    return round(time * 1000)  # in microseconds
 
 
 def operation(mark: Mark, scene: Scene) -> dict[str, Any]:

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
 SCRIPTS = ("rendering.js", "legend.js", "interaction.js")
-PAGE_COLUMNS = 120
 TONES = """
 PAPER INK SOFT GRID IDLE IDLE_HATCH STROKE UNDER_WAY STEP STEP_EDGE EDGE MEMORY CRITICAL ALARM TARGET
 """.split()
@@ -82,7 +81,7 @@ def view_words(scene: Scene, title: str) -> dict[str, str]:
         "title": title,
         "label": f"Timeline of {title}",
         "summary": summary(scene.report),
-        "text": text_of(scene, title, PAGE_COLUMNS),
+        "text": text_of(scene, title, 120),
     }
 
 
@@ -160,7 +159,8 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "ranks": len(rows.every),
         "labels": [row.label for row in rows.every],
         "end": scene.end,
-        "timesteps": timesteps_data(scene),
+        # Of a game, the figure that its target is for, the start of the last event, as time and as text.
+        "timesteps": scene.goal and [scene.report.timesteps, scene.report.costs.took(scene.report.timesteps)],
         "streams": scene.streams,
         "rank": [rows.places[mark.rank] for mark in marks],
         "stream": [mark.stream for mark in marks],
@@ -195,19 +195,17 @@ def run_data(scene: Scene) -> dict[str, Any]:
     }
 
 
-def timesteps_data(scene: Scene) -> list[Any] | None:
-    """The figure that a game's target is for, which is the start of the last event, as time and as text; None without a
-    game."""
-    report = scene.report
-    return None if scene.goal is None else [report.timesteps, report.costs.took(report.timesteps)]
-
-
 def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
     """Everything that depends on the meaning of the colours: each mark's look and texts, and the legend's swatches."""
     colouring = Colouring.of(by, scene.layers, scene.lanes)
     looks: dict[Look, int] = {}
+    shapes = []
+    for mark in scene.rows.marks:
+        toward, slant = -1 if scene.rows.is_above(mark.partner, mark.rank) else 1, 0.5 if mark.stream else 1.0
+        look = Look(mark.op.name, toward, slant, colouring.paint(mark), colouring.bar(mark))
+        shapes.append(looks.setdefault(look, len(looks)))
     return {
-        "look": [looks.setdefault(look_of(mark, colouring, scene), len(looks)) for mark in scene.rows.marks],
+        "look": shapes,
         "label": [label_of(mark, colouring) for mark in scene.rows.marks],
         "looks": [look_data(look) for look in looks],
         "swatches": swatch_data(scene, by),
@@ -222,12 +220,6 @@ class Look(NamedTuple):
     slant: float
     paint: Paint
     bar: float
-
-
-def look_of(mark: Mark, colouring: Colouring, scene: Scene) -> Look:
-    above = scene.rows.is_above(mark.partner, mark.rank)
-    slant = 0.5 if mark.stream else 1.0
-    return Look(mark.op.name, -1 if above else 1, slant, colouring.paint(mark), colouring.bar(mark))
 
 
 def label_of(mark: Mark, colouring: Colouring) -> list[str]:

@@ -243,7 +243,6 @@ STEP_LINE, STEP_SIZE, STEPS_HEAD = 17.0, 10.5, 46.0
 DOT_WIDTH, DOT_HEIGHT, DOT_DOWN = 15.0, 8.0, 15.0
 BAR, TABLE = 110.0, 720.0
 MAX_CANDIDATES, MAX_STEPS, MAX_ROWS = 6, 48, 40
-SETTLED = mix(STROKE, PAPER, 0.55)
 
 
 class StepTexts:
@@ -361,7 +360,7 @@ def _map(
             mine = any({edge.tensor, edge.operator} == {each.neighbor, decision.operator} for each in decision.reached)
             found.append(lines([line], style(stroke=STEP_EDGE if mine else EDGE, width=2.2 if mine else 0.8)))
     for name, (x, y) in dots.items():
-        dot = style(SETTLED if name in settled else EMPTY, EDGE, 0.8)
+        dot = style(mix(STROKE, PAPER, 0.55) if name in settled else EMPTY, EDGE, 0.8)
         if name == decision.operator:
             dot = style(STEP_EDGE, STEP_EDGE, 1.2)
         found.append(tooltip(box(x, top + y, x + DOT_WIDTH, top + y + DOT_HEIGHT, dot), name))

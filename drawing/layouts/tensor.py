@@ -177,8 +177,6 @@ LEGEND = (
     "A frame is the full tensor, its coloured part what the device holds, with its number along each split dimension."
 )
 
-PADDED = " Grey is padding."
-
 
 def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = False, cap: float = inf) -> Picture:
     """Every tensor of a plan on every device, sources first, with its bytes on each. Devices with copies of a piece
@@ -191,7 +189,7 @@ def draw_holders(plan: GraphPlan, title: str = "Who holds what", dark: bool = Fa
     name_width = max(text_width(name, SIZE, True) for name in tensors) + 14
     left = name_width + max(text_width(note, SIZE) for note in notes.values()) + 14
     right = left + devices * (CELL + HOLDER_GAP) + 8
-    legend = LEGEND + (PADDED if any(plan.layout(name).uneven for name in tensors) else "")
+    legend = LEGEND + (" Grey is padding." if any(plan.layout(name).uneven for name in tensors) else "")
     parts: list[Diagram] = [
         label(0, 10, title, 15, palette.INK, "start", bold=True),
         label(0, 28, legend, 10, palette.SOFT, "start"),
@@ -248,7 +246,6 @@ def _cell(name: str, layout: TensorLayout, device: int, x: float, y: float) -> l
 
 # --- A redistribution ---
 
-MOVE_CELL = 30.0
 LEFT, MOVES_HEAD, FOOT = 24.0, 94.0, 40.0
 
 
@@ -257,7 +254,7 @@ def draw_redistribution(plan: Redistribution, title: str = "Redistribution") -> 
     devices = plan.source.devices
     if devices > MAX_DEVICES:
         raise LayoutError(f"a picture of a redistribution shows at most {MAX_DEVICES} devices; this one has {devices}")
-    cell = MOVE_CELL if devices <= 16 else 480.0 / devices
+    cell = 30.0 if devices <= 16 else 480.0 / devices
     width = LEFT + devices * cell + 90.0
     height = MOVES_HEAD + devices * cell + FOOT
     words = f"{plan.source} to {plan.target}: {', '.join(plan.names) or 'nothing moves'}, {plan.bytes:,} bytes"

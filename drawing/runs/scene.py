@@ -230,7 +230,6 @@ def ties_between(lanes: Sequence[LaneMarks]) -> Iterator[Tie]:
             yield Tie(first.op.name, first.start, first.end, together)
 
 
-COMPUTE = "compute"
 KINDS = tuple(dict.fromkeys(LANES.values()))
 
 Key = tuple[str, tuple[int, ...] | None]
@@ -245,7 +244,7 @@ def streams_of(trace: Trace) -> tuple[tuple[str, ...], list[list[int]]]:
     found = [sorted({key for key in row if key is not None}, key=str) for row in rows]
     used = [{kind: [key for key in keys if key[0] == kind] for kind in KINDS} for keys in found]
     most = {kind: max(len(keys[kind]) for keys in used) for kind in KINDS}
-    names = (COMPUTE, *(f"{kind} {n + 1}" if n else kind for kind in KINDS for n in range(most[kind])))
+    names = ("compute", *(f"{kind} {n + 1}" if n else kind for kind in KINDS for n in range(most[kind])))
     numbers = [
         {key: names.index(kind) + n for kind, keys in by_kind.items() for n, key in enumerate(keys)} for by_kind in used
     ]
@@ -260,9 +259,6 @@ def _key(op: Op, trace: Trace) -> Key | None:
 
 
 # --- Rows ---
-
-MAX_ROWS_APART = 16
-"""In a picture of at most so many ranks, each has its own row."""
 
 Waits = Sequence[Mapping[int, tuple[int, int]]]
 """By rank and place of an event: rank and place of the event that it waited for."""
@@ -355,7 +351,7 @@ def rows_of(
     lanes: Sequence[LaneMarks], links: Sequence[Link], ties: Sequence[Tie], waits: Waits, shared: bool
 ) -> MarkRows:
     """The rows of a run; without `shared`, and of at most 16 ranks, one for each."""
-    many = shared and len(lanes) > MAX_ROWS_APART
+    many = shared and len(lanes) > 16
     kinds = kinds_of(lanes, links, ties, waits) if many else range(len(lanes))
     members: dict[int, list[int]] = {}
     for rank, kind in enumerate(kinds):
@@ -373,7 +369,11 @@ def kinds_of(lanes: Sequence[LaneMarks], links: Sequence[Link], ties: Sequence[T
     at = {(mark.rank, mark.place): mark for lane in lanes for mark in lane.marks}
     causes = [{place: at[cause] for place, cause in waits[lane.rank].items()} for lane in lanes]
     own = [own_part(lane, other_end, causes[lane.rank]) for lane in lanes]
-    peers = [peers_of(lane, causes[lane.rank], len(lanes)) for lane in lanes]
+    peers: list[list[int]] = []  # the ranks at the other end of messages and of waits, in order
+    for lane, waited in zip(lanes, causes):
+        partners = (mark.partner for mark in lane.marks)
+        peers.append([partner for partner in partners if partner is not None and 0 <= partner < len(lanes)])
+        peers[-1] += [waited[mark.place].rank for mark in lane.marks if mark.place in waited]
     joined = [[tie_at.get(mark.number) for mark in lane.marks] for lane in lanes]
     kinds, before = numbered(own), 0
     while before < (before := len(set(kinds))) < len(lanes):
@@ -413,13 +413,6 @@ def own_event(
     why = cause and (cause.op.name, cause.op.layer, cause.start)
     facts = (mark.stream, mark.step, mark.again, mark.memory, mark.tag, group and len(group))
     return op.name, op.layer, seen, when, facts, why
-
-
-def peers_of(lane: LaneMarks, causes: Mapping[int, Mark], ranks: int) -> list[int]:
-    """The ranks at the other end of messages and of waits, in order."""
-    partners = (mark.partner for mark in lane.marks)
-    found = [partner for partner in partners if partner is not None and 0 <= partner < ranks]
-    return found + [causes[mark.place].rank for mark in lane.marks if mark.place in causes]
 
 
 # --- Colours ---
@@ -542,12 +535,6 @@ def chunk_bars(computed: Mapping[int, Iterable[int]]) -> dict[tuple[int, int], f
 
 
 # --- The scene ---
-
-MAX_RECOGNIZED_OPERATIONS = 20_000
-"""Longer runs are not recognized in pictures, because that would take longer than drawing them."""
-
-STUCK_SHARE = 1.4
-"""The picture of a deadlock is longer than the run by this factor, to show where each rank is stuck."""
 
 
 @dataclass(frozen=True)
@@ -677,7 +664,7 @@ def facts_of(error: PuzzleError | None) -> Mapping[str, Any]:
 
 def _ended_in(error: DeadlockError, scene: Scene) -> Scene:
     """The scene of a deadlock, with room at its end for the calls in which the ranks are stuck."""
-    end = max(scene.end * STUCK_SHARE, scene.end + 1)
+    end = max(scene.end * 1.4, scene.end + 1)
     facts = facts_of(error)
     stuck = {rank: f"in {call} on line {facts['lines'][rank]}" for rank, call in facts.get("waits", {}).items()}
     lanes = []
@@ -712,7 +699,10 @@ def scene_of(trace: Trace, goal: Goal | None = None, colour: str = "layer", time
             LaneMarks(rank, tuple(marks), tuple(gaps), tuple(_spans(marks, samples, memory, end)), _slow(trace, rank))
         )
     links, ties = tuple(links_between(lanes)), tuple(ties_between(lanes))
-    known = "" if times_only else _known(trace, report)
+    # To recognize a longer run would take longer than to draw it.
+    is_short = report.error is None and sum(map(len, trace.ranks)) <= 20_000
+    found = recognize(trace) if is_short and not times_only else None
+    known = f"{found.text[0].upper()}{found.text[1:]}" if found is not None else ""
     return Scene(trace, report, tuple(lanes), links, ties, end, streams, colour, known)
 
 
@@ -728,12 +718,6 @@ def has_memory(report: Report) -> bool:
 def without_memory(report: Report) -> Report:
     ranks = tuple(rank._replace(memory=()) for rank in report.ranks)
     return replace(report, ranks=ranks, peak=report.peak._replace(memory=0), peaks={})
-
-
-def _known(trace: Trace, report: Report) -> str:
-    short = report.error is None and sum(map(len, trace.ranks)) <= MAX_RECOGNIZED_OPERATIONS
-    found = recognize(trace) if short else None
-    return f"{found.text[0].upper()}{found.text[1:]}" if found is not None else ""
 
 
 def _marks(

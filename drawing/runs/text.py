@@ -242,12 +242,14 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
     name = titled(title or name_of(scene), scene.report)
     known = "" if scene.known in name else scene.known
     head_lines = [name, known, summary(scene.report), *error_clauses(scene.report)]
+    memory = wrap(f"memory of each rank, in tenths of {most:,} elements", width) if scene.shows_memory else []
+    memory += [row.label.ljust(head) + memory_text(row.lane, most, step) for row in shown if memory]
     rows = [
         *(line for words in head_lines for line in wrap(words, width)),
         scene.time_unit.ljust(head) + axis(scene.end, step, columns),
         *(line for row in shown for line in row_lines(row, scene, head, step)),
         *([f"and {counted(more, 'more rank')}"] if more else []),
-        *(memory_lines(shown, most, head, step, width) if scene.shows_memory else ()),
+        *memory,
         *sent_lines(scene, shown, head, width),
         *wrap(legend_line(scene, step), width),
     ]
@@ -320,12 +322,6 @@ def wording(mark: Mark, room: int, colouring: Colouring) -> str:
 
 def letter_of(name: str) -> str:
     return glyph_of(name).letter or glyph_of(name).mark[:1]
-
-
-def memory_lines(rows: Sequence[MarkRow], most: int, head: int, step: float, width: int) -> Iterator[str]:
-    yield from wrap(f"memory of each rank, in tenths of {most:,} elements", width)
-    for row in rows:
-        yield row.label.ljust(head) + memory_text(row.lane, most, step)
 
 
 def memory_text(lane: LaneMarks, most: int, step: float) -> str:

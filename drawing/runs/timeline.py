@@ -64,18 +64,9 @@ from drawing.runs.text import (
 from lib import COMPUTING, Goal, Report, Sample
 
 LEFT, RIGHT = 62.0, 54.0
-NOTEBOOK_WIDTH = 976.0
-"""Width that fits a notebook, without the margin."""
 MIN_STEP_WIDTH = 12.0
 """A long run widens the picture instead of making a step narrower than this."""
-MAX_WIDTH = 8000.0
-MAX_STEP_WIDTH = 200.0
-"""A short run does not fill the width with one operation."""
 AXIS_HEIGHT = 20.0
-STEPS_HEIGHT = 18.0
-"""The height below the axis for the numbers of the training steps."""
-LANE_SCALE = 0.45
-"""Height of a communication stream, as a share of the height of computation."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +99,8 @@ class Scale:
 
     @property
     def time_width(self) -> float:
-        return self.wide or min(max(NOTEBOOK_WIDTH - LEFT - RIGHT, self.end / self.step * MIN_STEP_WIDTH), MAX_WIDTH)
+        fits_a_notebook = 976.0 - LEFT - RIGHT
+        return self.wide or min(max(fits_a_notebook, self.end / self.step * MIN_STEP_WIDTH), 8000.0)
 
     @property
     def width(self) -> float:
@@ -120,12 +112,12 @@ class Scale:
 
     @property
     def axis_height(self) -> float:
-        return AXIS_HEIGHT + (STEPS_HEIGHT if self.steps > 1 else 0.0)
+        return AXIS_HEIGHT + (18.0 if self.steps > 1 else 0.0)  # for the numbers of the training steps
 
     @property
     def pitch(self) -> float:
         """The distance between lanes: half as much more for each communication stream."""
-        return self.compute_pitch * (1 + LANE_SCALE * (self.streams - 1))
+        return self.compute_pitch * (1 + 0.45 * (self.streams - 1))
 
     @property
     def compute_pitch(self) -> float:
@@ -152,18 +144,14 @@ class Scale:
     def memory_pitch(self) -> float:
         return max(4.0, self.compute_pitch * (1.25 if self.rows <= 4 else 0.95))
 
-    @property
-    def label_every(self) -> int:
-        """Only every n-th lane gets a label if they are too close for all."""
-        return max(1, -(-9 // int(self.pitch)))
-
     def is_labelled(self, row: MarkRow) -> bool:
-        return self.places[row.lane.rank] % self.label_every == 0
+        """Only every n-th lane gets a label if they are too close for all."""
+        return self.places[row.lane.rank] % max(1, -(-9 // int(self.pitch))) == 0
 
     @property
     def span(self) -> float:
         """The steps that fill the width: the run, or more if it is short."""
-        return max(self.end, self.time_width / MAX_STEP_WIDTH * self.step)
+        return max(self.end, self.time_width / 200.0 * self.step)
 
     def x(self, time: float) -> float:
         return LEFT + self.time_width * time / self.span
@@ -200,8 +188,6 @@ def draw_row_label(scale: Scale, row: MarkRow, y: float) -> list[Diagram]:
 # --- Memory and traffic ---
 
 HEAD = 38.0
-FILLED = 0.78
-"""Share of a rank's strip that the highest memory takes; the rest separates the ranks."""
 KIND_NAMES = {**{kind: kind for kind in palette.KINDS}, "opt_states": "optimizer states"}
 
 
@@ -233,10 +219,13 @@ def draw_memory(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
     return panel(scale.width, height, parts)
 
 
+def top_of_scale(most: int, limit: int) -> int:
+    """What is highest, and the limit if it is not far above."""
+    return max(most, limit if limit <= 3 * most else 0)
+
+
 def highest(scene: Scene) -> int:
-    """The top of the scale: the highest memory, and the limit if it is not far above."""
-    limit = scene.goal.memory_limit if scene.goal is not None else 0
-    return max(scene.most, limit if limit <= 3 * scene.most else 0)
+    return top_of_scale(scene.most, scene.goal.memory_limit if scene.goal is not None else 0)
 
 
 def floor_of(rank: int, scale: Scale) -> float:
@@ -244,7 +233,7 @@ def floor_of(rank: int, scale: Scale) -> float:
 
 
 def height_of(memory: int, most: int, scale: Scale) -> float:
-    return FILLED * scale.memory_pitch * memory / most if most else 0.0
+    return 0.78 * scale.memory_pitch * memory / most if most else 0.0
 
 
 def draw_row_memory(row: MarkRow, most: int, scale: Scale) -> Iterator[Diagram]:
@@ -354,7 +343,6 @@ def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
     ]
 
 
-MAX_PITCH = 20.0
 BAR_FILLED = 0.7
 """Share of a rank's strip that its bar takes; the rest separates the ranks."""
 ROOM = 10.0
@@ -367,9 +355,7 @@ def kind_text(kind: str) -> str:
 
 
 def highest_traffic(scene: Scene) -> int:
-    """The top of the scale: the highest traffic, and the limit if it is not far above."""
-    most, limit = scene.report.traffic, (scene.goal.traffic_limit or 0) if scene.goal is not None else 0
-    return max(most, limit if limit <= 3 * most else 0)
+    return top_of_scale(scene.report.traffic, (scene.goal.traffic_limit or 0) if scene.goal is not None else 0)
 
 
 def draw_traffic(scene: Scene, scale: Scale, most: int | None = None) -> Diagram:
@@ -377,7 +363,7 @@ def draw_traffic(scene: Scene, scale: Scale, most: int | None = None) -> Diagram
     most = most or highest_traffic(scene)
     if not scene.report.traffic:
         return panel(scale.width, 0.0, [])
-    pitch = min(MAX_PITCH, scale.compute_pitch)
+    pitch = min(20.0, scale.compute_pitch)
     height = HEAD + scale.rows * pitch + 4
     heading = f"traffic: elements that each rank sends, all on one scale up to {most:,}"
     target = draw_traffic_target(scene, scale, most, height)
@@ -844,22 +830,16 @@ def draw_header(name: str, notes: Sequence[str], wrong: Sequence[str], width: fl
     rows = [
         (name, 16.0, palette.INK, True),
         *((line, 13.0, palette.INK, False) for line in notes),
-        *((line, 12.0, palette.ALARM, False) for text in wrong for line in error_lines(text, width)),
     ]
+    for text in wrong:  # its first four lines
+        lines = wrap(text, int(min(width, 976) / (12 * EM)))
+        rows += [(line, 12.0, palette.ALARM, False) for line in (*lines[:4], *("…" for _ in lines[4:5]))]
     parts = []
     y = 0.0
     for text, size, colour, bold in rows:
         parts.append(label(0, y + size * 0.7, text, size, colour, "start", bold))
         y += size * 1.55
     return panel(width, y + 6, parts)
-
-
-def error_lines(text: str, width: float) -> Iterator[str]:
-    """The first four lines of an error, wrapped to the picture."""
-    lines = wrap(text, int(min(width, 976) / (12 * EM)))
-    yield from lines[:4]
-    if len(lines) > 4:
-        yield "…"
 
 
 def draw_compare(

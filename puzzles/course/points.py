@@ -15,7 +15,6 @@ from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 from .roster import CourseError, cells, folded, moment, name_forms, rows_of, shown_name
 
 DAY = 86_400.0
-UNITS = {"m": 60.0, "h": 3_600.0, "d": DAY}
 
 
 @dataclass(frozen=True)
@@ -32,16 +31,14 @@ class Late:
     def days(self, student: Student) -> int:
         """How many days late a student is, or a group of whom one has an extension; 0 if it is not known when the work
         was handed in."""
-        due = max(map(self._due, student.people))
+        words = [word for who in student.people for word in _words(who)]
+        due = max([self.due, *(self.extensions[word] for word in words if word in self.extensions)])
         seconds = 0.0 if student.submitted is None else student.submitted - due
         return ceil(seconds / DAY) if seconds > self.grace else 0
 
     def kept(self, student: Student) -> float:
         """The share of the points that a student keeps."""
         return max(0.0, 1.0 - self.per_day * self.days(student))
-
-    def _due(self, student: Student) -> float:
-        return max([self.due, *(self.extensions[word] for word in _words(student) if word in self.extensions)])
 
     def of_class(self, students: Iterable[Student]) -> tuple["Late", list[str]]:
         """The rule with the extensions that are one student's each; and the words of the others, which nobody has, or
@@ -101,7 +98,7 @@ def _seconds(text: str, where: str) -> float:
     found = re.fullmatch(r"(\d{1,6})\s*([mhd])", text)
     if not found:
         raise CourseError(f"{where}: '{text}' is not a grace period; write 15m, 2h or 1d")
-    return int(found[1]) * UNITS[found[2]]
+    return int(found[1]) * {"m": 60.0, "h": 3_600.0, "d": DAY}[found[2]]
 
 
 def _extensions(path: Path) -> dict[str, float]:

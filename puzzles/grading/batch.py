@@ -123,17 +123,17 @@ def _begin_process() -> None:
     Finalize(None, close_kept_client, exitpriority=0)
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+    def end_with_parent() -> None:
+        wait_for([parent.sentinel])
+        os._exit(1)  # its servers' pipes close, so they end their runs and themselves
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _end_now(*_: object) -> None:
     close_kept_client()
     os._exit(1)
-
-
-def _end_with(sentinel: int) -> None:
-    wait_for([sentinel])
-    os._exit(1)  # its servers' pipes close, so they end their runs and themselves
 
 
 def _distribute(paths: Iterable[str], job: GradingJob, read: Read, processes: int) -> Generator[Graded, None, None]:
@@ -167,8 +167,7 @@ def _in_own_process(path: str, job: GradingJob, read: Read) -> Graded:
     """The verdict on a file that may have broken a process, from a process of its own."""
     with LocalProcesses(1) as executor:
         try:
-            graded: Graded = executor.submit(job.grade, path, read(path)).result()
-            return graded
+            return executor.submit(job.grade, path, read(path)).result()  # type: ignore[no-any-return]
         except BrokenProcessPool:
             return failed_row(path, job, "the process that graded it ended")
 

@@ -59,14 +59,11 @@ def hard_links(files: Iterable[SourceFile]) -> list[list[str]]:
 
 
 def _at(path: str, shared: str | None) -> Iterable[SourceFile]:
-    if shared is not None and _leads_through_link(path, shared):
-        return [SourceFile(path, refused=SAYS("link"))]
+    if shared is not None:
+        below = Path(os.path.abspath(path)).relative_to(shared)
+        if any(os.path.islink(os.path.join(shared, part)) for part in (below, *below.parents)):
+            return [SourceFile(path, refused=SAYS("link"))]
     return sorted(_below(path)) if os.path.isdir(path) else [SourceFile(path, shared)]
-
-
-def _leads_through_link(path: str, folder: str) -> bool:
-    below = Path(os.path.abspath(path)).relative_to(folder)
-    return any(os.path.islink(os.path.join(folder, part)) for part in (below, *below.parents))
 
 
 def _below(folder: str) -> Iterator[SourceFile]:
@@ -75,9 +72,11 @@ def _below(folder: str) -> Iterator[SourceFile]:
     for here, folders, names in os.walk(folder, onerror=unreadable.append):
         folders[:] = [name for name in folders if _is_shown(here, name, True)]
         if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
-            yield from (_refused(here, name, SAYS("too deep", depth=MAX_DEPTH)) for name in folders)
+            refused = SAYS("too deep", depth=MAX_DEPTH)
+            yield from (SourceFile(os.path.join(here, name), refused=refused) for name in folders)
             folders.clear()
-        yield from (_refused(here, name, SAYS("link")) for name in folders if os.path.islink(os.path.join(here, name)))
+        paths = (os.path.join(here, name) for name in folders)
+        yield from (SourceFile(path, refused=SAYS("link")) for path in paths if os.path.islink(path))
         for name in names:
             if _is_shown(here, name, False):
                 yield SourceFile(os.path.join(here, name), folder)
@@ -89,7 +88,3 @@ def _is_shown(here: str, name: str, is_folder: bool) -> bool:
     if is_folder:
         return not (name.startswith((".", "__")) or os.path.exists(os.path.join(here, name, "pyvenv.cfg")))
     return name.endswith((".py", ".ipynb")) and not name.startswith((".", "_"))
-
-
-def _refused(here: str, name: str, why: str) -> SourceFile:
-    return SourceFile(os.path.join(here, name), refused=why)

@@ -28,7 +28,6 @@ MAX_FILE_SIZE = 16 << 20
 """Most bytes of a file; one more is read to recognize a larger file."""
 
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 FOLDER = getattr(os, "O_DIRECTORY", 0)
 HANDLES = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
@@ -83,7 +82,9 @@ class SourceFile(NamedTuple):
             if last:
                 _require_regular(found)
             if last or HANDLES:
-                at = _opened(stack, where, OPEN_FLAGS | NO_LINK | (NO_WAIT if last else FOLDER), at)
+                at = _opened(
+                    stack, where, OPEN_FLAGS | getattr(os, "O_NOFOLLOW", 0) | (NO_WAIT if last else FOLDER), at
+                )
         assert at is not None
         return _checked(at)
 
@@ -109,15 +110,7 @@ def _require_regular(found: os.stat_result) -> None:
 
 MAX_LINE_LENGTH = 200
 
-ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1")
-"""By Python's names. Others are not for text (zlib) or slow to decode (punycode)."""
-
-DECLARED = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-"""The declaration of an encoding (PEP 263)."""
-
 DEFINITION = r"(?:(?:async +def +|def +|class +)(\w+)(?= *[(:])|(\w+)(?= *[=:]))"
-DEFINITION_START = re.compile(rf"^{DEFINITION}", re.MULTILINE)
-DEFINITION_IN_JSON = re.compile(rf'(?:\\n|"){DEFINITION}')
 
 
 def _utf16_of(source: bytes) -> str:
@@ -188,8 +181,8 @@ class Submission:
     @cached_property
     def names(self) -> set[str]:
         """The names that the text seems to define; a guess."""
-        start = DEFINITION_IN_JSON if self._is_json else DEFINITION_START
-        return {name for pair in start.findall(self.text) for name in pair if name}
+        start = r'(?:\\n|")' if self._is_json else "^"
+        return {name for pair in re.findall(start + DEFINITION, self.text, re.MULTILINE) for name in pair if name}
 
     def looks_defined(self, name: str) -> bool:
         """True if a line looks like a definition of the name, also where Python cannot parse the file."""
@@ -229,11 +222,12 @@ class Submission:
 def _require_text_encoding(source: bytes) -> None:
     """Refuses other encodings before `detect_encoding`, which uses them since Python 3.14."""
     for line in source.split(b"\n", 2)[:2]:
-        declared = DECLARED.match(line)
+        declared = re.match(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", line)  # PEP 263
         if declared:
             encoding = declared[1].decode()
             with suppress(LookupError):  # `detect_encoding` refuses unknown names
-                if codecs.lookup(encoding).name not in ENCODINGS:
+                # Others are not for text (zlib) or slow to decode (punycode).
+                if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig", "ascii", "iso8859-1"):
                     raise UnreadableError(SAYS("other encoding", encoding=encoding))
 
 

@@ -16,8 +16,7 @@ from puzzles.grading.verdict import Graded
 from puzzles.tracks import track_of
 
 from .gradescope import gradescope
-from .html import report_page
-from .listed_files import write
+from .html import report_page, write
 from .screen import next_command
 from .standings import slugs_of
 
@@ -55,17 +54,13 @@ def write_reports(
             wrote.append(f"Wrote {path}.")
     if traces:
         number, problem = _write_traces(graded, Path(traces))
-        if number or not problem:
-            wrote.append(_traces_text(number, traces))
+        if number:
+            verify = next_command("verify", "TRACE.json", "--puzzle", "SLUG")
+            wrote.append(f"Wrote {counted(number, 'trace')} to {traces}, for '{verify}'.")
+        elif not problem:
+            wrote.append(f"Nothing to write to {traces}: there was no finished run whose trace can be judged again.")
         problems += [problem] if problem else []
     return wrote, problems
-
-
-def _traces_text(number: int, folder: str) -> str:
-    if number:
-        verify = next_command("verify", "TRACE.json", "--puzzle", "SLUG")
-        return f"Wrote {counted(number, 'trace')} to {folder}, for '{verify}'."
-    return f"Nothing to write to {folder}: there was no finished run whose trace can be judged again."
 
 
 def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
