@@ -257,19 +257,19 @@ def require_ending(path: str | Path, of_a_run: bool = True) -> None:
     Raises:
         PuzzleError: naming the possible endings, or what to install.
     """
-    ending = Path(path).suffix
+    ending, problem = Path(path).suffix, ""
     if ending.lower() not in ENDINGS:
         what = f"the ending '{ending}'" if ending else "a name without an ending"
-        raise PuzzleError(f"cannot write {path}: {what} is unknown; use {known(ENDINGS)}")
-    if ending.lower() in OF_A_RUN and not of_a_run:
-        raise PuzzleError(
-            f"cannot write {path}: only the timeline of one run can be written as {ending}; use {known(OF_A_PICTURE)}"
-        )
-    if ending.lower() in (".png", ".pdf"):
+        problem = f"{what} is unknown; use {known(ENDINGS)}"
+    elif ending.lower() in OF_A_RUN and not of_a_run:
+        problem = f"only the timeline of one run can be written as {ending}; use {known(OF_A_PICTURE)}"
+    elif ending.lower() in (".png", ".pdf"):
         try:
             require_converter()
         except PuzzleError as why:
-            raise PuzzleError(f"cannot write {path}: {why}") from None
+            problem = str(why)
+    if problem:
+        raise PuzzleError(f"cannot write {path}: {problem}")
 
 
 def known(endings: tuple[str, ...]) -> str:

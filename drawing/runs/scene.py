@@ -788,12 +788,8 @@ def _spans(marks: Sequence[Mark], samples: Sequence[Sample], memory: Sequence[in
         clock = until
 
 
-Needs = Sequence[Sequence[int]]
-"""By number of an event, the numbers of the events whose results it uses."""
-
-
-def needs(scene: Scene) -> Needs:
-    """The events whose results each event uses, directly or through operations that take no time.
+def needs(scene: Scene) -> Sequence[Sequence[int]]:
+    """By number of an event, the numbers of those whose results it uses, directly or through what takes no time.
 
     A receive needs its send. A member of a collective here has only its own needs; it needs the others' contributions
     through the group.

@@ -345,8 +345,6 @@ def draw_peak(scene: Scene, most: int, scale: Scale) -> Sequence[Diagram]:
 
 BAR_FILLED = 0.7
 """Share of a rank's strip that its bar takes; the rest separates the ranks."""
-ROOM = 10.0
-"""Pixels around the words in a bar."""
 
 
 def kind_text(kind: str) -> str:
@@ -383,7 +381,7 @@ def draw_row_traffic(row: MarkRow, sent: Mapping[str, int], scale: Scale, most: 
     for kind, elements in sent.items():
         words, end = f"{kind_text(kind)} {elements:,}", x + elements * unit
         yield tooltip(box(x, top, end, bottom, style(palette.CALLS[kind])), f"{row.all}: {words} elements sent")
-        if pitch * BAR_FILLED >= 11 and end - x > text_width(words, 10) + ROOM:
+        if pitch * BAR_FILLED >= 11 and end - x > text_width(words, 10) + 10.0:
             yield label((x + end) / 2, middle, words, 10, palette.text_on(palette.CALLS[kind]))
         x = end
     if scale.is_labelled(row):

@@ -20,9 +20,6 @@ from .html import report_page, write
 from .screen import next_command
 from .standings import slugs_of
 
-MAX_NAME = 60
-"""Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
-
 COLUMNS = tuple(
     "submission puzzle status reason stars timesteps peak_memory traffic message notes track figures points max_points "
     "days_late shown_size_only found_in".split()
@@ -68,7 +65,7 @@ def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
     into a folder for each. Returns how many, and why not all: after one failure the others would fail too."""
     written = 0
     for number, file in enumerate(graded):
-        folder = traces if len(graded) == 1 else traces / f"{number:04}_{sanitized(Path(file.path).stem)[:MAX_NAME]}"
+        folder = traces if len(graded) == 1 else traces / f"{number:04}_{sanitized(Path(file.path).stem)[:60]}"
         for verdict in file.verdicts:
             track = track_of(verdict.puzzle)
             name = f"{verdict.puzzle}.json" if verdict.trace and track.judge.is_saved else ""

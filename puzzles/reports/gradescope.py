@@ -18,13 +18,9 @@ from .html import attempts, rendered
 
 def _readable(verdict: Verdict) -> Verdict:
     """A verdict without the parts of sentences that advise an option: an autograder's students have none."""
-
-    def cut(text: str) -> str:
-        return re.sub(r"[,;:] [^,;:.]*\B--\w[^;.]*", "", text)
-
-    return replace(
-        verdict, message=cut(verdict.message), advice=cut(verdict.advice), notes=tuple(map(cut, verdict.notes))
-    )
+    texts = (verdict.message, verdict.advice, *verdict.notes)
+    message, advice, *notes = (re.sub(r"[,;:] [^,;:.]*\B--\w[^;.]*", "", text) for text in texts)
+    return replace(verdict, message=message, advice=advice, notes=tuple(notes))
 
 
 def gradescope(graded: Graded, scoring: Scoring) -> dict[str, Any]:

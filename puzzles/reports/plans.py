@@ -23,9 +23,6 @@ GB = 10**9
 SHORT = dict(zip(KINDS, ("weights", "grads", "states", "activ.", "ends", "work")))
 """Kinds of memory, as headings."""
 
-TEXTS = ("schedule", "recompute", "split", "")
-"""Columns of words."""
-
 
 def report_plans(console: Console, found: Search, by_rank: bool = False) -> None:
     """The job, the fastest plans, their memory, and how many splits there were; of the fastest each rank's memory, if
@@ -208,5 +205,7 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=title, title_justify="left")
     table.add_column(first, style="bold", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="left" if column in TEXTS else "right", no_wrap=True)
+        table.add_column(
+            column, justify="left" if column in ("schedule", "recompute", "split", "") else "right", no_wrap=True
+        )
     return table

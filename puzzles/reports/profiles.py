@@ -10,9 +10,6 @@ from lib.profiles.sources import RankProfile
 from lib.values.algebra import counted
 from puzzles.catalog.schedule_papers import with_papers
 
-SHOWN = 0.0005
-"""Rungs of less than this share of the step are left out of the sentence."""
-
 MOST_ROWS = 12
 """Rows of a table; of more stages or ranks only the first are shown."""
 
@@ -81,9 +78,9 @@ def _clock(found: Study) -> str:
 
 
 def ladder_text(found: Study) -> str:
-    """'27.7% of the step is bubble: 15.8 order, 10.5 uneven stages, 0.7 host.'"""
+    """'27.7% of the step is bubble: 15.8 order, 10.5 uneven stages, 0.7 host.', without what is less than 0.05%."""
     length = found.chosen.step.length
-    rungs = sorted((one for one in found.ladder if abs(one.ms) >= SHOWN * length), key=lambda one: -one.ms)
+    rungs = sorted((one for one in found.ladder if abs(one.ms) >= 0.0005 * length), key=lambda one: -one.ms)
     parts = ", ".join(f"{100 * one.ms / length:.1f} {one.cause}" for one in rungs)
     return f"{found.chosen.bubble:.1%} of the step is bubble: {parts}."
 

@@ -96,25 +96,18 @@ def _readings(given: Any, devices: int) -> list[Reading]:
 
 
 def _reading(given: Any) -> Reading:
-    if not isinstance(given, dict):
+    figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading)} if isinstance(given, dict) else {}
+    tables = {name: figures.pop(name, None) for name in ("calls", "host", "disk", *BY_LINE)}
+    if not (
+        all(isinstance(table, dict) and all(isinstance(key, str) for key in table) for table in tables.values())
+        and all(set(tables[tier]) == set(unused_memory()) for tier in ("host", "disk"))
+        and all(line.isdecimal() for name in BY_LINE for line in tables[name])
+    ):
         raise ValueError("a meter cannot be read")
-    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk", *BY_LINE)}
-    if any(set(tables[tier]) != set(unused_memory()) for tier in ("host", "disk")):
-        raise ValueError("a meter cannot be read")
-    if not all(line.isdecimal() for name in BY_LINE for line in tables[name]):
-        raise ValueError("a meter cannot be read")
-    figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading) if f.name not in tables}
-    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in figures.values()):
+    numbers = [*figures.values(), *(number for table in tables.values() for number in table.values())]
+    if not all(type(number) is int and 0 <= number < MAX_FIGURE for number in numbers):
         raise ValueError("a meter does not show a number of bytes, calls or flops")
     return Reading(**figures, **tables)
-
-
-def _table(given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
-        raise ValueError("a meter cannot be read")
-    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in given.values()):
-        raise ValueError("a meter does not show a number of bytes, calls or flops")
-    return given
 
 
 def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
