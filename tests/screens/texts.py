@@ -94,7 +94,9 @@ def _pattern(part: ast.expr) -> str:
 def unread() -> list[tuple[Path, str]]:
     """The files and titles of approved texts that no test reads."""
     patterns = [(reading.file, re.compile(reading.title)) for reading in readings()]
-    texts = [(path, title) for path in sorted(TEXTS.glob("*.txt")) for title in _sections(path.read_text("utf-8"))]
+    texts = [
+        (path, title) for path in sorted(TEXTS.glob("*.txt")) for title in _sections(path.read_text("utf-8")) or ("",)
+    ]
     return [
         (path, title)
         for path, title in texts
@@ -105,7 +107,7 @@ def unread() -> list[tuple[Path, str]]:
 def remove_unread() -> None:
     for path, title in unread():
         sections = _sections(path.read_text(encoding="utf-8"))
-        del sections[title]
+        sections.pop(title, None)  # an empty file has none
         _write(path, sections)
         print(f"removed '{title}' of {path.name}")
 
