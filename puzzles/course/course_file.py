@@ -7,7 +7,6 @@ An earlier version had an option for each rule, and a file that stood in for the
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,10 +89,7 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
     shares = {
         name: number(name, most) for name, most in (("partial", 1), ("shown_size", 1), ("third_star", MAX_POINTS))
     }
-    late = {
-        name: value.isoformat() if isinstance(value, datetime | date) else str(value)
-        for name, value in fields.table("late", {}).rest().items()
-    }
+    late = fields.table("late", {})
     points = fields.table("points", {}).rest()
     for name, worth in points.items():
         if type(worth) not in (int, float) or not 0 <= worth <= MAX_POINTS:
@@ -106,7 +102,7 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
         tuple(folder / name for name in (fields.texts("puzzles") or default)),
         points,
         {name: share for name, share in shares.items() if share is not None},
-        late_from(late, f"{file}, [late]", folder) if late else None,
+        late_from(late, folder) if late.names else None,
         fields.flag("strict"),
         path("roster"),
         fields.flag("each_file"),
