@@ -29,7 +29,7 @@ def run_definition(slug: str, function: Any, game: tuple[Size, Setting], site: D
     if error is None:
         return StageResult(data)
     if isinstance(error, DeadlockError) and isinstance(error.problem, Sentence):
-        data |= {"deadlock": {name: error.problem.facts[name] for name in ("waits", "lines", "cycle")}}
+        data["deadlock"] = {name: error.problem.facts.get(name) for name in ("waits", "lines", "cycle")}
     if isinstance(error, PuzzleError):
         return StageResult(data, of_refusal(error, line_in(error.__traceback__, site.file) or site.line))
     model = outcome.models[outcome.errors.index(error)]
