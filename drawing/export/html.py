@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from drawing import palette
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
 from drawing.runs.scene import COLOURS, Colouring, LaneMarks, Mark, Paint, Scene, needs, sent_by_kind
-from drawing.runs.text import SHARED, describe, describe_gap, error_text, short_reason, summary, text_of
+from drawing.runs.text import SHARED, describe, describe_gap, error_text, reasons, summary, text_of
 from drawing.runs.timeline import KIND_NAMES, highest, highest_traffic, kind_text, shaded_text
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "groups": [[number[mark.number] for mark in tie.members] for tie in rows.ties(scene.ties)],
         "links": [[shown(link.send), shown(link.receive)] for link in rows.links(scene.links) if link.receive],
         "gaps": [
-            [place, gap.start, gap.end, describe_gap(gap, row.first, scene), short_reason(gap, scene)]
+            [place, gap.start, gap.end, describe_gap(gap, row.first, scene), reasons(gap, scene)[0]]
             for place, row in enumerate(rows.every)
             for gap in row.lane.gaps
         ],

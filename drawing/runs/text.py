@@ -92,41 +92,31 @@ def waited_for(gap: Gap, scene: Scene) -> Mark | None:
 
 def describe_gap(gap: Gap, who: str, scene: Scene) -> str:
     """Idle time and its reason: 'rank 1 idle, t=0 to 2.2: waits for rank 0 to send, after its forward layer 1 b0'."""
-    return f"{who} idle, t={time_text(gap.start)} to {time_text(gap.end)}: {reason(gap, scene)}"
+    return f"{who} idle, t={time_text(gap.start)} to {time_text(gap.end)}: {reasons(gap, scene)[1]}"
 
 
-def reason(gap: Gap, scene: Scene) -> str:
-    """The cause of a gap: the event that ended it, and what its rank did before that."""
+def reasons(gap: Gap, scene: Scene) -> tuple[str, str]:
+    """The cause of a gap: short enough to fit into it; and in full, with what the rank did for which it waits."""
     if gap.before is None:
         if gap.stuck:
-            return f"is stuck {gap.stuck}"
-        return "has nothing left to do" if scene.report.error is None or has_ended(scene) else "nothing more happened"
+            return f"stuck {gap.stuck}", f"is stuck {gap.stuck}"
+        is_over = scene.report.error is None or has_ended(scene)
+        return ("done", "has nothing left to do") if is_over else ("nothing more", "nothing more happened")
     if gap.awaited is not None:
-        return f"awaits its {doing(gap.awaited)}, which runs from t={time_text(gap.awaited.start)}"
+        full = f"awaits its {doing(gap.awaited)}, which runs from t={time_text(gap.awaited.start)}"
+        return f"awaits {glyph_of(gap.awaited.op.name).name}", full
     cause = waited_for(gap, scene)
     if cause is None:
-        return "the referee did not get this far"
+        return "idle", "the referee did not get this far"
     what = " to send" if cause.op.name == "pass_to" else f", the last to join this {doing(cause)}"
     before = scene.previous(cause)
     after = f", after its {doing(before)}" if before is not None else ""
-    return f"waits for rank {cause.rank}{what}{after}"
+    return f"waits for rank {cause.rank}", f"waits for rank {cause.rank}{what}{after}"
 
 
 def has_ended(scene: Scene) -> bool:
     """True if the run ended in a deadlock in which a rank that is not stuck has returned."""
     return isinstance(scene.report.error, DeadlockError)
-
-
-def short_reason(gap: Gap, scene: Scene) -> str:
-    """The reason for a gap, short enough to fit into it."""
-    if gap.before is None:
-        if gap.stuck:
-            return f"stuck {gap.stuck}"
-        return "done" if scene.report.error is None or has_ended(scene) else "nothing more"
-    if gap.awaited is not None:
-        return f"awaits {glyph_of(gap.awaited.op.name).name}"
-    cause = waited_for(gap, scene)
-    return f"waits for rank {cause.rank}" if cause is not None else "idle"
 
 
 def name_of(scene: Scene) -> str:
@@ -201,7 +191,7 @@ def describe_row(row: MarkRow, scene: Scene) -> str:
     sends = f"; sends {sent:,} elements" if sent else ""
     gap, waits = max(lane.gaps, key=lambda gap: gap.end - gap.start, default=None), ""
     if gap is not None and gap.before is not None and gap.end - gap.start >= scene.end / 10:
-        waits = f"; idle from t={time_text(gap.start)} to {time_text(gap.end)}, {short_reason(gap, scene)}"
+        waits = f"; idle from t={time_text(gap.start)} to {time_text(gap.end)}, {reasons(gap, scene)[0]}"
     return f"{row.first.capitalize()}: {work}; {busy}{holds}{sends}{waits}."
 
 

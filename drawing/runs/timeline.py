@@ -56,7 +56,7 @@ from drawing.runs.text import (
     error_text,
     has_ended,
     name_of,
-    short_reason,
+    reasons,
     summary,
     text_of,
     titled,
@@ -521,7 +521,7 @@ def draw_gaps(row: MarkRow, scene: Scene, scale: Scale, y0: float, y1: float) ->
         # On top of its hatching, so that the tooltip shows everywhere.
         pane = box(scale.x(gap.start), y0, scale.x(gap.end), y1, style(palette.IDLE, opacity=0.5))
         yield tooltip(pane, describe_gap(gap, row.first, scene))
-        words = short_reason(gap, scene)
+        words, _ = reasons(gap, scene)
         if scale.compute_pitch >= 25 and text_width(words, WAIT_SIZE) + 16 < scale.x(gap.end) - scale.x(gap.start):
             middle = (scale.x(gap.start) + scale.x(gap.end)) / 2
             yield label(middle, (y0 + y1) / 2, words, WAIT_SIZE, palette.SOFT, halo=palette.IDLE)
