@@ -78,8 +78,6 @@ check: $(VENV)/.check  ## check format, lint and types
 
 screens: $(VENV)/.test  ## write what commands print, and what pictures and reports say, to tests/screens, to be read in the diff
 	$(BIN)/python -m tests.screens
-	rm -rf tests/screens/texts
-	APPROVE=1 $(BIN)/python -m pytest -q -m "not slow" $$(grep -rl "tests.screens.texts" tests --include="test_*.py")
 
 docs: $(VENV)/.test  ## redraw the pictures of README.md and docs/pictures.md, map puzzles and papers, measure docs/truth.md, docs/mindspore.md and, with jax, docs/xla.md
 	PYTHONPATH=. $(BIN)/python docs/generate/gallery.py

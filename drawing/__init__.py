@@ -4,8 +4,7 @@ from drawing import draw, draw_group
 """
 
 from drawing.export.files import ENDINGS, is_picture, require_ending, save
-from drawing.runs.pareto import Attempt, draw_pareto
-from drawing.runs.plans import draw_plans, draw_steps, draw_waterfall
+from drawing.runs.plans import Attempt, draw_pareto, draw_plans, draw_steps, draw_waterfall
 from drawing.runs.predicted_vs_measured import draw_replay, draw_runs
 from drawing.runs.scene import EndedRun, TimedRun
 from drawing.runs.text import TEXT_WIDTH, text

@@ -14,10 +14,10 @@ from chalk.style import Style
 from chalk.types import Diagram
 from chalk.visitor import DiagramVisitor
 
+from drawing.pen import Label, box, box_envelope, style
 from lib import PuzzleError
 
 from .palette import EDGE, PAPER, dark_variant
-from .pen import Label, box, box_envelope, style
 
 Offset = tuple[float, float]
 
@@ -26,17 +26,14 @@ FONT = "Helvetica,'Helvetica Neue',Arial,'Liberation Sans',sans-serif"
 FIT = ' style="max-width:100%;block-size:auto"'
 """A narrow page shows a picture smaller, with the same proportions. `height:auto` would do too, but CairoSVG reads it
 as a height of 0, and ignores `block-size`."""
-BASELINE = 0.35
-"""Distance of the baseline below the middle of a line of text, relative to its font size."""
 LEGIBLE = 8.0
 """The smallest letters that people can read on a screen, in pixels. A picture is not shown with smaller letters unless
 it was drawn with them."""
-NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def clean(text: str) -> str:
     """Any text as XML content: special characters escaped, characters that XML cannot hold replaced."""
-    return escape(NOT_IN_XML.sub("\ufffd", text), {'"': "&quot;"})
+    return escape(re.sub("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", "\ufffd", text), {'"': "&quot;"})
 
 
 def number(tenths: int) -> str:
@@ -87,7 +84,7 @@ class SvgWriter(DiagramVisitor[Any, Any]):
 
     def _text(self, shape: Label, style: Style, x: float, y: float, tip: str) -> str:
         size = shape.font_size or 10.0
-        left, base = round((x - shape.shift) * 10), round((y + BASELINE * size) * 10)
+        left, base = round((x - shape.shift) * 10), round((y + 0.35 * size) * 10)  # its baseline is below the middle
         more = "" if shape.anchor == "middle" else f' text-anchor="{shape.anchor}"'
         if shape.bold:
             more += ' font-weight="bold"'
@@ -159,10 +156,6 @@ def path_data(shape: Path, dx: float, dy: float) -> str:
 
 
 MARGIN = 12.0
-CHALK_HEIGHT = 200
-"""Chalk's default height; with it, a picture is shown at its own size."""
-MAX_ENLARGEMENT = 2.0
-"""Maximum enlargement of a small picture, however tall the notebook requests it."""
 
 
 class Picture(Compose):
@@ -188,7 +181,8 @@ class Picture(Compose):
         content = self.accept(SvgWriter(dark_variant if self.dark else str), (0.0, 0.0))
         # The height that `chalk.set_svg_height` asked for, if it was called. What that would make illegible is larger.
         wanted: float = chalk.core.SVG_HEIGHT
-        scale = 1.0 if wanted == CHALK_HEIGHT else min(wanted / self.height, MAX_ENLARGEMENT)
+        # With chalk's default height a picture is shown at its own size; none is enlarged more than twice.
+        scale = 1.0 if wanted == 200 else min(wanted / self.height, 2.0)
         letters = map(float, re.findall(r'font-size="([\d.]+)"', content))
         scale = max(scale, min(1.0, LEGIBLE / min(letters, default=LEGIBLE)))
         size = f'width="{round(self.width * scale)}" height="{round(self.height * scale)}"'

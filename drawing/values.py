@@ -13,9 +13,22 @@ from typing import Any, NamedTuple
 
 from chalk.types import Diagram
 
-from drawing.number_text import time_text
 from drawing.palette import EDGE, EMPTY, GRID, INK, PAPER, SOFT, STROKE, layer_colour, layer_tint, mix
-from drawing.pen import box, clip, corners, dots, hatch, label, lines, panel, polygons, stack, style, text_width
+from drawing.pen import (
+    box,
+    clip,
+    corners,
+    dots,
+    hatch,
+    label,
+    lines,
+    panel,
+    polygons,
+    stack,
+    style,
+    text_width,
+    time_text,
+)
 from drawing.picture import Picture
 from lib import (
     Activation,

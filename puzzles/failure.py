@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from lib import Model, PuzzleError, Value
 from lib.errors import meant
+from lib.values.algebra import counted
 
 GAME_PACKAGES = ("lib", "drawing", "puzzles")
 
@@ -110,11 +111,27 @@ def _near_attribute(error: AttributeError) -> str:
 OF_MODEL = re.compile(rf"\b(?:{'|'.join(one.__name__ for one in Model.__mro__[:-1])})\.(?=\w+\(\))")
 
 
+TOO_MANY = re.compile(
+    r"\b(\w+)(\.\w+\(\) takes )(?:from (\d+) to )?(\d+) positional arguments? but (\d+)(.*?) (?:was|were) given"
+)
+
+
 def _call_text(text: str) -> str:
-    """A wrong call: the method as a player writes it, and that only coroutines are awaited."""
+    """A wrong call: the method and its arguments as a player writes them, and that only coroutines are awaited."""
     if re.search("can't be (used in 'await' expression|awaited)", text):
         return f"{text}; what is awaited here is a result already, so leave 'await' out"
-    return OF_MODEL.sub("model.", text)
+    return OF_MODEL.sub("model.", TOO_MANY.sub(_without_self, text))
+
+
+def _without_self(wrong: re.Match[str]) -> str:
+    """Too many arguments of a method of the game, without the object itself, which Python counts."""
+    name, takes, least, most, given, more = wrong.groups()
+    loaded = [module for path, module in sys.modules.items() if path.partition(".")[0] == "lib"]
+    if not any(isinstance(getattr(module, name, None), type) for module in loaded):
+        return wrong[0]
+    span = f"from {int(least) - 1} to " if least else ""
+    verb = "was" if given == "2" else "were"
+    return f"{name}{takes}{span}{counted(int(most) - 1, 'positional argument')} but {int(given) - 1}{more} {verb} given"
 
 
 def _import_text(error: ImportError, text: str) -> str:

@@ -9,14 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drawing import palette
-from drawing.runs.captions import SHARED, describe, describe_gap, error_text, short_reason, summary
-from drawing.runs.colouring import COLOURS, Colouring, Paint
 from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
-from drawing.runs.legend import shaded_text
-from drawing.runs.marks import LaneMarks, Mark
-from drawing.runs.memory import KIND_NAMES, highest, highest_traffic, kind_text, sent_by_kind
-from drawing.runs.scene import Scene, needs
-from drawing.runs.text import text_of
+from drawing.runs.scene import COLOURS, Colouring, LaneMarks, Mark, Paint, Scene, needs, sent_by_kind
+from drawing.runs.text import SHARED, describe, describe_gap, error_text, reasons, summary, text_of
+from drawing.runs.timeline import KIND_NAMES, highest, highest_traffic, kind_text, shaded_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -24,7 +20,6 @@ if TYPE_CHECKING:
 UNIT = 20.0
 """Outlines are given in a square of this size; the page stretches their middle."""
 SCRIPTS = ("rendering.js", "legend.js", "interaction.js")
-PAGE_COLUMNS = 120
 TONES = """
 PAPER INK SOFT GRID IDLE IDLE_HATCH STROKE UNDER_WAY STEP STEP_EDGE EDGE MEMORY CRITICAL ALARM TARGET
 """.split()
@@ -86,7 +81,7 @@ def view_words(scene: Scene, title: str) -> dict[str, str]:
         "title": title,
         "label": f"Timeline of {title}",
         "summary": summary(scene.report),
-        "text": text_of(scene, title, PAGE_COLUMNS),
+        "text": text_of(scene, title, 120),
     }
 
 
@@ -164,7 +159,8 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "ranks": len(rows.every),
         "labels": [row.label for row in rows.every],
         "end": scene.end,
-        "timesteps": timesteps_data(scene),
+        # Of a game, the figure that its target is for, the start of the last event, as time and as text.
+        "timesteps": scene.goal and [scene.report.timesteps, scene.report.costs.took(scene.report.timesteps)],
         "streams": scene.streams,
         "rank": [rows.places[mark.rank] for mark in marks],
         "stream": [mark.stream for mark in marks],
@@ -185,7 +181,7 @@ def run_data(scene: Scene) -> dict[str, Any]:
         "groups": [[number[mark.number] for mark in tie.members] for tie in rows.ties(scene.ties)],
         "links": [[shown(link.send), shown(link.receive)] for link in rows.links(scene.links) if link.receive],
         "gaps": [
-            [place, gap.start, gap.end, describe_gap(gap, row.first, scene), short_reason(gap, scene)]
+            [place, gap.start, gap.end, describe_gap(gap, row.first, scene), reasons(gap, scene)[0]]
             for place, row in enumerate(rows.every)
             for gap in row.lane.gaps
         ],
@@ -199,19 +195,17 @@ def run_data(scene: Scene) -> dict[str, Any]:
     }
 
 
-def timesteps_data(scene: Scene) -> list[Any] | None:
-    """The figure that a game's target is for, which is the start of the last event, as time and as text; None without a
-    game."""
-    report = scene.report
-    return None if scene.goal is None else [report.timesteps, report.costs.took(report.timesteps)]
-
-
 def colouring_data(scene: Scene, by: str) -> dict[str, Any]:
     """Everything that depends on the meaning of the colours: each mark's look and texts, and the legend's swatches."""
     colouring = Colouring.of(by, scene.layers, scene.lanes)
     looks: dict[Look, int] = {}
+    shapes = []
+    for mark in scene.rows.marks:
+        toward, slant = -1 if scene.rows.is_above(mark.partner, mark.rank) else 1, 0.5 if mark.stream else 1.0
+        look = Look(mark.op.name, toward, slant, colouring.paint(mark), colouring.bar(mark))
+        shapes.append(looks.setdefault(look, len(looks)))
     return {
-        "look": [looks.setdefault(look_of(mark, colouring, scene), len(looks)) for mark in scene.rows.marks],
+        "look": shapes,
         "label": [label_of(mark, colouring) for mark in scene.rows.marks],
         "looks": [look_data(look) for look in looks],
         "swatches": swatch_data(scene, by),
@@ -226,12 +220,6 @@ class Look(NamedTuple):
     slant: float
     paint: Paint
     bar: float
-
-
-def look_of(mark: Mark, colouring: Colouring, scene: Scene) -> Look:
-    above = scene.rows.is_above(mark.partner, mark.rank)
-    slant = 0.5 if mark.stream else 1.0
-    return Look(mark.op.name, -1 if above else 1, slant, colouring.paint(mark), colouring.bar(mark))
 
 
 def label_of(mark: Mark, colouring: Colouring) -> list[str]:

@@ -11,14 +11,11 @@ from textwrap import wrap
 from rich.style import Style
 from rich.text import Text
 
+from drawing.layouts.graph import StepTexts
+from drawing.layouts.tensor import held_number, limits_text, memory_text, piece_colour, piece_text
 from drawing.palette import ALARM, INK, STEP_EDGE
 from lib.layout import GraphPlan, strategy_text
 
-from .captions import held_number, limits_text, memory_text, piece_text
-from .propagation import StepTexts
-from .tensor import piece_colour
-
-TEXT_CANDIDATES = 4
 INDENT = "    "
 MOVES = Style(color=ALARM)
 CONFIGURED = Style(color=STEP_EDGE, bold=True)
@@ -99,7 +96,7 @@ def propagation_text(plan: GraphPlan, width: int) -> Text:
         _add(found, f"{step.heading}: {step.at}", width, Style(bold=True) if decision.reached else CONFIGURED)
         if step.known:
             _add(found, f"{INDENT}{step.known}", width)
-        shown = step.found[:TEXT_CANDIDATES]
+        shown = step.found[:4]
         wide = max((len(strategy_text(each.choice.strategy)) for each in shown), default=0)
         for each in shown:
             mine = step.is_chosen(each)

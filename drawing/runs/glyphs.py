@@ -14,10 +14,8 @@ from chalk.types import Diagram
 
 from drawing.palette import PAPER, text_on
 from drawing.pen import Point, box, corners, hatch, label, lines, polygon, style, text_width
+from drawing.runs.scene import HOLLOW, Colouring, Mark
 from lib import COMPUTING, halves
-
-from .colouring import HOLLOW, Colouring
-from .marks import Mark
 
 
 class Frame(NamedTuple):

@@ -7,20 +7,23 @@ from types import MappingProxyType
 
 from chalk.types import Diagram
 
-from drawing.number_text import tenths_text
 from drawing.palette import INK, PAPER, PARTS
-from drawing.pen import box, clip, label, panel, stack, style, text_width, tooltip
+from drawing.pen import box, clip, label, panel, stack, style, tenths_text, text_width, tooltip
 from drawing.picture import Picture
+from drawing.runs.scene import (
+    LaneMarks,
+    Link,
+    Mark,
+    Scene,
+    Tie,
+    awaited_before,
+    idle_between,
+    scene_of,
+    without_traffic,
+)
+from drawing.runs.text import MAX_ROWS, letter_of, name_of, row_lines
+from drawing.runs.timeline import Scale, draw_header, draw_lanes, draw_legend
 from lib import Trace
-
-from .axis import Scale
-from .captions import name_of
-from .legend import draw_legend
-from .marks import LaneMarks, Link, Mark, Tie
-from .scene import Scene, awaited_before, idle_between, scene_of, without_traffic
-from .text import MAX_ROWS, letter_of, row_lines
-from .timeline import draw_header
-from .timeline_rows import draw_lanes
 
 Times = Sequence[Sequence[Sequence[float | None]]]
 """For each rank, the start and the end of each event, in seconds; for an overlapped call also when it was made, and

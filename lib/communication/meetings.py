@@ -7,7 +7,6 @@ rendezvous protocol does; with a pool of buffers, a schedule that deadlocks else
 
 from __future__ import annotations
 
-import re
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from lib.rules import collectives as rules
 from lib.rules.collectives import ROOT_OF, Group, group_text, results_of, root_in
 from lib.trace.ops import Op, call_text
 from lib.values import algebra
-from lib.values.algebra import counted, named, numbers_in
+from lib.values.algebra import counted, named
 from lib.values.kinds import Value
 
 # --- Ranks on the named axes of a mesh, and the groups of ranks that may meet ---
@@ -396,8 +395,6 @@ class WaitingRank(NamedTuple):
 IN_GROUP = " in the group "
 """Part of a call that names one."""
 
-CYCLE = "they wait for each other in a cycle: "
-
 FIXES = {
     "collective": "a collective completes only when every rank calls it, in the same order",
     "post": "a mailbox holds one unread message; let the other rank receive before you send to it again",
@@ -411,16 +408,17 @@ FIXES = {
 def deadlock_text(
     waits: Sequence[WaitingRank],
     absent: Mapping[int, str],
+    cycle: Sequence[tuple[int, int]],
     has_groups: bool = False,
     unread: Collection[tuple[int, int]] = (),
     unsent: Mapping[int, str] = MappingProxyType({}),
 ) -> Sentence:
     """'nobody can move: rank 0 waits in receive() on line 12 for rank 1; rank 1 has returned; each ...'
 
-    `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. In a game with
-    `has_groups` a collective may have forgotten its group. `unread` has the sender and the receiver of each message
-    that was not received: a receiver that waits for another rank may have named the wrong one. `unsent` has, by rank, a
-    result that it has neither used nor sent: another rank may wait for that.
+    `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. `cycle` is what
+    `cycle_of` finds. In a game with `has_groups` a collective may have forgotten its group. `unread` has the sender and
+    the receiver of each message that was not received: a receiver that waits for another rank may have named the wrong
+    one. `unsent` has, by rank, a result that it has neither used nor sent: another rank may wait for that.
     """
     groups: dict[tuple[str, int, str, tuple[int, ...], str], list[int]] = {}
     for wait in waits:
@@ -435,9 +433,9 @@ def deadlock_text(
     for state, ranks in by_state.items():
         state = state if len(ranks) == 1 else state.replace("has ", "have ").replace("was ", "were ")
         clauses.append(f"{named('rank', ranks)} {state}")
-    cycle = cycle_of(waits)
     if cycle:
-        clauses.append(CYCLE + ", ".join(f"rank {a} waits for rank {b}" for a, b in cycle))
+        pairs = ", ".join(f"rank {a} waits for rank {b}" for a, b in cycle)
+        clauses.append(f"they wait for each other in a cycle: {pairs}")
     clauses += [f"rank {rank} has neither used nor sent the {value}" for rank, value in unsent.items()]
     missed = [(source, to) for source, to in unread if any(_passes_over(wait, source, to) for wait in waits)]
     if missed:
@@ -451,6 +449,7 @@ def deadlock_text(
         "nobody can move",
         clauses="; ".join(clauses + fixes),
         waits={wait.rank: wait.call for wait in waits},
+        lines={wait.rank: wait.line for wait in waits},
         of={wait.rank: wait.of for wait in waits},
         absent=dict(absent),
         cycle=cycle,
@@ -470,24 +469,6 @@ def nearest_to_cause(
     passing = {wait.rank for wait in waits if any(_passes_over(wait, source, to) for source, to in unread)}
     deserted = {wait.rank for wait in waits if any(rank in absent for rank in wait.of)}
     return frozenset(passing or deserted or unsent)
-
-
-CLAUSE = re.compile(r"ranks? (?P<ranks>[\d, -]+) waits? (?P<where>in .* on line \d+)")
-
-
-def stuck_ranks(text: str) -> dict[int, str]:
-    """Where each rank is stuck, read back from a deadlock's text: 'in receive() on line 12'."""
-    stuck = {}
-    for clause in text.split("; "):
-        if (match := CLAUSE.search(clause)) is not None:
-            stuck.update(dict.fromkeys(numbers_in(match["ranks"]), match["where"]))
-    return stuck
-
-
-def cycle_in(text: str) -> list[tuple[int, int]]:
-    """The pairs of ranks that wait for each other in a cycle, read back from a deadlock's text."""
-    _, _, cycle = text.partition(CYCLE)
-    return [(int(a), int(b)) for a, b in re.findall(r"rank (\d+) waits for rank (\d+)", cycle)]
 
 
 def _passes_over(wait: WaitingRank, source: int, to: int) -> bool:

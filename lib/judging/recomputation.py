@@ -12,7 +12,16 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from lib.communication.lanes import LANES, Cursor, Walk, overlapped
-from lib.communication.meetings import Call, Mesh, OpIndex, WaitingRank, deadlock_text, in_group, message_ticks
+from lib.communication.meetings import (
+    Call,
+    Mesh,
+    OpIndex,
+    WaitingRank,
+    cycle_of,
+    deadlock_text,
+    in_group,
+    message_ticks,
+)
 from lib.errors import DeadlockError, PuzzleError, RuleError, Sentences, TraceError
 from lib.game.costs import CLASSIC, ON_TIER, PAIR, Costs
 from lib.game.setting import Game
@@ -499,7 +508,7 @@ class Recomputation(Walk[RankState]):
             raise why.at(place, line) from None
         waits = [self._waiting(rank, rank.op) for rank in stuck]
         ended = {rank.rank: "has returned" for rank in self.cursors if rank.ended}
-        raise DeadlockError(deadlock_text(waits, ended, has_groups), place, line)
+        raise DeadlockError(deadlock_text(waits, ended, cycle_of(waits), has_groups), place, line)
 
     def _waiting(self, rank: RankState, op: Op) -> WaitingRank:
         if op.name == "receive":

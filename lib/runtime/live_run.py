@@ -209,12 +209,13 @@ class LiveRun(Lanes):
             return mismatch
         described = [wait.described() for wait in waits]
         unread = [(source, rank) for rank in range(self.size.ranks) for source, _ in self.mailboxes.unread(rank)]
-        cycle = {rank for rank, _ in cycle_of(described)}
+        cycle = cycle_of(described)
+        in_cycle = {rank for rank, _ in cycle}
         receivers = [wait.rank for wait in waits if isinstance(wait, ReceiveWait)]
-        results = {rank: self.recorders[rank].unsent(own=rank in cycle) for rank in receivers}
+        results = {rank: self.recorders[rank].unsent(own=rank in in_cycle) for rank in receivers}
         unsent = {rank: str(value) for rank, value in results.items() if value is not None}
         self.nearest_to_cause = nearest_to_cause(described, absent, unread, unsent)
-        return DeadlockError(deadlock_text(described, absent, bool(self.mesh.axes), unread, unsent))
+        return DeadlockError(deadlock_text(described, absent, cycle, bool(self.mesh.axes), unread, unsent))
 
     def _absences(self) -> dict[int, str]:
         """The ranks that do not wait, each with the reason as a message words it."""

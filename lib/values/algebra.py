@@ -166,12 +166,6 @@ def set_text(numbers: Collection[int]) -> str:
     return "{" + ", ".join(parts) + "}"
 
 
-def numbers_in(text: str) -> list[int]:
-    """The numbers of a `set_text` without its braces: '0-3, 7'."""
-    ends = [[int(end) for end in part.split("-")] for part in text.split(", ")]
-    return [number for part in ends for number in range(part[0], part[-1] + 1)]
-
-
 def named(thing: str, numbers: Sequence[int]) -> str:
     """'rank 2', 'ranks 0-2, 5': some numbered things as a sentence names them."""
     return f"{thing} {numbers[0]}" if len(numbers) == 1 else f"{plural(thing)} {set_text(numbers)[1:-1]}"

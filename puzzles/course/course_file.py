@@ -7,7 +7,6 @@ An earlier version had an option for each rule, and a file that stood in for the
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -90,15 +89,20 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
     shares = {
         name: number(name, most) for name, most in (("partial", 1), ("shown_size", 1), ("third_star", MAX_POINTS))
     }
-    rule = fields.table("late", {}).rest()
+    late = fields.table("late", {})
+    points = fields.table("points", {}).rest()
+    for name, worth in points.items():
+        if type(worth) not in (int, float) or not 0 <= worth <= MAX_POINTS:
+            what = f"{name} is a number of points from 0 to {MAX_POINTS:,}"
+            raise CourseError(f"{file}, [points]: {what}; got {worth!r}")
     default = ["."] if any(path.suffix == ".toml" for path in puzzle_files(folder)) else []  # Python may be handed in
     course = Course(
         str(file),
         tuple(folder / name for name in names),
         tuple(folder / name for name in (fields.texts("puzzles") or default)),
-        _points(fields.table("points", {}).rest(), f"{file}, [points]"),
+        points,
         {name: share for name, share in shares.items() if share is not None},
-        late_from({name: _text(value) for name, value in rule.items()}, f"{file}, [late]", folder) if rule else None,
+        late_from(late, folder) if late.names else None,
         fields.flag("strict"),
         path("roster"),
         fields.flag("each_file"),
@@ -111,15 +115,3 @@ def _course(file: Path, given: Mapping[str, Any]) -> Course:
         if course.one_student and getattr(course, flag):
             raise CourseError(f"{file}: one_student and {flag} contradict each other; keep one of them")
     return course
-
-
-def _points(given: Mapping[str, Any], where: str) -> dict[str, float]:
-    for name, worth in given.items():
-        if type(worth) not in (int, float) or not 0 <= worth <= MAX_POINTS:
-            raise CourseError(f"{where}: {name} is a number of points from 0 to {MAX_POINTS:,}; got {worth!r}")
-    return dict(given)
-
-
-def _text(value: Any) -> str:
-    """Dates are as TOML writes them, or texts."""
-    return value.isoformat() if isinstance(value, datetime | date) else str(value)

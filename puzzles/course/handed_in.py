@@ -36,15 +36,12 @@ def handed_in(paths: Sequence[str], each_file: bool = False) -> list[Submitted]:
         return [alone(file) for files_there in files.values() for file in files_there]
     found: list[Submitted] = []
     for number, (path, files_there) in enumerate(files.items()):
-        if not files_there and any(_is_below(path, other) for other in list(files)[:number]):
+        others = [os.path.abspath(other) for other in list(files)[:number]]
+        if not files_there and any(Path(os.path.abspath(path)).is_relative_to(other) for other in others):
             continue
         is_class = os.path.isdir(path) and not any(file.path == path for file in files_there)
         found += _of_class(path, files_there) if is_class else map(alone, files_there)
     return found
-
-
-def _is_below(path: str, folder: str) -> bool:
-    return Path(os.path.abspath(path)).is_relative_to(os.path.abspath(folder))
 
 
 def alone(file: SourceFile) -> Submitted:
@@ -110,10 +107,6 @@ def _named_by_platform(names: Collection[str]) -> dict[str, tuple[str, Student]]
     return {}
 
 
-NO_FILE = "there is no .py or .ipynb here"
-MISSING = "nothing was handed in"
-
-
 class Gathering:
     """The submissions of a class, as their files are graded one by one."""
 
@@ -158,8 +151,7 @@ class Gathering:
             for verdict in file.verdicts:
                 mine = replace(verdict, found_in=file.path) if len(files) > 1 else verdict
                 found.setdefault(verdict.puzzle, []).append(mine)
-        best = tuple(max(found[slug], key=self._rank) for slug in ALL if slug in found)
-        return self._graded(unit, best)
+        return self._graded(unit, tuple(max(found[slug], key=self._rank) for slug in ALL if slug in found))
 
     def _rank(self, verdict: Verdict) -> tuple[object, ...]:
         """Greater is better. A lost verdict is better than a failure, so that it is seen and graded again."""
@@ -167,7 +159,8 @@ class Gathering:
         return self._worth(verdict), verdict.stars, verdict.reason == LOST, verdict.attempted, better
 
     def _blank(self, unit: int) -> Graded:
-        words = MISSING if self._submitted[unit].is_missing else NO_FILE
+        is_missing = self._submitted[unit].is_missing
+        words = "nothing was handed in" if is_missing else "there is no .py or .ipynb here"
         verdicts = []
         for slug in self._slugs or default_slugs():
             track = track_of(slug)

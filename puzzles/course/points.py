@@ -2,20 +2,20 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from math import ceil
 from pathlib import Path
 
+from puzzles.catalog.fields import Fields
 from puzzles.grading.verdict import Graded, Student, Verdict
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 
 from .roster import CourseError, cells, folded, moment, name_forms, rows_of, shown_name
 
 DAY = 86_400.0
-UNITS = {"m": 60.0, "h": 3_600.0, "d": DAY}
 
 
 @dataclass(frozen=True)
@@ -32,16 +32,14 @@ class Late:
     def days(self, student: Student) -> int:
         """How many days late a student is, or a group of whom one has an extension; 0 if it is not known when the work
         was handed in."""
-        due = max(map(self._due, student.people))
+        words = [word for who in student.people for word in _words(who)]
+        due = max([self.due, *(self.extensions[word] for word in words if word in self.extensions)])
         seconds = 0.0 if student.submitted is None else student.submitted - due
         return ceil(seconds / DAY) if seconds > self.grace else 0
 
     def kept(self, student: Student) -> float:
         """The share of the points that a student keeps."""
         return max(0.0, 1.0 - self.per_day * self.days(student))
-
-    def _due(self, student: Student) -> float:
-        return max([self.due, *(self.extensions[word] for word in _words(student) if word in self.extensions)])
 
     def of_class(self, students: Iterable[Student]) -> tuple["Late", list[str]]:
         """The rule with the extensions that are one student's each; and the words of the others, which nobody has, or
@@ -56,64 +54,56 @@ def _words(student: Student) -> set[str]:
     return {*map(folded, student.identifiers), *name_forms(student.name)}
 
 
-def late_from(given: Mapping[str, object], where: str, folder: Path) -> Late:
-    """A rule from its parts: `due`, and perhaps `per_day`, `grace` and `extensions`, a file in `folder`."""
-    known = ("due", "per_day", "grace", "extensions")
-    for name in given:
-        if name not in known:
-            raise CourseError(f"{where}: there is no '{name}'; there are {', '.join(known)}")
-    if "due" not in given:
-        raise CourseError(f"{where}: say when it is due: due = 2026-11-20T18:00:00")
-    texts = {name: str(value) for name, value in given.items()}
-    file = texts.get("extensions")
-    return Late(
-        due_from(texts["due"], where),
-        share_from(texts.get("per_day", "10%"), where),
-        _seconds(texts.get("grace", "0m"), where),
-        _extensions(folder / file) if file else {},
+def late_from(rule: Fields, folder: Path) -> Late:
+    """The rule in a table: `due`, and perhaps `per_day`, `grace` and `extensions`, a file in `folder`."""
+
+    def read(name: str, wanted: str, value_of: Callable[[str], float | None], default: str | None = None) -> float:
+        def text(given: object) -> str:
+            return given.isoformat() if isinstance(given, datetime | date) else str(given)
+
+        optional = () if default is None else (default,)
+        given = rule.take(name, wanted, lambda given: value_of(text(given)) is not None, *optional)
+        return value_of(text(given)) or 0.0
+
+    late = Late(
+        read("due", "a date and time, such as 2026-11-20T18:00 or 2026-11-20T18:00+01:00", due_from),
+        read("per_day", "a share, such as '10%' or 0.1", _share, "10%"),
+        read("grace", "a time, such as '15m', '2h' or '1d'", _seconds, "0m"),
     )
+    file = rule.text("extensions", "")
+    rule.done()
+    return replace(late, extensions=_extensions(folder / file)) if file else late
 
 
-def due_from(text: str, where: str) -> float:
-    """A moment; of a date alone, the end of that day."""
+def due_from(text: str) -> float | None:
+    """A moment, of a date alone the end of that day; None if a text is neither."""
     with suppress(ValueError, OverflowError):
         text = f"{date.fromisoformat(text) + timedelta(days=1)}T00:00"
-    found = moment(text)
-    if found is None:
-        raise CourseError(
-            f"{where}: '{text}' is not a date and time; write 2026-11-20T18:00, or 2026-11-20T18:00+01:00"
-        )
-    return found
+    return moment(text)
 
 
-def share_from(text: str, where: str) -> float:
+def _share(text: str) -> float | None:
     """'10%' or '0.1'."""
-    try:
+    with suppress(ValueError):
         share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
-    except ValueError:
-        share = -1.0
-    if not 0 <= share <= 1:
-        raise CourseError(f"{where}: '{text}' is not a share; write 10% or 0.1")
-    return share
+        return share if 0 <= share <= 1 else None
+    return None
 
 
-def _seconds(text: str, where: str) -> float:
+def _seconds(text: str) -> float | None:
     found = re.fullmatch(r"(\d{1,6})\s*([mhd])", text)
-    if not found:
-        raise CourseError(f"{where}: '{text}' is not a grace period; write 15m, 2h or 1d")
-    return int(found[1]) * UNITS[found[2]]
+    return int(found[1]) * {"m": 60.0, "h": 3_600.0, "d": DAY}[found[2]] if found else None
 
 
 def _extensions(path: Path) -> dict[str, float]:
     """Due times of single students, from a CSV file with a column `due`."""
     found: dict[str, float] = {}
     for number, row in enumerate(rows_of(path), 2):
-        when = cells(row, "due")
-        if not when:
-            raise CourseError(f"{path}, line {number}: the due date is missing; add a column 'due'")
+        due = due_from(" ".join(cells(row, "due")[:1]))
+        if due is None:
+            raise CourseError(f"{path}, line {number}: it has no date and time in a column 'due'")
         identifiers = [*cells(row, "id"), *cells(row, "email"), *cells(row, "others")]
         names = [] if identifiers else map(shown_name, cells(row, "name"))
-        due = due_from(when[0], f"{path}, line {number}")
         found |= dict.fromkeys(map(folded, [*identifiers, *names]), due)
     return found
 

@@ -33,9 +33,6 @@ HEADINGS = {
 }
 """Columns by what they hold; upper case, spaces and hyphens do not count."""
 
-NOT_STUDENTS = (["Points Possible"], ["Student, Test"])
-"""Names of rows that are not students, in Canvas's exports."""
-
 
 class CourseError(OwnPuzzleError):
     """A file of a course that cannot be used; the text names it, the line, and what to do."""
@@ -46,7 +43,8 @@ def read_roster(path: Path) -> list[Student]:
     lines: dict[str, int] = {}
     for number, row in enumerate(rows_of(path), 2):
         student = _student(row)
-        if not (student.name or student.identifiers) or cells(row, "name")[:1] in NOT_STUDENTS:
+        of_canvas = cells(row, "name")[:1] in (["Points Possible"], ["Student, Test"])
+        if of_canvas or not (student.name or student.identifiers):
             continue
         for one in filter(folded, student.identifiers):
             if (first := lines.setdefault(folded(one), number)) != number:
@@ -134,7 +132,8 @@ def call(submitted: Sequence[Submitted], roster: Sequence[Student]) -> Roll:
     by_id = _index(units, lambda one: map(folded, one.identifiers))
     by_name = _index(units, lambda one: name_forms(one.name))
     by_group = _index(units, lambda one: [folded(one.group)] if one.group else [])
-    labels = _labels(units)
+    people = [" and ".join(one.name or one.id for one in unit.people) for unit in units]
+    labels = distinct([unit.name or next(iter(unit.identifiers), "") for unit in units], *tellers(units), people)
     found: dict[Unit, list[tuple[Submitted, bool]]] = {}
     strangers: list[Submitted] = []
     doubtful: list[Submitted] = []
@@ -144,7 +143,8 @@ def call(submitted: Sequence[Submitted], roster: Sequence[Student]) -> Roll:
         if len(owners) == 1:
             found.setdefault(owners.pop(), []).append((one, is_sure))
         elif owners:
-            warnings.append(_several(one, [labels[unit] for unit in sorted(owners)]))
+            names = " or ".join(sanitized(labels[unit]) for unit in sorted(owners))
+            warnings.append(f"{_shown(one)} may be from {names}; put an id in its name")
             doubtful.append(one)
         else:
             strangers.append(one)
@@ -153,7 +153,8 @@ def call(submitted: Sequence[Submitted], roster: Sequence[Student]) -> Roll:
         sure = [one for one, is_sure in mine if is_sure]
         named = [one for one, is_sure in mine if not is_sure]
         if len(named) > 1 or (named and sure):
-            warnings.append(_doubt(labels[unit], named, sure))
+            words = f"{' and '.join(map(_shown, [*sure, *named]))} may all be from {sanitized(labels[unit])}"
+            warnings.append(f"{words}; put the id in their names, or their files in one folder")
             doubtful += named
             named = []
         if sure or named:
@@ -164,31 +165,25 @@ def call(submitted: Sequence[Submitted], roster: Sequence[Student]) -> Roll:
     return Roll([*on_roster, *strangers, *doubtful], warnings)
 
 
-def _labels(units: Sequence[Student]) -> list[str]:
-    """What units are called, each otherwise: the name, or an identifier where there is none."""
-    people = [" and ".join(one.name or one.id for one in unit.people) for unit in units]
-    return distinct([unit.name or next(iter(unit.identifiers), "") for unit in units], *tellers(units), people)
-
-
 def _units(roster: Sequence[Student]) -> list[Student]:
     """Students and groups. Groups of one name in two sections are two."""
     found: dict[tuple[str, ...], list[Student]] = {}
     for number, one in enumerate(roster):
         key = (one.section, folded(one.group)) if folded(one.group) else (str(number),)
         found.setdefault(key, []).append(one)
-    return [_group(mine) if folded(mine[0].group) else mine[0] for mine in found.values()]
-
-
-def _group(members: Sequence[Student]) -> Student:
-    first = members[0]
-    times = [one.submitted for one in members if one.submitted is not None]
-    return Student(
-        first.group,
-        section=first.section,
-        group=first.group,
-        members=tuple(members),
-        submitted=max(times, default=None),
-    )
+    units = []
+    for members in found.values():
+        first = members[0]
+        times = [one.submitted for one in members if one.submitted is not None]
+        group = Student(
+            first.group,
+            section=first.section,
+            group=first.group,
+            members=tuple(members),
+            submitted=max(times, default=None),
+        )
+        units.append(group if folded(first.group) else first)
+    return units
 
 
 Index = dict[str, dict[Unit, Student]]
@@ -243,15 +238,6 @@ def _joined(mine: Sequence[Submitted], unit: Student, label: str) -> Submitted:
 
 def _missing(unit: Student, label: str, folder: str) -> Submitted:
     return Submitted(join(folder, f"{label} (missing)"), (), unit, unit.id or label, is_missing=True)
-
-
-def _doubt(label: str, named: Sequence[Submitted], sure: Sequence[Submitted]) -> str:
-    words = " and ".join(_shown(one) for one in (*sure, *named))
-    return f"{words} may all be from {sanitized(label)}; put the id in their names, or their files in one folder"
-
-
-def _several(one: Submitted, labels: Sequence[str]) -> str:
-    return f"{_shown(one)} may be from {' or '.join(map(sanitized, labels))}; put an id in its name"
 
 
 def _shown(one: Submitted) -> str:

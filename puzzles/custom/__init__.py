@@ -30,9 +30,6 @@ COURSE_FILE = "course.toml"
 FOLDERS_VARIABLE = "TRAINING_PUZZLES_FOLDERS"
 """Environment variable with folders of puzzles, separated as in PATH."""
 
-ENTRY_POINTS = "training_puzzles.puzzles"
-"""Group of entry points; the value of each is the package whose folder holds the puzzles."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class OwnChapter(PuzzleGroup):
@@ -135,8 +132,8 @@ def fault_in(slug: str, error: Exception) -> str:
 
 
 def add_installed() -> list[str]:
-    """Adds the folders that TRAINING_PUZZLES_FOLDERS names and the folders of installed packages. Returns a sentence
-    for each that cannot be used; the others are added."""
+    """Adds the folders that TRAINING_PUZZLES_FOLDERS names and those of the packages that are entry points. Returns a
+    sentence for each that cannot be used; the others are added."""
     problems = []
 
     def add(name: str, folder: Callable[[], str]) -> None:
@@ -147,7 +144,7 @@ def add_installed() -> list[str]:
 
     for path in filter(None, os.environ.get(FOLDERS_VARIABLE, "").split(os.pathsep)):
         add(FOLDERS_VARIABLE, partial(str, path))
-    for point in entry_points(group=ENTRY_POINTS):
+    for point in entry_points(group="training_puzzles.puzzles"):
         add(f"the entry point '{point.name}'", partial(_package_folder, point.module))
     return problems
 

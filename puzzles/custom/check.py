@@ -90,7 +90,11 @@ class Check:
             return
         if verdict.figures:
             self.targets = TRACKS[self.own.track].words.tightest(verdict.figures)
-            yield self._target_finding()
+            lines = ", ".join(f"{name} = {limit:_}" for name, limit in self.targets.items())
+            if self.own.has_targets:
+                yield Finding(f"targets: the tightest that the reference meets are {lines}")
+            else:
+                yield Finding(f"targets: missing; add [targets] with {lines}, or use --write", True)
         if verdict.status != "passed":
             yield Finding(f"reference: {verdict.status.replace('_', ' ')}: {verdict.message}", True)
             return
@@ -136,12 +140,6 @@ class Check:
                 words = f"{row.words} {row.place}, but the reference takes {now.words}"
                 yield Finding(f"{row.table}: it states {words}; {how}", True)
 
-    def _target_finding(self) -> Finding:
-        lines = ", ".join(f"{name} = {limit:_}" for name, limit in (self.targets or {}).items())
-        if self.own.has_targets:
-            return Finding(f"targets: the tightest that the reference meets are {lines}")
-        return Finding(f"targets: missing; add [targets] with {lines}, or use --write", True)
-
     def _wrong(self) -> Iterator[Finding]:
         if self.own.root is not None and not self.own.wrong:
             yield Finding("wrong: none here; the tests have solutions that skip its lesson")
@@ -172,7 +170,9 @@ class Check:
                 isinstance(verdict, str)
                 or (verdict.timesteps, verdict.peak_memory, said[2] and verdict.traffic) != said
             ):
-                words = verdict if isinstance(verdict, str) else _figures(verdict.figures) or verdict.message
+                words = verdict if isinstance(verdict, str) else verdict.message
+                if isinstance(verdict, Verdict) and verdict.figures:
+                    words = ", ".join(f"{name} {value:,}" for name, value in verdict.figures.items())
                 yield Finding(f"records: {record.by} should reach {figures_text(*said)}: {words}", True)
 
     def _graded(self, path: Path, game: Puzzle | None = None, variant: str = "") -> Verdict | str:
@@ -197,10 +197,6 @@ class Check:
             return verdict
         absent = f"{shown(path)} has no {self.own.slug}, or only the starter"
         return f"{shown(path)}: {verdict.message}" if verdict.message else absent
-
-
-def _figures(figures: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name} {value:,}" for name, value in figures.items())
 
 
 def require_expectations(own: OwnPuzzle, known: Mapping[str, Any]) -> None:

@@ -21,7 +21,6 @@ from puzzles.tracks import TRACKS, reference_file, track_of
 from .puzzle_file import EDITS, OwnPuzzle, from_toml, shown
 
 WRONG = INSTALL_ROOT / "tests" / "catalog" / "wrong"
-EXPECTATION = re.compile(r"# (\w+): (\w+)\n")
 
 
 def is_here() -> bool:
@@ -33,7 +32,9 @@ def is_here() -> bool:
 
 def puzzle_in_clone(slug: str) -> OwnPuzzle:
     """A puzzle of the game, read from its file now; it may lack targets."""
-    track, chapter = track_of(slug), shipped_chapter(slug)
+    track = track_of(slug)
+    chapter = track.listing.chapter_of(slug) if track.listing is not None else None
+    assert isinstance(chapter, Chapter)
     own = from_toml(CONTENT / track.name / chapter.name / f"{slug}.toml", chapter.about, draft=True, is_shipped=True)
     reference = reference_file(slug)
     return replace(
@@ -42,14 +43,6 @@ def puzzle_in_clone(slug: str) -> OwnPuzzle:
         wrong=wrong_solutions(slug),
         root=INSTALL_ROOT,
     )
-
-
-def shipped_chapter(slug: str) -> Chapter:
-    listing = track_of(slug).listing
-    assert listing is not None
-    chapter = listing.chapter_of(slug)
-    assert isinstance(chapter, Chapter)
-    return chapter
 
 
 def wrong_solutions(slug: str) -> Mapping[str, str]:
@@ -61,7 +54,7 @@ def wrong_solutions(slug: str) -> Mapping[str, str]:
 def expected_of(path: Path) -> str:
     """What the first line of a wrong solution says that it must get."""
     text, slug = path.read_text(encoding="utf-8"), path.parent.name
-    said = EXPECTATION.match(text)
+    said = re.match(r"# (\w+): (\w+)\n", text)
     if said is None or said[1] != slug:
         raise OwnPuzzleError(
             f"{shown(path)}, line 1: it must name the puzzle and the status or reason that the file must get, such as "

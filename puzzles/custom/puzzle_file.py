@@ -118,7 +118,10 @@ def from_python(path: Path) -> OwnPuzzle:
             f"{shown(path)}: WRONG is a dictionary of paths, each with the status or reason to get; got {wrong!r:.80}"
         )
     _require_texts(puzzle, path)
-    track = track_named(puzzle)
+    of = type(puzzle).__name__
+    track = next((name for name in TRACKS if f"{name.capitalize()}Puzzle" == of), "")
+    if not track:
+        raise OwnPuzzleError(f"{puzzle.slug}: no track has puzzles of the class {of}")
     try:
         TRACKS[track].words.limits(puzzle), TRACKS[track].words.targets(puzzle)
     except Exception as why:
@@ -149,15 +152,6 @@ def _require_puzzle(path: Path) -> None:
             f"{shown(path)}: it defines no PUZZLE; in a folder of puzzles, keep solutions in folders of their own, and "
             "begin the names of other files with '_'"
         )
-
-
-def track_named(puzzle: Puzzle) -> str:
-    """The name of the track that a puzzle is for, by its class."""
-    of = type(puzzle).__name__
-    found = next((name for name in TRACKS if f"{name.capitalize()}Puzzle" == of), None)
-    if found is None:
-        raise OwnPuzzleError(f"{puzzle.slug}: no track has puzzles of the class {of}")
-    return found
 
 
 def from_toml(path: Path, chapter: ChapterFile, draft: bool = False, is_shipped: bool = False) -> OwnPuzzle:

@@ -24,8 +24,6 @@ from .puzzle_file import OwnPuzzle, shown
 MARK = "# Measured by 'puzzles check --write': what the reference scores.\n"
 """Stands before the rows that were written first."""
 
-LISTS = ("records", "reference_at")
-
 
 def can_be_written(own: OwnPuzzle) -> bool:
     """True for a puzzle in TOML; Python is written by people."""
@@ -41,7 +39,7 @@ def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
 def write_rows(own: OwnPuzzle, rows: Sequence[ReferenceRow]) -> None:
     """Writes these rows on the reference in place of those that the file has, or at its end."""
     document, new = tomlkit.parse(_read(own)), list[str]()
-    for name in LISTS:
+    for name in ("records", "reference_at"):
         wanted = [row.fields for row in rows if row.table == name]
         if name in document:
             _replace(document, name, wanted, own.reference)
@@ -106,9 +104,6 @@ def _write(own: OwnPuzzle, text: str) -> None:
         raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None
 
 
-PLACEHOLDER = "TODO"
-"""Begins every text of a draft that is to be replaced."""
-
 TEXTS = ("title", "statement", "starter", "concept", "in_practice")
 
 TAKEN = {"profile": "the page of 'Your own run'"}
@@ -116,9 +111,9 @@ TAKEN = {"profile": "the page of 'Your own run'"}
 
 
 def unfinished(puzzle: Puzzle) -> list[str]:
-    """The texts of a puzzle that still have a placeholder, by the names of its fields."""
+    """The texts of a puzzle that still have the placeholder of drafts, by the names of its fields."""
     texts = {name: getattr(puzzle, name) for name in TEXTS} | {"hints": " ".join(puzzle.hints)}
-    return [name for name, text in texts.items() if PLACEHOLDER in text]
+    return [name for name, text in texts.items() if "TODO" in text]
 
 
 def begin(name: str, track: str, folder: Path) -> list[Path]:

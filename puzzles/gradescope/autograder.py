@@ -23,9 +23,6 @@ from puzzles.course.course_file import Course
 from puzzles.custom import COURSE_FILE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 
-FIXED_TIME = (1980, 1, 1, 0, 0, 0)
-"""The time of every entry, so that equal files make equal archives."""
-
 
 class WheelError(Exception):
     """There is no wheel; the message says how to get one."""
@@ -94,7 +91,7 @@ def _is_editable(installed: Distribution) -> bool:
 
 def add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> None:
     """Adds an entry with a fixed time."""
-    entry = zipfile.ZipInfo(name, FIXED_TIME)
+    entry = zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0))  # so that equal files make equal archives
     entry.external_attr = (0o100000 | mode) << 16
     entry.compress_type = zipfile.ZIP_DEFLATED
     archive.writestr(entry, data)

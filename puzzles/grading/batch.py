@@ -24,6 +24,7 @@ from puzzles.tracks import default_slugs, track_of
 from .checkpoint import Checkpoint, GradingJob, close_kept_client
 from .submission import SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
+from .words import SAYS
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, and others so that the process never waits."""
@@ -122,17 +123,17 @@ def _begin_process() -> None:
     Finalize(None, close_kept_client, exitpriority=0)
     parent = multiprocessing.parent_process()
     assert parent is not None
-    threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+
+    def end_with_parent() -> None:
+        wait_for([parent.sentinel])
+        os._exit(1)  # its servers' pipes close, so they end their runs and themselves
+
+    threading.Thread(target=end_with_parent, daemon=True).start()
 
 
 def _end_now(*_: object) -> None:
     close_kept_client()
     os._exit(1)
-
-
-def _end_with(sentinel: int) -> None:
-    wait_for([sentinel])
-    os._exit(1)  # its servers' pipes close, so they end their runs and themselves
 
 
 def _distribute(paths: Iterable[str], job: GradingJob, read: Read, processes: int) -> Generator[Graded, None, None]:
@@ -166,20 +167,18 @@ def _in_own_process(path: str, job: GradingJob, read: Read) -> Graded:
     """The verdict on a file that may have broken a process, from a process of its own."""
     with LocalProcesses(1) as executor:
         try:
-            graded: Graded = executor.submit(job.grade, path, read(path)).result()
-            return graded
+            return executor.submit(job.grade, path, read(path)).result()  # type: ignore[no-any-return]
         except BrokenProcessPool:
             return failed_row(path, job, "the process that graded it ended")
 
 
 def failed_row(path: str, job: GradingJob, why: str) -> Graded:
-    message = f"the grader itself failed on this file ({why[:300]}); the other rows are not affected"
-    return Graded(path, tuple(_lost(slug, message) for slug in job.slugs or default_slugs()))
+    def lost(slug: str) -> Verdict:
+        track = track_of(slug)
+        targets = track.words.targets(track.puzzle(slug))
+        return Verdict(slug, track.name, "failed", targets, LOST, message=SAYS("grader failed", why=why[:300]))
 
-
-def _lost(slug: str, message: str) -> Verdict:
-    track = track_of(slug)
-    return Verdict(slug, track.name, "failed", track.words.targets(track.puzzle(slug)), LOST, message=message)
+    return Graded(path, tuple(map(lost, job.slugs or default_slugs())))
 
 
 def _with_progress_bar(results: Generator[Graded, None, None], count: int) -> Generator[Graded, None, None]:

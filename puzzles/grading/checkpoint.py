@@ -43,7 +43,10 @@ class GradingJob(NamedTuple):
         for folder, _ in self.own:  # a process that was not forked lacks them
             if folder not in there:
                 add_folder(folder)
-        submission = _submission(path, source)
+        if isinstance(source, OSError):
+            submission = Submission.unreadable(path, source)
+        else:
+            submission = Submission.read(Path(path)) if source is None else Submission(Path(path), source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
         return grade_file(path, puzzles, self.limits, self.strict, self.keep, submission, client)
 
@@ -52,12 +55,6 @@ class GradingJob(NamedTuple):
         if not vars(_kept):
             _kept.client = new_client()
         return self.grade(path, source, _kept.client)
-
-
-def _submission(path: str, source: bytes | OSError | None) -> Submission:
-    if source is None:
-        return Submission.read(Path(path))
-    return Submission(Path(path), source) if isinstance(source, bytes) else Submission.unreadable(path, source)
 
 
 def close_kept_client() -> None:

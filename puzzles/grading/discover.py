@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from .submission import LINK, SourceFile
+from .submission import SourceFile
+from .words import SAYS
 
 MAX_DEPTH = 32
 """Levels of folders that are searched."""
@@ -58,14 +59,11 @@ def hard_links(files: Iterable[SourceFile]) -> list[list[str]]:
 
 
 def _at(path: str, shared: str | None) -> Iterable[SourceFile]:
-    if shared is not None and _leads_through_link(path, shared):
-        return [SourceFile(path, refused=LINK)]
+    if shared is not None:
+        below = Path(os.path.abspath(path)).relative_to(shared)
+        if any(os.path.islink(os.path.join(shared, part)) for part in (below, *below.parents)):
+            return [SourceFile(path, refused=SAYS("link"))]
     return sorted(_below(path)) if os.path.isdir(path) else [SourceFile(path, shared)]
-
-
-def _leads_through_link(path: str, folder: str) -> bool:
-    below = Path(os.path.abspath(path)).relative_to(folder)
-    return any(os.path.islink(os.path.join(folder, part)) for part in (below, *below.parents))
 
 
 def _below(folder: str) -> Iterator[SourceFile]:
@@ -74,21 +72,19 @@ def _below(folder: str) -> Iterator[SourceFile]:
     for here, folders, names in os.walk(folder, onerror=unreadable.append):
         folders[:] = [name for name in folders if _is_shown(here, name, True)]
         if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
-            yield from (_refused(here, name, f"it is more than {MAX_DEPTH} folders deep") for name in folders)
+            refused = SAYS("too deep", depth=MAX_DEPTH)
+            yield from (SourceFile(os.path.join(here, name), refused=refused) for name in folders)
             folders.clear()
-        yield from (_refused(here, name, LINK) for name in folders if os.path.islink(os.path.join(here, name)))
+        paths = (os.path.join(here, name) for name in folders)
+        yield from (SourceFile(path, refused=SAYS("link")) for path in paths if os.path.islink(path))
         for name in names:
             if _is_shown(here, name, False):
                 yield SourceFile(os.path.join(here, name), folder)
     for why in unreadable:
-        yield SourceFile(str(why.filename), folder, f"this folder cannot be listed: {why.strerror}")
+        yield SourceFile(str(why.filename), folder, SAYS("folder not listed", why=why.strerror))
 
 
 def _is_shown(here: str, name: str, is_folder: bool) -> bool:
     if is_folder:
         return not (name.startswith((".", "__")) or os.path.exists(os.path.join(here, name, "pyvenv.cfg")))
     return name.endswith((".py", ".ipynb")) and not name.startswith((".", "_"))
-
-
-def _refused(here: str, name: str, why: str) -> SourceFile:
-    return SourceFile(os.path.join(here, name), refused=why)

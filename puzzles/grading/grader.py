@@ -40,7 +40,11 @@ def grade_file(
         wanted = _default_puzzles(session) if puzzles is None else puzzles
         verdicts = [grade_puzzle(puzzle, session, strict, keep) for puzzle in wanted]
     if puzzles is None:
-        verdicts = _worth_showing(verdicts, session.submission)
+        begun = [verdict for verdict in verdicts if session.submission.looks_defined(verdict.puzzle)]
+        if begun and not any(verdict.attempted for verdict in verdicts):
+            verdicts = begun
+        else:
+            verdicts = [v for v in verdicts if v.attempted or track_of(v.puzzle).is_default(v.puzzle)]
     return Graded(path, tuple(verdicts))
 
 
@@ -81,8 +85,14 @@ class SubmittedDefinition(Definition):
 
 def definition_in(session: Session, slug: str) -> SubmittedDefinition | None:
     """A submission's definition for a puzzle; None if it has none and no star import."""
-    submission = session.submission
-    problem, survey = _survey(session)
+    submission, survey = session.submission, dict[str, Any]()
+    problem = submission.failure
+    if problem is None:
+        try:
+            survey = session.read()
+            problem = None if survey["problem"] is None else Failure(*survey["problem"])
+        except SandboxLostError as why:
+            problem = lost(why)
     if problem is not None:
         return SubmittedDefinition(submission.looks_defined(slug), problem=problem, submission=submission)
     lines, exists = survey["lines"], slug in survey["lines"] or slug in survey["broken"]
@@ -105,23 +115,3 @@ def _default_puzzles(session: Session) -> Iterator[Puzzle]:
         definition = definition_in(session, slug)
         if track.is_default(slug) or (definition is not None and definition.exists):
             yield track.puzzle(slug)
-
-
-def _worth_showing(verdicts: list[Verdict], submission: Submission) -> list[Verdict]:
-    """The default puzzles and the attempts; if there are no attempts, what the file has begun."""
-    begun = [verdict for verdict in verdicts if submission.looks_defined(verdict.puzzle)]
-    if begun and not any(verdict.attempted for verdict in verdicts):
-        return begun
-    return [verdict for verdict in verdicts if verdict.attempted or track_of(verdict.puzzle).is_default(verdict.puzzle)]
-
-
-def _survey(session: Session) -> tuple[Failure | None, dict[str, Any]]:
-    """The definitions of the file, or the reason why it cannot be read."""
-    submission = session.submission
-    if submission.failure is not None:
-        return submission.failure, {}
-    try:
-        survey = session.read()
-    except SandboxLostError as why:
-        return lost(why), {}
-    return None if survey["problem"] is None else Failure(*survey["problem"]), survey

@@ -20,14 +20,12 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 from .starters import is_unchanged_starter
 from .submission import MAX_FILE_SIZE
 from .verdict import Verdict
+from .words import SAYS
 
 Judging = Generator[RunRequest, RunOutcome, Verdict]
 
 UNGRADABLE = "ungradable"
 """Reason if a teacher's puzzle is at fault: one of its files is missing or broken."""
-
-SHOWN_SIZE_ONLY = "works only at the shown size"
-"""How the note on a failure at another size begins."""
 
 MAX_LINE, MAX_LINES = 200, 10
 """Characters of a line and lines of a run's output that a verdict keeps."""
@@ -108,8 +106,8 @@ def judge(
         fault = fault_in(puzzle.slug, why)
         if not fault:
             raise
-        words = f"this puzzle cannot be graded here: {fault}; ask its author to fix it"
-        return _failed(not_attempted, definition, Failure(UNGRADABLE, words), definition.exists)
+        failure = Failure(UNGRADABLE, SAYS("puzzle at fault", fault=fault))
+        return _failed(not_attempted, definition, failure, definition.exists)
 
 
 def _judged(
@@ -175,7 +173,7 @@ def _judge_other_sizes(
     for request in others:
         outcome, score = yield from _scored(request, secret, definition)
         if outcome.is_absent:
-            score = Failure("incomplete", f"there is no {slug} at this size")
+            score = Failure("incomplete", SAYS("not at this size", slug=slug))
         tried = f"tried with {request.size}: " if request.size else ""  # it is empty where nothing but the case differs
         if isinstance(score, Score):
             if not found.missed:
@@ -186,8 +184,7 @@ def _judge_other_sizes(
             return score._replace(sentence=tried + score.sentence)
         elif not found.note:
             why = definition.message(score)
-            note = f"{SHOWN_SIZE_ONLY} ({shown.size}); with {request.size} it fails: {why}"
-            found = found._replace(note=note)
+            found = found._replace(note=SAYS("shown size only", shown=shown.size, size=request.size, why=why))
     return found
 
 
@@ -235,7 +232,7 @@ def judge_saved(puzzle: Puzzle, data: bytes) -> Verdict:
             raise ValueError(f"it has more than {MAX_FILE_SIZE:,} bytes")
         outcome = RunOutcome(track_of(puzzle.slug).judge.row_of(data.decode("utf-8-sig")))
     except ValueError as why:
-        outcome = RunOutcome(failure=Failure("rule", sanitized(f"this file cannot be judged: {why}")))
+        outcome = RunOutcome(failure=Failure("rule", sanitized(SAYS("file not judged", why=why))))
     verdict = run_judge(judge(puzzle, Definition(), only_shown=True), lambda request: outcome)
     if verdict.status == "failed" and outcome.failure is None:
         return replace(verdict, message=f"Not correct. {verdict.message}")

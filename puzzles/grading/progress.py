@@ -86,19 +86,14 @@ def add_own_file(path: str | Path) -> None:
 
 
 def is_own_file(path: str | Path) -> bool:
-    try:
-        known = _own_files().read_text(encoding="utf-8", errors="replace").split("\n")
-    except OSError:
-        return False
-    return json.dumps(os.path.realpath(path)) in known
+    return json.dumps(os.path.realpath(path)) in _own_lines()
 
 
 def known_file(folder: Path) -> str:
     """The name of the Python file in a folder that was last counted as the player's own and is still there; empty if
     none is."""
     with suppress(OSError, ValueError):
-        for line in reversed(_own_files().read_text(encoding="utf-8", errors="replace").split("\n")):
-            path = Path(json.loads(line)) if line else folder
+        for path in (Path(json.loads(line)) for line in reversed(_own_lines()) if line):
             if path.suffix == ".py" and path.is_file() and path.parent == folder.resolve():
                 return path.name
     return ""
@@ -172,6 +167,12 @@ def forget(slugs: Iterable[str] = ()) -> None:
 
 def _own_files() -> Path:
     return data_folder() / "own_files"
+
+
+def _own_lines() -> list[str]:
+    with suppress(OSError):
+        return _own_files().read_text(encoding="utf-8", errors="replace").split("\n")
+    return []
 
 
 def _path() -> Path:

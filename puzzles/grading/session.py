@@ -19,6 +19,7 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .submission import Submission
 from .verdict import LOST
+from .words import SAYS
 
 
 def new_client() -> Client:
@@ -93,11 +94,9 @@ def _survey(answer: Mapping[str, Any]) -> dict[str, Any]:
         if (answer["ended"], answer["code"]) == ("exit", 0) and survey.keys() == empty.keys():
             return dict(survey)
     if answer["ended"] == "time":
-        words = f"the machine was too busy to read this file within {READING_PATIENCE:g} s; grade it again"
-        return {**empty, "problem": Failure(LOST, words)}
-    why = end_words(answer["ended"], answer["code"])
-    words = f"Python crashed on this file, or took too long to read it ({why}); make it shorter or simpler"
-    return {**empty, "problem": Failure("syntax", words)}
+        return {**empty, "problem": Failure(LOST, SAYS("machine too busy", seconds=READING_PATIENCE))}
+    crashed = SAYS("Python crashed", why=end_words(answer["ended"], answer["code"]))
+    return {**empty, "problem": Failure("syntax", crashed)}
 
 
 REASONS = ("rule", "deadlock", "mismatch", "incomplete", "crash", "syntax", "timeout", "memory")
@@ -143,7 +142,7 @@ def run_in(session: Session, track: Track[Any], slug: str, data: Mapping[str, An
 
 
 def lost(why: SandboxLostError) -> Failure:
-    return Failure(LOST, f"the sandbox was {why} twice, and this file may not be the cause; grade it again")
+    return Failure(LOST, SAYS("sandbox lost", why=why))
 
 
 def _read(answer: Mapping[str, Any], limits: Limits, reasons: Sequence[str]) -> RunOutcome:
@@ -178,37 +177,25 @@ def _failure(row: Any, reasons: Sequence[str]) -> Failure | None:
             return Failure(reason, sanitized(sentence)[:MAX_SENTENCE], line if 0 <= line < 10**7 else 0)
         case None:
             return None
-    return Failure("crash", "the run failed, and its report cannot be read")
-
-
-TOO_MUCH = {
-    "output": ("crash", "it printed more than {:,} bytes; print less, or allow more with --limit output=64M"),
-    "memory": (
-        "memory",
-        "its processes used more than {:,} bytes of memory together; use less, or allow more with --limit memory=2048M",
-    ),
-    "files": ("crash", "it wrote more than {:,} bytes to files; write less, or allow more with --limit files=64M"),
-    "result": ("crash", "the run sent back more than {:,} bytes; a solution needs far fewer"),
-}
-"""What is said of a run that had to be ended, because it exceeded a limit."""
+    return Failure("crash", SAYS("no report"))
 
 
 def _of_end(ended: str, code: int, limits: Limits) -> Failure:
     """The failure of a run that sent back nothing."""
-    if ended in TOO_MUCH:
-        reason, words = TOO_MUCH[ended]
-        return Failure(reason, words.format(code))
     match ended:
+        case "output":
+            return Failure("crash", SAYS("output", most=code))
+        case "files":
+            return Failure("crash", SAYS("files", most=code))
+        case "result":
+            return Failure("crash", SAYS("result", most=code))
+        case "memory":
+            return Failure("memory", SAYS("memory", most=code))
         case "time":
             return Failure("timeout", too_slow(limits.seconds))
         case "signal" if code == SIGKILL:
-            return Failure("memory", "the process was killed, probably because memory ran out; use less memory")
+            return Failure("memory", SAYS("killed"))
         case "signal":
             name = (signal.strsignal(code) if code in signal.valid_signals() else "") or "unknown"
-            return Failure(
-                "crash", f"the process was ended by signal {code} ({name}); leave its memory and signals alone"
-            )
-    return Failure(
-        "crash",
-        f"the process exited with code {code} before its run was over; let the function return instead",
-    )
+            return Failure("crash", SAYS("signal", signal=code, name=name))
+    return Failure("crash", SAYS("exited", code=code))

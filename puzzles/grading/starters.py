@@ -35,16 +35,12 @@ Write between the marked lines, then grade the file:
 """
 
 {_imports(puzzles)}'''
-    return "\n\n".join([head, *map(_with_statement, puzzles)])
+    return "\n\n".join([head, *(_comment(puzzle) + puzzle.starter for puzzle in puzzles)])
 
 
 def _imports(puzzles: Sequence[Puzzle]) -> str:
     tracks = dict.fromkeys(track_of(puzzle.slug) for puzzle in puzzles)
     return "".join(track.words.starter_head([p for p in puzzles if track_of(p.slug) is track]) for track in tracks)
-
-
-def _with_statement(puzzle: Puzzle) -> str:
-    return _comment(puzzle) + puzzle.starter
 
 
 def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) -> list[str]:
@@ -58,11 +54,13 @@ def add_starters(puzzles: Sequence[Puzzle], path: str, overwrite: bool = False) 
             file.write(starter_file(puzzles, path))
         return [puzzle.slug for puzzle in puzzles]
     text = _text_to_extend(path)
-    missing = [puzzle for puzzle in puzzles if not _defines(text, puzzle.slug)]
+    begun = r"^(?:(?:async[ ]+)?def|class)[ ]+{0}\b|^{0}[ ]*[=:]"  # also where the file is not valid Python
+    missing = [puzzle for puzzle in puzzles if not re.search(begun.format(puzzle.slug), text, re.MULTILINE)]
     if missing:
         lines = set(text.splitlines())
         head = [line for line in _imports(missing).splitlines() if line and line not in lines]
-        pieces = [*(["\n".join(head) + "\n"] if head else []), *map(_with_statement, missing)]
+        pieces = ["\n".join(head) + "\n"] if head else []
+        pieces += [_comment(puzzle) + puzzle.starter for puzzle in missing]
         with open(path, "a", encoding="utf-8", newline="\r\n" if "\r\n" in text else "\n") as file:
             file.write("\n" if text and not text.endswith("\n") else "")
             file.writelines(f"\n\n{piece}" for piece in pieces)
@@ -79,18 +77,14 @@ def _text_to_extend(path: str) -> str:
             raise UnreadableError(f"{path} is not in UTF-8; save it as UTF-8, then add the starter again") from None
 
 
-def _defines(text: str, slug: str) -> bool:
-    """True if a line begins a definition of this name; the file need not be valid Python."""
-    return bool(re.search(rf"^(?:(?:async[ ]+)?def|class)[ ]+{slug}\b|^{slug}[ ]*[=:]", text, re.MULTILINE))
-
-
 def is_unchanged_starter(puzzle: Puzzle, found: Sketch) -> bool:
     """True if a definition is the puzzle's starter, or another one for the same puzzle: it has a placeholder and calls
     only names that starters call."""
-    return found.digest in _starter_digests(puzzle) or (
-        found.todo is not None
-        and _called_in_starters(track_of(puzzle.slug).name, track_of(puzzle.slug).slugs).issuperset(found.todo)
-    )
+    named = (node for node in _tree(puzzle.starter).body if getattr(node, "name", "") == puzzle.slug)
+    if any(sketch(node).digest == found.digest for node in named):
+        return True
+    track = track_of(puzzle.slug)
+    return found.todo is not None and _called_in_starters(track.name, track.slugs).issuperset(found.todo)
 
 
 @cache
@@ -100,11 +94,6 @@ def _tree(starter: str) -> ast.Module:
         return ast.parse(starter)
     except UNPARSABLE:
         return ast.Module([], [])
-
-
-def _starter_digests(puzzle: Puzzle) -> set[str]:
-    tree = _tree(puzzle.starter)
-    return {sketch(node).digest for node in tree.body if getattr(node, "name", "") == puzzle.slug}
 
 
 @cache

@@ -22,18 +22,16 @@ from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
 from puzzles.sandbox.worker.reading import NotebookCell, read_cells, require_few, without_magics
 from puzzles.tracks import ALL
 
+from .words import SAYS
+
 MAX_FILE_SIZE = 16 << 20
 """Most bytes of a file; one more is read to recognize a larger file."""
 
 OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
-NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 NO_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
 FOLDER = getattr(os, "O_DIRECTORY", 0)
 HANDLES = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
 """False on Windows, which cannot open a path folder by folder."""
-
-LINK = "it is a link, or below a link; grade the file itself by its own path"
-SPECIAL = "it is a pipe, a device or a socket, which is never opened; grade a regular file"
 
 
 class SourceFile(NamedTuple):
@@ -80,11 +78,13 @@ class SourceFile(NamedTuple):
             where = name if HANDLES else os.path.join(self.folder, *names[: i + 1])
             last, found = i == len(names) - 1, os.stat(where, dir_fd=at, follow_symlinks=False)
             if stat.S_ISLNK(found.st_mode):
-                raise OSError(LINK)
+                raise OSError(SAYS("link"))
             if last:
                 _require_regular(found)
             if last or HANDLES:
-                at = _opened(stack, where, OPEN_FLAGS | NO_LINK | (NO_WAIT if last else FOLDER), at)
+                at = _opened(
+                    stack, where, OPEN_FLAGS | getattr(os, "O_NOFOLLOW", 0) | (NO_WAIT if last else FOLDER), at
+                )
         assert at is not None
         return _checked(at)
 
@@ -103,22 +103,14 @@ def _checked(handle: int) -> int:
 
 def _require_regular(found: os.stat_result) -> None:
     if stat.S_ISDIR(found.st_mode):
-        raise OSError("it is a folder")
+        raise OSError(SAYS("folder"))
     if not stat.S_ISREG(found.st_mode):
-        raise OSError(SPECIAL)
+        raise OSError(SAYS("no regular file"))
 
 
 MAX_LINE_LENGTH = 200
 
-ENCODINGS = ("utf-8", "utf-8-sig", "ascii", "iso8859-1")
-"""By Python's names. Others are not for text (zlib) or slow to decode (punycode)."""
-
-DECLARED = re.compile(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
-"""The declaration of an encoding (PEP 263)."""
-
 DEFINITION = r"(?:(?:async +def +|def +|class +)(\w+)(?= *[(:])|(\w+)(?= *[=:]))"
-DEFINITION_START = re.compile(rf"^{DEFINITION}", re.MULTILINE)
-DEFINITION_IN_JSON = re.compile(rf'(?:\\n|"){DEFINITION}')
 
 
 def _utf16_of(source: bytes) -> str:
@@ -143,7 +135,7 @@ class Submission:
         self.problem: Exception | None = None
         try:
             if len(source) > MAX_FILE_SIZE:
-                raise UnreadableError(f"this file has {len(source):,} bytes; at most {MAX_FILE_SIZE:,} are read")
+                raise UnreadableError(SAYS("file too large", nbytes=len(source), most=MAX_FILE_SIZE))
             self._decode(source)
         except (SyntaxError, ValueError, UnreadableError) as why:
             self.problem = why
@@ -174,7 +166,7 @@ class Submission:
             require_few(text)
         self.text = text
         if utf16:
-            raise UnreadableError("this file is in UTF-16, which Python does not read; save it in UTF-8")
+            raise UnreadableError(SAYS("UTF-16"))
         _require_text_encoding(source)
         encoding, _ = detect_encoding(BytesIO(source).readline)
         self.text = source.decode(encoding)
@@ -189,8 +181,8 @@ class Submission:
     @cached_property
     def names(self) -> set[str]:
         """The names that the text seems to define; a guess."""
-        start = DEFINITION_IN_JSON if self._is_json else DEFINITION_START
-        return {name for pair in start.findall(self.text) for name in pair if name}
+        start = r'(?:\\n|")' if self._is_json else "^"
+        return {name for pair in re.findall(start + DEFINITION, self.text, re.MULTILINE) for name in pair if name}
 
     def looks_defined(self, name: str) -> bool:
         """True if a line looks like a definition of the name, also where Python cannot parse the file."""
@@ -230,12 +222,13 @@ class Submission:
 def _require_text_encoding(source: bytes) -> None:
     """Refuses other encodings before `detect_encoding`, which uses them since Python 3.14."""
     for line in source.split(b"\n", 2)[:2]:
-        declared = DECLARED.match(line)
+        declared = re.match(rb"[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", line)  # PEP 263
         if declared:
             encoding = declared[1].decode()
             with suppress(LookupError):  # `detect_encoding` refuses unknown names
-                if codecs.lookup(encoding).name not in ENCODINGS:
-                    raise UnreadableError(f"this file declares the encoding {encoding}; save it as UTF-8 or Latin-1")
+                # Others are not for text (zlib) or slow to decode (punycode).
+                if codecs.lookup(encoding).name not in ("utf-8", "utf-8-sig", "ascii", "iso8859-1"):
+                    raise UnreadableError(SAYS("other encoding", encoding=encoding))
 
 
 def source_of(submission: Submission) -> str:

@@ -36,9 +36,6 @@ class Student:
         return self.members or (self,)
 
 
-VERSION = 1
-"""Version of the JSON form; it increases when a field changes its meaning or disappears."""
-
 LOST = "lost"
 """Reason if the grader itself or its sandbox failed; `--resume` grades the file again."""
 
@@ -187,22 +184,14 @@ Facts = Callable[..., Mapping[str, float]]
 
 def as_json(files: Iterable[Graded], why: bool = False, facts: Facts = lambda *_: {}) -> dict[str, Any]:
     """The JSON of `puzzles grade`."""
-    return {"version": VERSION, "files": [_row(graded, why, facts) for graded in files]}
-
-
-def _row(graded: Graded, why: bool, facts: Facts) -> dict[str, Any]:
-    results = [{**v.as_json(why), **facts(graded, v)} for v in graded.verdicts]
-    return {"path": graded.path, **_student(graded), **facts(graded), "results": results}
-
-
-def _student(graded: Graded) -> dict[str, Any]:
-    fields = ("name", "id", "email", "section", "group")
-    people = [
-        {name: value for name in fields if (value := getattr(one, name))}
-        for one in graded.student.people
-        if graded.name
-    ]
-    return {"students": people} if people else {}
+    rows = []
+    for graded in files:
+        fields = ("name", "id", "email", "section", "group") if graded.name else ()
+        people = [{name: value for name in fields if (value := getattr(one, name))} for one in graded.student.people]
+        students = {"students": people} if graded.name else {}
+        results = [{**v.as_json(why), **facts(graded, v)} for v in graded.verdicts]
+        rows.append({"path": graded.path, **students, **facts(graded), "results": results})
+    return {"version": 1, "files": rows}  # the number increases when a field changes its meaning or disappears
 
 
 class Shared:

@@ -6,23 +6,22 @@ import json
 import secrets
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from importlib.resources import files as resources
 from pathlib import Path
+from typing import Any
 
 from puzzles.course.handed_in import shared_folder, without_runs
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import ALL
 
-from .html import attempts, rendered
-from .listed_files import listed, listed_files, remove, write
+from .html import attempts, rendered, write
 from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
 INDEX = ".pages.json"
 """Keeps a folder's salt, and lists the pages of students in it. It is for the teacher."""
-
-STUDENTS = "students"
 
 
 class PageNames:
@@ -30,9 +29,13 @@ class PageNames:
 
     def __init__(self, folder: Path | None, labels: Sequence[str]) -> None:
         """`labels` by unit; equal ones get pages of their own. Without a folder the salt is used once."""
-        salt = listed(folder, INDEX).get("salt") if folder else None
+        salt: Any = None
+        names: Any = None
+        with suppress(OSError, ValueError, RecursionError, AttributeError):
+            known = json.loads((folder / INDEX).read_text(encoding="utf-8")) if folder else {}
+            salt, names = known.get("salt"), known.get("files")
         self._salt = salt if isinstance(salt, str) and len(salt) == 32 else secrets.token_hex(16)
-        self._earlier = listed_files(folder, INDEX) if folder else set()
+        self._earlier = {name for name in names if isinstance(name, str)} if isinstance(names, list) else set()
         self._digests: list[str] = []
         seen: Counter[str] = Counter()
         for label in labels:
@@ -43,7 +46,7 @@ class PageNames:
         return blake2b(text.encode("utf-8", "surrogatepass"), key=self._salt.encode(), digest_size=10).hexdigest()
 
     def page(self, unit: int) -> str:
-        return f"{STUDENTS}/{self._digests[unit]}.html"
+        return f"students/{self._digests[unit]}.html"
 
     @property
     def pages(self) -> set[str]:
@@ -101,7 +104,11 @@ class ClassPages:
         self._write("index.html", lambda: self._index(graded, slugs))
         told = [(track, track.puzzle(slug)) for slug, track in ALL.items() if slug in slugs or slug in self._linked]
         self._write("puzzles.html", lambda: rendered("puzzle_texts.html", told=told))
-        remove(self.folder, self._names.stale)
+        inside = self.folder.resolve()
+        for page in (self.folder / name for name in self._names.stale):
+            with suppress(OSError):
+                if page.resolve().is_relative_to(inside):
+                    page.unlink(missing_ok=True)
         self._write(INDEX, lambda: self._names.index(with_stale=False))
         return self.problem
 
@@ -117,24 +124,21 @@ class ClassPages:
 
     def _index(self, graded: Sequence[Graded], slugs: Sequence[str]) -> str:
         rows = []
-        for one in graded:
-            by_slug = {v.puzzle: v for v in one.verdicts}
+        by_file = [{v.puzzle: v for v in one.verdicts} for one in graded]
+        for one, by_slug in zip(graded, by_file):
             total = sum(v.stars for v in one.verdicts)
             passed = sum(v.status == "passed" for v in one.verdicts)
             cells = [_cell(by_slug.get(slug)) for slug in slugs]
             totals = [passed, total, *(f"{number:g}" for number in self.scoring.facts(one).values())]
             rows.append({"name": self._name(one), "page": self._names.page(one.unit), "cells": cells, "totals": totals})
-        titles = [
-            "passed",
-            "stars",
-            *(["points"] if self.scoring.is_stated else []),
-            *(["late"] if self.scoring.late else []),
-        ]
+        more = {"points": self.scoring.is_stated, "late": self.scoring.late}
+        titles = ["passed", "stars", *(title for title, is_shown in more.items() if is_shown)]
         marked = any(v.shown_size_only for one in graded for v in one.verdicts)
         script = (resources("puzzles.reports") / "templates" / "sort.js").read_text(encoding="utf-8").strip()
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-        counts = _counts(graded, slugs)
-        summary = [(label, [one[stars] for one in counts]) for stars, label in SUMMARY.items()]
+        counts = [Counter(_stars(verdicts.get(slug)) for verdicts in by_file) for slug in slugs]
+        labels = {3: "★★★", 2: "★★", 1: "★ (over target)", 0: "failed", -1: "not attempted"}
+        summary = [(label, [one[stars] for one in counts]) for stars, label in labels.items()]
         content = {"slugs": slugs, "rows": rows, "summary": summary, "titles": titles, "mark": SHOWN_SIZE * marked}
         return rendered("index.html", **content, script=script, digest=digest)
 
@@ -147,17 +151,9 @@ class ClassPages:
         self.problem = self.problem or problem
 
 
-SUMMARY = {3: "★★★", 2: "★★", 1: "★ (over target)", 0: "failed", -1: "not attempted"}
-"""Rows below the index: how many have how many stars."""
-
-
-def _counts(graded: Sequence[Graded], slugs: Sequence[str]) -> list[Counter[int]]:
-    """For each puzzle, how many have each number of stars; -1 for those who have not tried."""
-    by_file = [{v.puzzle: v for v in one.verdicts} for one in graded]
-    return [
-        Counter(v.stars if (v := found.get(slug)) is not None and v.attempted else -1 for found in by_file)
-        for slug in slugs
-    ]
+def _stars(verdict: Verdict | None) -> int:
+    """Of who has not tried: -1."""
+    return verdict.stars if verdict is not None and verdict.attempted else -1
 
 
 def _cell(verdict: Verdict | None) -> tuple[str, str]:

@@ -16,13 +16,9 @@ from puzzles.grading.verdict import Graded
 from puzzles.tracks import track_of
 
 from .gradescope import gradescope
-from .html import report_page
-from .listed_files import write
+from .html import report_page, write
 from .screen import next_command
 from .standings import slugs_of
-
-MAX_NAME = 60
-"""Characters of a file's name in the name of its folder of traces; systems allow 255 bytes."""
 
 COLUMNS = tuple(
     "submission puzzle status reason stars timesteps peak_memory traffic message notes track figures points max_points "
@@ -55,17 +51,13 @@ def write_reports(
             wrote.append(f"Wrote {path}.")
     if traces:
         number, problem = _write_traces(graded, Path(traces))
-        if number or not problem:
-            wrote.append(_traces_text(number, traces))
+        if number:
+            verify = next_command("verify", "TRACE.json", "--puzzle", "SLUG")
+            wrote.append(f"Wrote {counted(number, 'trace')} to {traces}, for '{verify}'.")
+        elif not problem:
+            wrote.append(f"Nothing to write to {traces}: there was no finished run whose trace can be judged again.")
         problems += [problem] if problem else []
     return wrote, problems
-
-
-def _traces_text(number: int, folder: str) -> str:
-    if number:
-        verify = next_command("verify", "TRACE.json", "--puzzle", "SLUG")
-        return f"Wrote {counted(number, 'trace')} to {folder}, for '{verify}'."
-    return f"Nothing to write to {folder}: there was no finished run whose trace can be judged again."
 
 
 def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
@@ -73,7 +65,7 @@ def _write_traces(graded: Sequence[Graded], traces: Path) -> tuple[int, str]:
     into a folder for each. Returns how many, and why not all: after one failure the others would fail too."""
     written = 0
     for number, file in enumerate(graded):
-        folder = traces if len(graded) == 1 else traces / f"{number:04}_{sanitized(Path(file.path).stem)[:MAX_NAME]}"
+        folder = traces if len(graded) == 1 else traces / f"{number:04}_{sanitized(Path(file.path).stem)[:60]}"
         for verdict in file.verdicts:
             track = track_of(verdict.puzzle)
             name = f"{verdict.puzzle}.json" if verdict.trace and track.judge.is_saved else ""

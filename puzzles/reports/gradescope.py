@@ -15,19 +15,12 @@ from puzzles.tracks import track_of
 
 from .html import attempts, rendered
 
-OPTION = re.compile(r"[,;:] [^,;:.]*\B--\w[^;.]*")
-"""The part of a sentence that advises an option of the command line."""
-
 
 def _readable(verdict: Verdict) -> Verdict:
-    """A verdict without advice on options, which the students of an autograder do not have."""
-
-    def cut(text: str) -> str:
-        return OPTION.sub("", text)
-
-    return replace(
-        verdict, message=cut(verdict.message), advice=cut(verdict.advice), notes=tuple(map(cut, verdict.notes))
-    )
+    """A verdict without the parts of sentences that advise an option: an autograder's students have none."""
+    texts = (verdict.message, verdict.advice, *verdict.notes)
+    message, advice, *notes = (re.sub(r"[,;:] [^,;:.]*\B--\w[^;.]*", "", text) for text in texts)
+    return replace(verdict, message=message, advice=advice, notes=tuple(notes))
 
 
 def gradescope(graded: Graded, scoring: Scoring) -> dict[str, Any]:
@@ -51,13 +44,9 @@ def _test(graded: Graded, verdict: Verdict, scoring: Scoring) -> dict[str, Any]:
         "status": "passed" if verdict.status == "passed" else "failed",
         "output": _html(verdict),
         "output_format": "html",
-        "tags": _tags(verdict),
+        "tags": [verdict.puzzle, f"stars: {verdict.stars}", *(["shown size only"] * verdict.shown_size_only)],
         "visibility": "visible",
     }
-
-
-def _tags(verdict: Verdict) -> list[str]:
-    return [verdict.puzzle, f"stars: {verdict.stars}", *(["shown size only"] if verdict.shown_size_only else [])]
 
 
 def _html(verdict: Verdict) -> str:
@@ -74,11 +63,7 @@ def _leaderboard(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [{"name": "stars", "value": sum(v.stars for v in verdicts)}]
     for v in verdicts:
         name = f"{v.puzzle} " if len(verdicts) > 1 else ""
-        for figure, words in LEADERBOARD.items():
+        for figure, words in {"timesteps": "timesteps", "peak_memory": "peak", "traffic": "traffic"}.items():
             if figure in v.figures and v.status == "passed":
                 rows.append({"name": f"{name}{words}", "value": v.figures[figure], "order": "asc"})
     return rows
-
-
-LEADERBOARD = {"timesteps": "timesteps", "peak_memory": "peak", "traffic": "traffic"}
-"""Figures of a leaderboard, and what their columns are called; less is better."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from puzzles.course.points import NOTHING_STATED, Scoring
@@ -127,7 +128,10 @@ def report_page(
         slugs=slugs_of(graded),
         mark=shown_size_mark,
         marked=next((m for f in graded for v in f.verdicts if (m := shown_size_mark(v))), ""),
-        left_out=any(_is_left_out(v) for f in graded for v in f.verdicts),
+        # There could be a picture, but the run was not kept.
+        left_out=any(
+            v.figures and not v.trace and track_of(v.puzzle).show.has_pictures for f in graded for v in f.verdicts
+        ),
     )
 
 
@@ -143,6 +147,14 @@ def _reported(verdict: Verdict, colour: str) -> dict[str, Any]:
     }
 
 
-def _is_left_out(verdict: Verdict) -> bool:
-    """True if there could be a picture, but the run was not kept."""
-    return bool(verdict.figures) and not verdict.trace and track_of(verdict.puzzle).show.has_pictures
+def write(path: Path, content: Callable[[], str]) -> str:
+    """Makes and writes a file; a sentence if that fails, whatever the reason."""
+    try:
+        text = content()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", newline="")
+    except OSError as why:
+        return f"cannot write {sanitized(str(path))}: {why.strerror or why}"
+    except Exception as why:  # a report that breaks must not affect the others
+        return f"cannot make {sanitized(str(path))}: {sanitized(f'{type(why).__name__}: {why}')[:300]}"
+    return ""

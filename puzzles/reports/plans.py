@@ -6,7 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from lib.planning import Plan, Search, Split
+from lib.planning import Plan, Search
 from lib.planning.changes import largest, memory_advice
 from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
 from lib.planning.plans import VERDICTS, Family, tie_text
@@ -22,9 +22,6 @@ LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}
 GB = 10**9
 SHORT = dict(zip(KINDS, ("weights", "grads", "states", "activ.", "ends", "work")))
 """Kinds of memory, as headings."""
-
-TEXTS = ("schedule", "recompute", "split", "")
-"""Columns of words."""
 
 
 def report_plans(console: Console, found: Search, by_rank: bool = False) -> None:
@@ -148,13 +145,11 @@ def families(found: Sequence[Family]) -> Table:
     table = _table("best of its kind", "split", "s/step", "against", "GiB")
     for one in found:
         share = f"{one.seconds / found[0].seconds:.2f}x"
-        table.add_row(one.name, _short(one.split), f"{one.seconds:.3f}", share, f"{one.peak / GIB:.1f}")
+        axes = [f"{axis}{getattr(one.split, axis)}" for axis in AXES if getattr(one.split, axis) > 1] or ["dp1"]
+        again = [one.split.recompute_text] if one.split.recompute != "none" else []
+        split = " ".join([*axes, f"mb{one.split.microbatch}", *again])
+        table.add_row(one.name, split, f"{one.seconds:.3f}", share, f"{one.peak / GIB:.1f}")
     return table
-
-
-def _short(split: Split) -> str:
-    axes = " ".join(f"{axis}{getattr(split, axis)}" for axis in AXES if getattr(split, axis) > 1)
-    return f"{axes or 'dp1'} mb{split.microbatch}" + (f" {split.recompute_text}" if split.recompute != "none" else "")
 
 
 def traffic(plans: Sequence[Plan]) -> Table:
@@ -210,5 +205,7 @@ def _table(first: str, *columns: str, title: str | None = None) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, collapse_padding=True, title=title, title_justify="left")
     table.add_column(first, style="bold", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="left" if column in TEXTS else "right", no_wrap=True)
+        table.add_column(
+            column, justify="left" if column in ("schedule", "recompute", "split", "") else "right", no_wrap=True
+        )
     return table

@@ -10,11 +10,6 @@ from lib.profiles.sources import RankProfile
 from lib.values.algebra import counted
 from puzzles.catalog.schedule_papers import with_papers
 
-SHOWN = 0.0005
-"""Rungs of less than this share of the step are left out of the sentence."""
-
-PHASES = "forward", "backward", "optimizer"
-
 MOST_ROWS = 12
 """Rows of a table; of more stages or ranks only the first are shown."""
 
@@ -83,9 +78,9 @@ def _clock(found: Study) -> str:
 
 
 def ladder_text(found: Study) -> str:
-    """'27.7% of the step is bubble: 15.8 order, 10.5 uneven stages, 0.7 host.'"""
+    """'27.7% of the step is bubble: 15.8 order, 10.5 uneven stages, 0.7 host.', without what is less than 0.05%."""
     length = found.chosen.step.length
-    rungs = sorted((one for one in found.ladder if abs(one.ms) >= SHOWN * length), key=lambda one: -one.ms)
+    rungs = sorted((one for one in found.ladder if abs(one.ms) >= 0.0005 * length), key=lambda one: -one.ms)
     parts = ", ".join(f"{100 * one.ms / length:.1f} {one.cause}" for one in rungs)
     return f"{found.chosen.bubble:.1%} of the step is bubble: {parts}."
 
@@ -102,15 +97,16 @@ def _stage_table(found: Study) -> Iterator[str]:
             "-" if time is None else "{:.1f} ({:.1f}-{:.1f})".format(*(factor * ms for ms in time)) for time in times
         ]
         rows.append([str(row.stage), str(row.rank), *cells, str(row.held)])
-    yield from _table(rows)
-    if len(found.stages) > MOST_ROWS:
-        yield f"and {counted(len(found.stages) - MOST_ROWS, 'more stage')}"
+    yield from _table(rows, len(found.stages), "more stage")
 
 
-def _table(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _table(rows: Sequence[Sequence[str]], number: int, what: str) -> Iterator[str]:
+    """The rows, of which there is a `number` with those left out."""
     widths = [max(map(len, column)) for column in zip(*rows)]
     for row in rows:
         yield "  " + "  ".join(cell.rjust(width) for cell, width in zip(row, widths))
+    if number > MOST_ROWS:
+        yield f"and {counted(number - MOST_ROWS, what)}"
 
 
 def findings_text(found: Study) -> Iterator[str]:
@@ -131,9 +127,10 @@ def prospect_text(found: Study) -> Iterator[str]:
     bound, better = found.prospect.bound, found.prospect.better
     if bound is not None:
         kind = "" if bound.has_halves else " of full backwards"
+        reason = re.sub(r"(?<=for |ins )\d+(\.\d+)?", lambda time: f"{float(time[0]):.1f} ms", bound.reason)
         yield (
             f"Bound: with the median times and this memory, no order{kind} takes less than {bound.ms:.1f} ms "
-            f"({_in_ms(bound.reason)}). With these times, this order takes {bound.replay:.1f} ms, and "
+            f"({reason}). With these times, this order takes {bound.replay:.1f} ms, and "
             f"{bound.even:.1f} ms with even stages; measured: {found.chosen.step.length:.1f} ms."
         )
     if found.prospect.refusal:
@@ -158,11 +155,6 @@ def prospect_text(found: Study) -> Iterator[str]:
         )
 
 
-def _in_ms(reason: str) -> str:
-    """A reason of the solver, whose times have no unit, with times in ms."""
-    return re.sub(r"(?<=for |ins )\d+(\.\d+)?", lambda time: f"{float(time[0]):.1f} ms", reason)
-
-
 def _of_shares(found: Shares) -> Iterator[str]:
     is_single = any(one.idle for one in found.ranks)
     calls = "" if is_single else f"; {counted(found.calls, 'collective')}, and no cells of a pipeline"
@@ -176,9 +168,7 @@ def _of_shares(found: Shares) -> Iterator[str]:
         ]  # fmt: skip
         rows.append([str(one.rank), f"{one.length:.1f}", *(f"{ms:.1f} ({ms / (one.length or 1):.0%})" for ms in parts)])
     yield ""
-    yield from _table(rows)
-    if len(found.ranks) > MOST_ROWS:
-        yield f"and {counted(len(found.ranks) - MOST_ROWS, 'more rank')}"
+    yield from _table(rows, len(found.ranks), "more rank")
     yield ""
     yield from _phase_text(found)
     waited = found.waited_for
@@ -190,7 +180,8 @@ def _of_shares(found: Shares) -> Iterator[str]:
 
 def _phase_text(found: Shares) -> Iterator[str]:
     """What computing consists of, on average over the ranks, and which collectives it does not hide."""
-    phases = {phase: sum(one.phases.get(phase, 0.0) for one in found.ranks) / len(found.ranks) for phase in PHASES}
+    names, ranks = ("forward", "backward", "optimizer"), found.ranks
+    phases = {name: sum(one.phases.get(name, 0.0) for one in ranks) / len(ranks) for name in names}
     if every := sum(phases.values()):
         parts = ", ".join(f"{phase} {ms:.1f} ms ({ms / every:.0%})" for phase, ms in phases.items() if ms)
         yield f"Computing: {parts}."

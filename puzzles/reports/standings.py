@@ -21,14 +21,9 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.tracks import ALL, TRACKS, groups, outcomes
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
-MAX_COLUMNS = 10
-"""Most puzzles in the table of a class; for more, chapters are shown."""
 
 SHOWN_SIZE = "!"
 """Marks a solution that works only at the size that its puzzle shows."""
-
-BETWEEN_WORDS = re.compile("_|(?<=[a-z])(?=[A-Z][a-z])")
-"""Places where a heading may be broken: 'grad accum', 'Data Parallel'."""
 
 
 class NamedRows:
@@ -78,13 +73,13 @@ def standings(console: Console, files: Sequence[Graded], scoring: Scoring = NOTH
     puzzles, or on a narrow terminal, a column for each chapter or each track, with how many were solved."""
     shared = folder_of(files)
     heading = f"in {sanitized(shared)}/" if shared else "submission"
-    names = [name_in(graded, shared) for graded in files]
+    names, slugs = [name_in(graded, shared) for graded in files], {*slugs_of(files)}
     for columns, gap in (
         (columns_of(files), 1),
         (columns_of(files), 0),
         (columns_of(files, 0), 1),
         (columns_of(files, 0), 0),
-        (_tracks_of(files), 1),
+        ({name: track.slugs for name, track in TRACKS.items() if not slugs.isdisjoint(track.slugs)}, 1),
     ):
         found = NamedRows(partial(_standings, console, files, scoring, columns, gap, heading), names, heading)
         if found.fits(console):
@@ -109,7 +104,8 @@ def _standings(
         for graded in files
     ]
     for title, column in zip(columns, zip(*rows)):
-        table.add_column(BETWEEN_WORDS.sub(" ", title), min_width=name_width([cell.plain for cell in column]))
+        words = re.sub("_|(?<=[a-z])(?=[A-Z][a-z])", " ", title)  # 'grad accum', 'Data Parallel': may be broken
+        table.add_column(words, min_width=name_width([cell.plain for cell in column]))
     for title in ("stars", *(["points"] if scoring.is_stated else []), *(["late"] if scoring.late else [])):
         table.add_column(title, justify="right", no_wrap=True)
     for number, (graded, cells) in enumerate(zip(files, rows)):
@@ -119,17 +115,12 @@ def _standings(
     return table
 
 
-def columns_of(files: Sequence[Graded], most: int = MAX_COLUMNS) -> dict[str, tuple[str, ...]]:
+def columns_of(files: Sequence[Graded], most: int = 10) -> dict[str, tuple[str, ...]]:
     """Headings of the columns of a class, with the puzzles in each; chapters for more than `most`."""
     slugs = slugs_of(files)
     if len(slugs) <= most:
         return {slug: (slug,) for slug in slugs}
     return {group.name: group.slugs for group in groups() if not set(slugs).isdisjoint(group.slugs)}
-
-
-def _tracks_of(files: Sequence[Graded]) -> dict[str, tuple[str, ...]]:
-    slugs = slugs_of(files)
-    return {name: track.slugs for name, track in TRACKS.items() if not set(slugs).isdisjoint(track.slugs)}
 
 
 def slugs_of(files: Sequence[Graded]) -> list[str]:

@@ -1,11 +1,13 @@
-"""Reports on the terminal after grading: tables, messages, and the next step."""
+"""Reports on the terminal after grading: tables with a row for each verdict, messages, and the next step."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from os.path import sep
 from pathlib import Path
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.padding import Padding
 from rich.table import Table
@@ -13,7 +15,7 @@ from rich.text import Text
 
 from lib.errors import meant
 from lib.values.algebra import counted
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table
+from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, full_width, print_table
 from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.custom import folders
 from puzzles.failure import sanitized
@@ -23,9 +25,11 @@ from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.sandbox.client import protection
 from puzzles.tracks import ALL, TRACKS, Track, track_of
+from puzzles.tracks.outcomes import number_text
 
 from .screen import ScreenPart, next_command, print_wrapped
 from .standings import (
+    COLOURS,
     SHOWN_SIZE,
     NamedRows,
     folder_of,
@@ -36,7 +40,6 @@ from .standings import (
     standings,
     stars_text,
 )
-from .verdict_table import empty_table, figure_text, points_cells, status_text, verdict_table
 
 MAX_EXPLAINED = 40
 """Files whose messages fit on a terminal."""
@@ -240,7 +243,10 @@ def _next(graded: Graded, why: bool = False) -> Iterator[str]:
             yield from (f"{verdict.puzzle}: {said[0]}", *said[1:])
     open_ones = [verdict for verdict in attempted if verdict.status != "passed" and verdict.reason != UNGRADABLE]
     if open_ones:
-        yield _way_on(graded.path, open_ones[0])
+        slug, advice = open_ones[0].puzzle, open_ones[0].advice
+        draw, hint = next_command("draw", sanitized(graded.path), slug, "--open"), next_command("hint", slug)
+        picture = f", and '{draw}' draws the run" if track_of(slug).show.has_pictures else ""
+        yield f"{advice or 'Stuck?'} '{hint}' gives a hint{picture}."
         return
     if len(attempted) == 1 and (offer := offers(sanitized(graded.path), attempted[0].puzzle)):
         yield offer
@@ -250,13 +256,6 @@ def _next(graded: Graded, why: bool = False) -> Iterator[str]:
 def _teachers() -> str:
     """What may be missing, if no folder of puzzles has been added."""
     return "" if folders() else " A teacher's puzzles need --puzzles FOLDER."
-
-
-def _way_on(path: str, verdict: Verdict) -> str:
-    slug = verdict.puzzle
-    draw, hint = next_command("draw", sanitized(path), slug, "--open"), next_command("hint", slug)
-    picture = f", and '{draw}' draws the run" if track_of(slug).show.has_pictures else ""
-    return f"{verdict.advice or 'Stuck?'} '{hint}' gives a hint{picture}."
 
 
 def _summary(files: Sequence[Graded]) -> Iterator[str]:
@@ -272,3 +271,70 @@ def _summary(files: Sequence[Graded]) -> Iterator[str]:
         yield f"{solutions} of {puzzles} in {counted(len(files), place)}: {passed} passed."
         if len(files) > MAX_EXPLAINED:
             yield "Messages are left out for so many files; -o out/, -o table.csv and --json have them."
+
+
+# --- Tables ---
+
+
+def verdict_table(
+    console: Console, track: Track[Any], verdicts: Sequence[Verdict], points: Sequence[Mapping[str, float]] = ()
+) -> Table:
+    """A row for each verdict, with figures and targets; on a narrow terminal each target is below its figure. What only
+    some puzzles measure is in the sentences below."""
+    wide = _verdict_rows(console, track, verdicts, points, " ")
+    fits = full_width(console, wide) <= console.width
+    return wide if fits else _verdict_rows(console, track, verdicts, points, "\n")
+
+
+def _verdict_rows(
+    console: Console,
+    track: Track[Any],
+    verdicts: Sequence[Verdict],
+    points: Sequence[Mapping[str, float]],
+    before_target: str,
+) -> Table:
+    table = empty_table(track, any(points))
+    if not track.words.columns:
+        table.add_column("figures", ratio=1)
+    for v, worth in zip(verdicts, points or repeat(dict[str, float]())):
+        stars = stars_text(console, v.stars) + shown_size_mark(v) if v.attempted else ""
+        measures = {measure.figure: measure for measure in track.words.measures(track.puzzle(v.puzzle), v.figures)}
+        figures = [
+            Text.assemble(measures[name].value_text, before_target, (measures[name].target_cell, "dim"))
+            if name in measures
+            else Text(figure_text(v, name))
+            for _, name in track.words.columns
+        ]
+        if not figures:
+            figures = [
+                Text(track.words.figures_text(track.puzzle(v.puzzle), v.figures), style="" if v.figures else "dim")
+            ]
+        cells = (*figures, status_text(v)) if track.words.columns else (status_text(v), *figures)
+        table.add_row(Text(v.puzzle, style="" if v.attempted else "dim"), stars, *points_cells(worth), *cells)
+    return table
+
+
+def points_cells(worth: Mapping[str, float]) -> list[Text]:
+    return [Text.assemble(f"{worth['points']:g}", (f" of {worth['max_points']:g}", "dim"))] if worth else []
+
+
+def empty_table(track: Track[Any], is_scored: bool) -> Table:
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for heading in ("puzzle", "stars", *(["points"] if is_scored else [])):
+        table.add_column(heading, no_wrap=True)
+    for heading, _ in track.words.columns:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("verdict", no_wrap=True)
+    return table
+
+
+def figure_text(verdict: Verdict, name: str) -> str:
+    """A figure without its target; '-' where it was not measured."""
+    value = verdict.figures.get(name)
+    return "-" if value is None else number_text(value)
+
+
+def status_text(verdict: Verdict) -> Text:
+    """'passed', 'failed: deadlock', in its colour."""
+    text = verdict.status.replace("_", " ")
+    return Text(f"{text}: {verdict.reason}" if verdict.reason else text, style=COLOURS[verdict.status])

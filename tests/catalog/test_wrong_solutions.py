@@ -1,12 +1,14 @@
-"""Wrong solutions: each file gets what its first line says, in words that have what its other notes say.
+"""Wrong solutions: each file gets what its first line says, for the reasons and with the facts of its other notes.
 
 A file has code, or as `.diff` the edits of the reference. The notes at its beginning are `# SLUG: status or reason`, as
-`puzzles check` asks, `# says: words`, of the message, the advice, a note or the figures, `# misses: figures`, all that
-miss their targets, and `# at: code`, of the line that is shown.
+`puzzles check` asks; `# says: reason; fact=value`, of a sentence of the message, the advice or a note, by its name in
+its table; `# facts: 3; receive(1)`, data that they show; `# figures: sent=6144`; `# misses: sent`, all that miss their
+targets; and `# at: code`, of the line that is shown.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -23,9 +25,11 @@ from puzzles.tracks import ALL, SHIPPED
 from tests.catalog.lessons.tables.every import SKIPS
 from tests.support.mistakes import code_of
 from tests.support.selection import first_of_each_kind
+from tests.support.verdicts import reasons_in, worded
 
 FILES = sorted(path for path in WRONG.glob("*/*.*") if path.suffix in (".py", EDITS))
-SAYS, MISSES, AT = "# says: ", "# misses: ", "# at: "
+SAYS, FACTS, FIGURES, MISSES, AT = "# says: ", "# facts: ", "# figures: ", "# misses: ", "# at: "
+WORDS = re.compile(r"\b[a-z]+ [a-z]+ [a-z]+\b")
 PATIENT = Limits(seconds=200)
 """No mistake here is a loop without an end, and a loaded machine is slow."""
 
@@ -50,16 +54,35 @@ def test_a_wrong_solution_gets_what_its_notes_say(path: Path) -> None:
     track = ALL[path.parent.name]
     puzzle = track.puzzle(path.parent.name)
     submission = Submission(path, code_of(path).encode())
-    (verdict,) = grade_file(str(path), [puzzle], PATIENT, submission=submission).verdicts
+    with worded() as sentences:
+        (verdict,) = grade_file(str(path), [puzzle], PATIENT, submission=submission).verdicts
     figures = track.words.figures_text(puzzle, verdict.figures) if verdict.figures else ""
     said = " ".join([verdict.message, verdict.advice, *verdict.notes, figures])
     assert expected_of(path) in (verdict.status, verdict.reason), said
     assert verdict.status in ("failed", "over_target"), "this is no mistake"
-    assert [words for words in notes(path, SAYS) if words not in said] == [], said
+    given = [
+        (reason, {f"{name}={fact}" for name, fact in facts.items()})
+        for reason, facts in reasons_in(said, sentences, puzzle)
+    ]
+    for wanted, *facts in (note.split("; ") for note in notes(path, SAYS)):
+        assert any(reason == wanted and known.issuperset(facts) for reason, known in given), (wanted, facts, given)
+    assert [fact for note in notes(path, FACTS) for fact in note.split("; ") if fact not in said] == [], said
+    numbers = {f"{name}={number:.12g}" for name, number in verdict.figures.items()}
+    assert [figure for note in notes(path, FIGURES) for figure in note.split("; ") if figure not in numbers] == [], (
+        numbers
+    )
     missed = ", ".join(sorted(one.figure for one in track.words.measures(puzzle, verdict.figures) if not one.met))
     assert [names for names in notes(path, MISSES) if names != missed] == [], missed
     assert [code for code in notes(path, AT) if code not in verdict.source] == [], verdict.source
     assert verdict.status != "failed" or not verdict.source.startswith("class "), "a class is no place of a mistake"
+
+
+@pytest.mark.parametrize("kind", [SAYS, FACTS])
+def test_notes_hold_data_and_no_sentences(kind: str) -> None:
+    pieces = [(path.name, piece) for path in FILES for note in notes(path, kind) for piece in note.split("; ")]
+    if kind == SAYS:
+        pieces = [(name, piece.partition("=")[2]) for name, piece in pieces if "=" in piece]
+    assert [piece for piece in pieces if WORDS.search(piece[1])] == []
 
 
 def notes(path: Path, kind: str) -> list[str]:

@@ -15,11 +15,9 @@ import pytest
 from drawing import draw, draw_compare, draw_replay, save, svg, text
 from drawing.export.html import run_data
 from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, text_on
-from drawing.runs.axis import Scale
-from drawing.runs.colouring import COLOURS, PAINTS, Colouring, chunk_bars, tinted
 from drawing.runs.glyphs import draw_text, glyph_of
-from drawing.runs.scene import Scene, scene_of
-from drawing.runs.timeline_rows import frame_of
+from drawing.runs.scene import COLOURS, PAINTS, Colouring, Scene, chunk_bars, scene_of, tinted
+from drawing.runs.timeline import Scale, frame_of
 from lib import PuzzleError, Setting, Trace, run
 from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from puzzles.catalog import text_lines

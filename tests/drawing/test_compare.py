@@ -11,7 +11,7 @@ import pytest
 from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
 from drawing.palette import ALARM, SOFT, STROKE
-from drawing.runs.pareto import Spot, describe_spot, plane_of
+from drawing.runs.plans import Spot, describe_spot, plane_of
 from drawing.runs.timeline import difference
 from lib import Goal, Model, Record, Report, Size, referee, run
 from puzzles.catalog.schedule import PUZZLES

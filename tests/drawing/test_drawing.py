@@ -17,9 +17,8 @@ import pytest
 import drawing
 from docs.generate import gallery
 from drawing import draw, draw_group, draw_network, draw_value, save, svg
-from drawing.runs.axis import LEFT, Scale
-from drawing.runs.legend import draw_legend
 from drawing.runs.scene import scene_of
+from drawing.runs.timeline import LEFT, Scale, draw_legend
 from lib import (
     Activation,
     ActivationGrad,
@@ -514,7 +513,6 @@ def test_drawing_takes_only_what_lib_exports() -> None:
     exported = {module.__name__: {*module.__all__} for module in (lib, planning, recognition)}
     exported["lib.extras"] = {"install_command"}
     exported["lib.values.algebra"] = {"consecutive", "counted", "named"}
-    exported["lib.communication.meetings"] = {"cycle_in", "stuck_ranks"}
     exported["lib.planning.time_parts"] = {"LEAST_PART", "PARTS", "time_parts"}
     for path in sorted(Path(drawing.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

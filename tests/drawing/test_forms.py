@@ -13,9 +13,8 @@ import pytest
 
 from docs.generate import gallery
 from drawing import Timeline, draw, draw_pareto, save, text
-from drawing.export.files import OF_A_RUN
+from drawing.export.files import OF_A_RUN, viewer_json
 from drawing.export.html import web_page
-from drawing.export.perfetto import viewer_json
 from drawing.runs.scene import needs, scene_of
 from lib import Model, PuzzleError, run
 from puzzles.catalog.schedule import PUZZLES

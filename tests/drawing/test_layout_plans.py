@@ -8,11 +8,8 @@ import re
 import pytest
 
 from drawing import svg
-from drawing.layouts.captions import piece_text
-from drawing.layouts.graph import BoxSize, Placing, draw_plan, draw_plans, rows_of
-from drawing.layouts.holders import draw_holders
-from drawing.layouts.propagation import draw_propagation
-from drawing.layouts.tensor import held_part
+from drawing.layouts.graph import BoxSize, Placing, draw_plan, draw_plans, draw_propagation, rows_of
+from drawing.layouts.tensor import draw_holders, held_part, piece_text
 from drawing.layouts.text import explained, holders_text, plan_text, propagation_text
 from drawing.palette import ALARM, IDLE, STEP
 from lib.layout import (

@@ -11,10 +11,9 @@ from hypothesis import given
 import lib.layout
 from drawing import svg
 from drawing.layouts.graph import draw_plan
-from drawing.layouts.moves import draw_redistribution
-from drawing.layouts.tensor import draw_layout, held_part, real_part
-from drawing.number_text import short_text
+from drawing.layouts.tensor import draw_layout, draw_redistribution, held_part, real_part
 from drawing.palette import IDLE
+from drawing.pen import short_text
 from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import attention, feed_forward
 from tests.screens.texts import approved, approved_refusal

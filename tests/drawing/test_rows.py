@@ -11,9 +11,8 @@ import pytest
 
 import drawing
 from drawing.export.html import run_data
-from drawing.runs.captions import SHARED, describe_run
-from drawing.runs.marks import Mark
-from drawing.runs.scene import Scene, scene_of
+from drawing.runs.scene import Mark, Scene, scene_of
+from drawing.runs.text import SHARED, describe_run
 from lib import Model, Setting, run
 from lib.schedules import one_f_one_b, pipeline
 from solutions.ddp import ddp

@@ -11,8 +11,8 @@ import pytest
 
 import drawing
 from drawing.export.html import run_data, web_page
-from drawing.runs.captions import name_of
 from drawing.runs.scene import Scene, scene_of
+from drawing.runs.text import name_of
 from lib import COSTS, Model, Setting, Trace, event_steps, run
 from lib.schedules import pipeline, zb_h2
 from lib.values.kinds import WeightGrad

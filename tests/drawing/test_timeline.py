@@ -10,8 +10,8 @@ import pytest
 
 from docs.generate import gallery
 from drawing import TimedRun, Timeline, draw, draw_steps, svg, text
+from drawing.export.files import viewer_json
 from drawing.export.html import run_data
-from drawing.export.perfetto import viewer_json
 from drawing.palette import (
     ALARM,
     CALLS,
@@ -27,10 +27,8 @@ from drawing.palette import (
     luminance,
     text_on,
 )
-from drawing.runs.captions import describe_gap, describe_run
-from drawing.runs.memory import sent_by_kind
-from drawing.runs.scene import scene_from, scene_of
-from drawing.runs.text import text_of
+from drawing.runs.scene import scene_from, scene_of, sent_by_kind
+from drawing.runs.text import describe_gap, describe_run, text_of
 from drawing.runs.timeline import summary_lines
 from lib import Goal, Model, Size, Trace, referee, run
 from lib.planning import Job, Split, gpu, plan, transformer

@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured
 from drawing.runs.scene import scene_of
+from drawing.runs.text import reasons
 from lib import Model, PuzzleError, Record, Trace, TraceError, referee, run
 from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
@@ -253,7 +253,7 @@ def test_a_picture_of_what_was_predicted_waits_as_the_referee_says(classic: Clas
     assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
     for lane, seen in zip(scene.lanes, again.lanes, strict=True):
         assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
-        assert [reason(gap, again) for gap in seen.gaps] == [reason(gap, scene) for gap in lane.gaps]
+        assert [reasons(gap, again) for gap in seen.gaps] == [reasons(gap, scene) for gap in lane.gaps]
 
 
 def test_the_command_takes_another_number_of_ranks() -> None:

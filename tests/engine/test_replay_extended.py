@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drawing
-from drawing.runs.captions import reason
 from drawing.runs.predicted_vs_measured import measured as moved
 from drawing.runs.scene import scene_of
+from drawing.runs.text import reasons
 from lib import (
     COSTS,
     TIMED,
@@ -192,7 +192,7 @@ def test_a_picture_of_what_was_predicted_is_that_of_the_trace(name: str) -> None
     for lane, seen in zip(scene.lanes, again.lanes, strict=True):
         assert seen.marks == tuple(mark._replace(memory=None) for mark in lane.marks)
         assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
-        assert [reason(gap, again) for gap in seen.gaps] == [reason(gap, scene) for gap in lane.gaps]
+        assert [reasons(gap, again) for gap in seen.gaps] == [reasons(gap, scene) for gap in lane.gaps]
     assert again.report.bubble == pytest.approx(scene.report.bubble)
     assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.course.course_file import read_course
 from puzzles.course.points import Late, due_from
 from puzzles.course.roster import CourseError
@@ -30,29 +31,29 @@ def late(text: str, folder: Path) -> Late:
 def test_a_rule_on_lateness_is_read(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("Name,E-Mail,Due\nAnn Lee,,2026-11-23\n,b@x.example,2026-11-24T12:00Z\n")
     rule = late("due = 2026-11-20T18:00:00Z\nper_day = '20%'\ngrace = '15m'\nextensions = 'e.csv'", tmp_path)
-    assert (rule.due, rule.per_day, rule.grace) == (due_from("2026-11-20T18:00+00:00", ""), 0.2, 900)
-    assert rule.extensions["bxexample"] == due_from("2026-11-24T13:00+01:00", "")
-    assert rule.extensions["annlee"] == due_from("2026-11-24T00:00", ""), "a date is over when its day is"
+    assert (rule.due, rule.per_day, rule.grace) == (due_from("2026-11-20T18:00+00:00"), 0.2, 900)
+    assert rule.extensions["bxexample"] == due_from("2026-11-24T13:00+01:00")
+    assert rule.extensions["annlee"] == due_from("2026-11-24T00:00"), "a date is over when its day is"
     assert late("due = 2026-11-20", tmp_path).per_day == 0.1
     assert late("due = '2026-11-20T18:00Z'\nper_day = 0.2", tmp_path).per_day == 0.2
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "named"),
     [
-        ("per_day = '10%'", "say when it is due"),
-        ("due = 'soon'", "'soon' is not a date and time"),
-        ("due = 2026-11-20\nper_day = 'lots'", "'lots' is not a share; write 10% or 0.1"),
-        ("due = 2026-11-20\nper_day = '120%'", "'120%' is not a share"),
-        ("due = 2026-11-20\ngrace = '15'", "'15' is not a grace period; write 15m, 2h or 1d"),
-        ("due = 2026-11-20\npenalty = 1", "there is no 'penalty'; there are due, per_day, grace, extensions"),
-        ("due = 2026-11-20\nextensions = 'none.csv'", "none.csv: No such file"),
+        ("per_day = '10%'", "'due'"),
+        ("due = 'soon'", "'due'"),
+        ("due = 2026-11-20\nper_day = 'lots'", "'per_day'"),
+        ("due = 2026-11-20\nper_day = '120%'", "'120%'"),
+        ("due = 2026-11-20\ngrace = '15'", "'grace'"),
+        ("due = 2026-11-20\npenalty = 1", "'penalty'"),
+        ("due = 2026-11-20\nextensions = 'none.csv'", "none.csv: "),
     ],
 )
-def test_a_rule_that_cannot_be_understood_is_refused(text: str, said: str, tmp_path: Path) -> None:
-    with pytest.raises(CourseError) as refused:
+def test_a_rule_that_cannot_be_understood_is_refused(text: str, named: str, tmp_path: Path) -> None:
+    with pytest.raises(OwnPuzzleError) as refused:
         late(text, tmp_path)
-    assert said in str(refused.value)
+    assert named in str(refused.value)
 
 
 def test_an_extension_needs_a_due(tmp_path: Path) -> None:
@@ -152,14 +153,14 @@ def test_a_course_adds_the_puzzles_beside_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("partial = 2", "'partial' is a number from 0 to 1"),
-        ("partal = 0.5", "there is no field 'partal'; did you mean 'partial'?"),
-        ("[points]\nfspd = 3", "there is no puzzle 'fspd'; did you mean 'fsdp'?"),
-        ("[points]\nfsdp = -1", "fsdp is a number of points from 0"),
-        ("[points]\nfsdp = nan", "fsdp is a number of points from 0"),
-        ("[points]\nfsdp = '3'", "fsdp is a number of points from 0"),
-        ("submissions = 'none'", "there are no submissions in"),
-        ("[late]\nper_day = 0.1", "say when it is due"),
+        ("partial = 2", "'partial' is "),
+        ("partal = 0.5", "did you mean 'partial'?"),
+        ("[points]\nfspd = 3", "did you mean 'fsdp'?"),
+        ("[points]\nfsdp = -1", "got -1"),
+        ("[points]\nfsdp = nan", "got nan"),
+        ("[points]\nfsdp = '3'", "got '3'"),
+        ("submissions = 'none'", "no submissions"),
+        ("[late]\nper_day = 0.1", "'due' is missing"),
         ("x = ", "course.toml: Invalid value"),
         ('roster = "none.csv"', "none.csv: No such file"),
     ],

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from puzzles.grading.discover import MAX_DEPTH, entries, found_in, hard_links, submissions
-from puzzles.grading.submission import LINK, SourceFile
+from puzzles.grading.submission import SourceFile
+from puzzles.grading.words import SAYS
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 
@@ -61,7 +62,7 @@ def test_links_below_a_folder_are_refused_and_listed() -> None:
     write("elsewhere/secret.py", "c/a.py")
     os.symlink("../elsewhere", "c/folder")
     os.symlink("a.py", "c/same.py")
-    assert refused("c") == {"c/a.py": "", "c/folder": LINK, "c/same.py": ""}
+    assert refused("c") == {"c/a.py": "", "c/folder": SAYS("link"), "c/same.py": ""}
     (same,) = (file for file in submissions(["c"]) if file.path == "c/same.py")
     with pytest.raises(OSError, match="link"):
         same.read()
@@ -71,8 +72,8 @@ def test_a_single_path_may_be_a_link_and_several_may_not() -> None:
     write("elsewhere/a.py", "c/ann/a.py")
     os.symlink("../elsewhere", "c/bo")
     assert refused("c/bo") == {"c/bo/a.py": ""}
-    assert refused("c/ann", "c/bo") == {"c/ann/a.py": "", "c/bo": LINK}
-    assert refused("c/ann", "c/bo/a.py") == {"c/ann/a.py": "", "c/bo/a.py": LINK}
+    assert refused("c/ann", "c/bo") == {"c/ann/a.py": "", "c/bo": SAYS("link")}
+    assert refused("c/ann", "c/bo/a.py") == {"c/ann/a.py": "", "c/bo/a.py": SAYS("link")}
 
 
 def test_folders_below_the_deepest_level_are_refused_and_listed() -> None:

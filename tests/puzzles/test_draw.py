@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
 from drawing.palette import OPERATIONS, batch_colour
+from puzzles.sandbox.worker.stages import schedule
 from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
@@ -59,6 +61,37 @@ def test_text_shows_a_failure_as_far_as_it_went() -> None:
     )
     result = draw("mine.py", "ddp", "--text", code=0)
     assert "Not finished" in result.stdout
+
+
+RING = """\
+async def ddp(model):
+    await model.receive((model.rank + 1) % 4)
+"""
+FORGED = (
+    {},
+    {"waits": {"0": "receive()"}, "lines": {}, "cycle": []},
+    {"waits": {"9": "receive()"}, "lines": {"9": 1}, "cycle": []},
+    {"waits": {}, "lines": {}, "cycle": [[0, 9]]},
+    {"waits": {}, "lines": {}, "cycle": [0]},
+    {"waits": {"0": 1}, "lines": {"0": 1}, "cycle": []},
+    [],
+)
+
+
+def test_a_deadlock_shows_where_each_rank_is_stuck_and_forged_facts_show_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    Path("mine.py").write_text(RING)
+    draw("mine.py", "ddp", code=1)
+    assert [f"stuck in receive({rank}) on line 2" in written("ddp.svg") for rank in range(4)] == [True] * 4
+    real = schedule.run_definition
+    for forged in FORGED:
+        monkeypatch.setattr(
+            schedule, "run_definition",
+            lambda *given, forged=forged: replace(result := real(*given), data={**result.data, "deadlock": forged}),
+        )  # fmt: skip
+        draw("mine.py", "ddp", code=1)
+        assert "stuck in" not in written("ddp.svg")
 
 
 @pytest.mark.slow

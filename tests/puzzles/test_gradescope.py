@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from puzzles.catalog.fields import Fields
 from puzzles.course.course_file import Course, read_course
 from puzzles.course.points import Scoring, late_from
 from puzzles.custom.writing import begin
@@ -271,7 +272,7 @@ def test_students_are_told_no_options(tmp_path: Path) -> None:
 
 
 def test_an_autograder_hands_on_rules_and_packages(tmp_path: Path) -> None:
-    given = Course(shares={"partial": 0.25}, strict=True, late=late_from({"due": "2026-11-20"}, "", tmp_path))
+    given = Course(shares={"partial": 0.25}, strict=True, late=late_from(Fields("", {"due": "2026-11-20"}), tmp_path))
     options, packages = ["--limit", "time=2s"], ["matplotlib>=3", "pandas"]
     scripts = Autograder({"ddp": 5.0}, given, options, [], tmp_path / "w.whl", (), packages)
     assert b"PACKAGES=('matplotlib>=3' pandas)" in scripts._script("setup.sh")

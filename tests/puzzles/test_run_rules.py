@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Iterator
 from errno import EAGAIN
@@ -14,7 +15,9 @@ from typing import Any
 
 import pytest
 
-from puzzles.failure import Failure
+from lib import Dist, Model
+from lib.layout import Graph
+from puzzles.failure import Failure, of_crash
 from puzzles.grading.session import MIN_SECONDS, SandboxRunner
 from puzzles.grading.verdict import LOST
 from puzzles.sandbox import remove_tree
@@ -242,3 +245,30 @@ def test_a_limit_that_all_processes_exceed_together_ends_the_run(monkeypatch: py
         assert Supervisor._exceeded(supervisor) == exceeded
     supervisor.has_mount = True
     assert Supervisor._exceeded(supervisor) is None, "the kernel limits the files of a mount"
+
+
+# --- What an exception says ---
+
+
+class OfThePlayer:
+    def method(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("call", "method", "counts"),
+    [
+        (lambda: Model(0, Dist(1), 2, 2).forward(1, 2, 3, 4), "model.forward", ["3", "4"]),
+        (lambda: Model(0, Dist(1), 2, 2).finish(1), "model.finish", ["0", "1"]),
+        (lambda: Graph(8).shard(1, 2, 3, 4), "Graph.shard", ["2", "3", "4"]),
+        (lambda: OfThePlayer().method(1), "OfThePlayer.method", ["1", "2"]),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_too_many_arguments_of_the_game_s_methods_are_counted_without_self(
+    call: Any, method: str, counts: list[str]
+) -> None:
+    with pytest.raises(TypeError) as why:
+        call()
+    said = of_crash(why.value, "mine.py").sentence
+    assert f" {method}() " in said
+    assert re.findall(r"\d+", said) == counts

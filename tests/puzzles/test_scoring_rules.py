@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.course.points import DAY, Late, Scoring, late_from
-from puzzles.course.roster import CourseError
 from puzzles.grading.verdict import Graded, Student, Verdict
 from tests.support.fake_track import a_verdict
 
@@ -130,31 +130,32 @@ def test_an_extension_counts_if_one_student_or_group_alone_has_its_word() -> Non
 
 @pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("2h", 7_200), ("1d", DAY), ("0m", 0)])
 def test_a_grace_period_has_a_unit(text: str, seconds: float, tmp_path: Path) -> None:
-    late = late_from({"due": "2026-11-20", "grace": text}, "here", tmp_path)
+    late = late_from(Fields("here", {"due": "2026-11-20", "grace": text}), tmp_path)
     assert (late.grace, late.per_day) == (seconds, 0.1)
 
 
 @pytest.mark.parametrize(("text", "share"), [("10%", 0.1), ("0.1", 0.1), ("100%", 1), ("0", 0), ("1", 1)])
 def test_a_share_is_a_percentage_or_a_number(text: str, share: float, tmp_path: Path) -> None:
-    assert late_from({"due": "2026-11-20", "per_day": text}, "here", tmp_path).per_day == share
+    assert late_from(Fields("here", {"due": "2026-11-20", "per_day": text}), tmp_path).per_day == share
 
 
 @pytest.mark.parametrize("text", ["-1%", "101%", "1.1", "nan", "inf", "ten", "%"])
 def test_a_share_is_from_none_to_all(text: str, tmp_path: Path) -> None:
-    with pytest.raises(CourseError, match="here"):
-        late_from({"due": "2026-11-20", "per_day": text}, "here", tmp_path)
+    with pytest.raises(OwnPuzzleError, match="here"):
+        late_from(Fields("here", {"due": "2026-11-20", "per_day": text}), tmp_path)
 
 
 def test_a_date_is_over_when_its_day_is(tmp_path: Path) -> None:
     dates = [
-        late_from({"due": text}, "", tmp_path).due for text in ("2026-11-20", "2026-11-21T00:00", "2026-11-20T18:00")
+        late_from(Fields("", {"due": text}), tmp_path).due
+        for text in ("2026-11-20", "2026-11-21T00:00", "2026-11-20T18:00")
     ]
     assert dates[0] == dates[1] == dates[2] + 6 * 3600
 
 
 def test_an_extension_has_the_names_only_of_who_has_no_identifier(tmp_path: Path) -> None:
     (tmp_path / "e.csv").write_text("Name,ID,Due\nAnn Lee,u7,2026-11-23\nBo Chan,,2026-11-24\n")
-    extensions = late_from({"due": "2026-11-20", "extensions": "e.csv"}, "", tmp_path).extensions
+    extensions = late_from(Fields("", {"due": "2026-11-20", "extensions": "e.csv"}), tmp_path).extensions
     assert "u7" in extensions
     assert "bochan" in extensions
     assert "annlee" not in extensions, "another student may have the same name"

@@ -40,7 +40,7 @@ COMMANDS = {
     "plan --list": ["puzzles/commands/plan.py"],
     "solve --ranks 4 --microbatches 4 --effort 0 --proof-seconds 0": [],
     f"profile {TRACES / '1f1b'}": [],
-    "grade ann.py ben.py": ["puzzles/reports/terminal.py", "puzzles/reports/verdict_table.py"],
+    "grade ann.py ben.py": ["puzzles/reports/terminal.py"],
     "grade class": ["puzzles/reports/standings.py"],
     "class .": [],
     "run fsdp.py fsdp --small": ["puzzles/tracks/schedule/run_on_tensors.py"],

@@ -21,6 +21,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.commands.watch import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
+from puzzles.grading.words import SAYS
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
 from puzzles.tracks.base import Judge, Show, Words
@@ -284,7 +285,7 @@ def test_it_is_graded_in_a_worker(fourth: Path) -> None:
     silent = graded(fourth, SILENT, 1)
     assert (silent["reason"], silent["message"][:8]) == ("silence", "line 1: ")
     special = graded(fourth, BY_HEART)
-    note = "works only at the shown size (n = 1); with n = 2 it fails: it returned 42"
+    note = SAYS("shown size only", shown="n = 1", size="n = 2", why="it returned 42")
     assert (special["stars"], special["notes"]) == (2, [note])
     assert graded(fourth, BY_HEART, 1, "class", rules(fourth.parent, "strict = true\n"))["status"] == "failed"
 

@@ -1,15 +1,24 @@
-"""Verdicts of the grader on a submission's text, in the sandbox that is lent."""
+"""Verdicts of the grader on a submission's text, in the sandbox that is lent; and the reasons that a verdict gives."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from lib.errors import Sentence, Sentences
+from lib.planning.time_parts import PARTS
+from puzzles.catalog.engine import trials_of
+from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import Session
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import find
+from puzzles.tracks import find, track_of
 
 DEFAULT = Limits()
 
@@ -23,3 +32,31 @@ def verdict_on(slug: str, source: str | bytes, limits: Limits = DEFAULT, secret:
     """The verdict on a file with this text."""
     with session_of(source, limits) as session:
         return grade_puzzle(find(slug), session, secret=secret)
+
+
+@contextmanager
+def worded() -> Iterator[list[Sentence]]:
+    """The sentences that are worded within the block, each with its reason and facts."""
+    sentences: list[Sentence] = []
+    word = Sentences.__call__
+
+    def kept(table: Sentences, reason: str, /, **facts: object) -> Sentence:
+        sentences.append(word(table, reason, **facts))
+        return sentences[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Sentences, "__call__", kept)
+        yield sentences
+
+
+def reasons_in(said: str, sentences: Sequence[Sentence], puzzle: Puzzle) -> list[tuple[str, dict[str, Any]]]:
+    """The reasons that a verdict gives, with their facts: of sentences; the parts of a planned step, by name; and the
+    mistakes that a trial of the puzzle knows, by number."""
+    track = track_of(puzzle.slug).name
+    words = {text: name for name, text in PARTS.items()} if track == "plan" else {}
+    if track == "engine":
+        calls = [call for make in trials_of(puzzle) for call in make().calls]
+        texts = dict.fromkeys(text for call in calls for text in call.mistakes)
+        words = {text: f"mistake {number}" for number, text in enumerate(texts, 1)}
+    reasons = [(sentence.reason, sentence.facts) for sentence in sentences if " ".join(sentence.split()) in said]
+    return reasons + [(name, {}) for text, name in words.items() if text in said]

@@ -27,7 +27,17 @@ from lib.engine import ShardedEngine, metering
 from lib.engine.devices import NO_ARGUMENT, Device, InProcessExecutor, InputStream, LentParameters, OutputStream
 from lib.engine.engine import Fetch, MemoryTier
 from lib.engine.inprocess import InProcessPort, Scheduler
-from lib.engine.metering import ChargedBlock, Life, Meter, MeteredArray, address_of, block_of, current, patched_numpy
+from lib.engine.metering import (
+    ChargedBlock,
+    Life,
+    Meter,
+    MeteredArray,
+    address_of,
+    block_of,
+    current,
+    patched_numpy,
+    running_line,
+)
 from lib.engine.transport import CallableInt
 
 from .repeating import (
@@ -523,6 +533,7 @@ class RecordingExecutor(InProcessExecutor):
         """`after_call` is given each device's object, its number, and the method that was called."""
         self.size, self.metered, self.after_call = size, True, after_call
         self.scheduler = Scheduler(size, True, late_puts, byte_time)
+        self.scheduler.line_of_send = running_line
         self.recorders = [DeviceRecorder() for _ in range(size)]
         for port, recorder in zip(self.scheduler.ports, self.recorders):
             port.meter = RecordingMeter(recorder, byte_time)

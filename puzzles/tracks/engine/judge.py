@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lib.engine.metering import Reading, unused_memory
+from lib.errors import Sentences
 from lib.values.algebra import counted
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.lower_bounds import below
@@ -41,6 +42,19 @@ from .words import PRODUCTS, better_record
 
 # --- A run, and its comparison with a single device ---
 
+
+SAYS = Sentences(
+    {
+        "something returned": "{where} should return None; it returned {got}",
+        "other names": "{where} should return a dictionary of {names}; it returned {got}",
+        "other shape": "{where} should be an array of shape {shape}; it is {got}",
+        "differs": "{where} differs from what a single device computes: at [{at}] it is {number}{cause} and should be {wanted}",
+        "average": "this is the average of {devices} devices, and should be the sum: is an op 'avg', or a sum divided by {devices}?",
+        "summed again": "this is {devices} times too large: do {devices} devices add up what is already the sum?",
+        "figures unknown": "its figures are unknown: {why}; so the judge cannot count them; compute with numpy's functions on arrays, not with numbers of Python that depend on their values, and draw with np.random.default_rng(seed)",
+        "not summed": "the sum over the {devices} devices is right: sum what each device computes, as `all_reduce` does",
+    }
+)
 
 MAX_FIGURE = 1 << 62
 """Larger than any figure."""
@@ -101,25 +115,18 @@ def _readings(given: Any, devices: int) -> list[Reading]:
 
 
 def _reading(given: Any) -> Reading:
-    if not isinstance(given, dict):
+    figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading)} if isinstance(given, dict) else {}
+    tables = {name: figures.pop(name, None) for name in ("calls", "host", "disk", *BY_LINE)}
+    if not (
+        all(isinstance(table, dict) and all(isinstance(key, str) for key in table) for table in tables.values())
+        and all(set(tables[tier]) == set(unused_memory()) for tier in ("host", "disk"))
+        and all(line.isdecimal() for name in BY_LINE for line in tables[name])
+    ):
         raise ValueError("a meter cannot be read")
-    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk", *BY_LINE)}
-    if any(set(tables[tier]) != set(unused_memory()) for tier in ("host", "disk")):
-        raise ValueError("a meter cannot be read")
-    if not all(line.isdecimal() for name in BY_LINE for line in tables[name]):
-        raise ValueError("a meter cannot be read")
-    figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading) if f.name not in tables}
-    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in figures.values()):
+    numbers = [*figures.values(), *(number for table in tables.values() for number in table.values())]
+    if not all(type(number) is int and 0 <= number < MAX_FIGURE for number in numbers):
         raise ValueError("a meter does not show a number of bytes, calls or flops")
     return Reading(**figures, **tables)
-
-
-def _table(given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
-        raise ValueError("a meter cannot be read")
-    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in given.values()):
-        raise ValueError("a meter does not show a number of bytes, calls or flops")
-    return given
 
 
 def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
@@ -164,18 +171,16 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
     """Checks that shapes, names and every number are equal, or as near as `tolerance` allows."""
     if right is None:
         if result is not None:
-            raise WrongResultError(f"{where} should return None; it returned {_described(result)}")
+            raise WrongResultError(SAYS("something returned", where=where, got=_described(result)))
         return
     if isinstance(right, dict):
         if not isinstance(result, dict) or set(result) != set(right):
-            raise WrongResultError(
-                f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}"
-            )
+            raise WrongResultError(SAYS("other names", where=where, names=", ".join(right), got=_described(result)))
         for name in right:
             compare(result[name], right[name], f"{where}, '{name}'", tolerance)
         return
     if not isinstance(result, np.ndarray) or result.shape != right.shape:
-        raise WrongResultError(f"{where} should be an array of shape {right.shape}; it is {_described(result)}")
+        raise WrongResultError(SAYS("other shape", where=where, shape=right.shape, got=_described(result)))
     with np.errstate(all="ignore"):
         allowed = tolerance * np.abs(right).max(initial=0)
         near = result == right if not tolerance else np.abs(result - right) <= allowed
@@ -184,10 +189,8 @@ def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None
         at = ", ".join(map(str, place))
         finite = result.dtype.kind not in "fc" or np.isfinite(result[place])
         cause = "" if finite else " (an overflow of its dtype, or a division by 0)"
-        raise WrongResultError(
-            f"{where} differs from what a single device computes: at [{at}] it is {_number(result[place])}{cause} "
-            f"and should be {_number(right[place])}"
-        )
+        number, wanted = _number(result[place]), _number(right[place])
+        raise WrongResultError(SAYS("differs", where=where, at=at, number=number, cause=cause, wanted=wanted))
 
 
 def _operation(result: Any, right: Any, trial: Trial) -> str:
@@ -201,9 +204,9 @@ def _operation(result: Any, right: Any, trial: Trial) -> str:
     if not isinstance(result, np.ndarray) or n == 1 or not isinstance(right, np.ndarray) or not right.any():
         return ""
     if result.dtype.kind in "fiuc" and _is(result * n, right, trial.tolerance * n):
-        return f"this is the average of {n} devices, and should be the sum: is an op 'avg', or a sum divided by {n}?"
+        return SAYS("average", devices=n)
     if result.dtype.kind in "fiuc" and _is(result, right * n, trial.tolerance):
-        return f"this is {n} times too large: do {n} devices add up what is already the sum?"
+        return SAYS("summed again", devices=n)
     return ""
 
 
@@ -220,7 +223,7 @@ def _unsummed(results: Sequence[Any], right: Any, trial: Trial) -> str:
         return ""
     if not _is(np.sum(results, axis=0), right, trial.tolerance * len(results)):
         return ""
-    return f"the sum over the {len(results)} devices is right: sum what each device computes, as `all_reduce` does"
+    return SAYS("not summed", devices=len(results))
 
 
 def _number(value: Any) -> str:
@@ -249,11 +252,6 @@ OTHER_VALUES = "its operations repeated on other values"
 
 DRAWS = 3
 """Of right classes, some round more than the tolerance on few of all values; forged ones are wrong on nearly all."""
-
-ADVICE_ON_UNKNOWN = (
-    "so the judge cannot count them; compute with numpy's functions on arrays, not with numbers of Python that depend "
-    "on their values, and draw with np.random.default_rng(seed)"
-)
 
 
 class RepeatRequest(RunRequest):
@@ -301,7 +299,7 @@ def repeat_request(
 
 def unknown_figures(why: str) -> Score:
     """The score of a class whose results are right, and whose operations cannot be repeated."""
-    return Score({}, (f"its figures are unknown: {sanitized(why)[:300]}; {ADVICE_ON_UNKNOWN}",), stars=1)
+    return Score({}, (SAYS("figures unknown", why=sanitized(why)[:300]),), stars=1)
 
 
 def with_other_values(make: Callable[[], Trial], recordings: str, secret: str) -> Trial:

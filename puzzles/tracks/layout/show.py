@@ -116,9 +116,8 @@ def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPla
 def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
     """A page that needs nothing else: the plan, who holds what, each step of the propagation, and all of it as text."""
     import drawing
-    from drawing.layouts.graph import draw_plan, draw_plans
-    from drawing.layouts.holders import draw_holders
-    from drawing.layouts.propagation import draw_propagation
+    from drawing.layouts.graph import draw_plan, draw_plans, draw_propagation
+    from drawing.layouts.tensor import draw_holders
     from drawing.palette import INK, PAPER, dark_variant
 
     pictures = [draw_plan(plan, "The plan", dark, **limits(puzzle))]

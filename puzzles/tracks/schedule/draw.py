@@ -1,7 +1,7 @@
 """`puzzles draw` of a schedule: one run as far as it went, two side by side, or all attempts at a puzzle."""
 
 import os
-from contextlib import redirect_stdout
+from contextlib import redirect_stdout, suppress
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,11 @@ import click
 
 import drawing
 from lib import DeadlockError, Trace, referee
+from lib.errors import Sentence, Sentences
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.failure import Failure
+from puzzles.failure import Failure, sanitized
 from puzzles.tracks.base import DrawOptions, Workbench, report_failure
+from puzzles.tracks.outcomes import Row
 
 from .free_game import FreeGame, advised
 from .judge import request_at, trace_in
@@ -120,8 +122,28 @@ class _Drawing:
         trace = trace_in(outcome.row)
         if isinstance(trace, Failure):
             return None, outcome.failure or outcome.explained(trace)
-        return trace, outcome.failure and advised(outcome.failure)
+        failure = outcome.failure and advised(outcome.failure)
+        if failure is not None and failure.reason == "deadlock":
+            failure = failure._replace(sentence=_with_facts(failure.sentence, outcome.row, len(trace.ranks)))
+        return trace, failure
 
     def _save(self, picture: Any) -> None:
         drawing.save(picture, self.target)
         self.bench.wrote(self.target)
+
+
+DEADLOCK = Sentences({"nobody can move": "{sentence}"})
+"""A deadlock in the words of a run in the sandbox."""
+
+
+def _with_facts(sentence: str, row: Row, ranks: int) -> Sentence:
+    """What a run says of its deadlock, with the facts that it has sent back if they can be those of a run."""
+    facts: dict[str, Any] = {}
+    with suppress(ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        given = row["deadlock"]
+        waits = {int(rank): sanitized(call) for rank, call in given["waits"].items()}
+        lines = {int(rank): int(line) for rank, line in given["lines"].items()}
+        cycle = [(int(rank), int(other)) for rank, other in given["cycle"]]
+        if waits.keys() == lines.keys() and {*waits, *(rank for pair in cycle for rank in pair)} <= {*range(ranks)}:
+            facts = {"waits": waits, "lines": lines, "cycle": cycle}
+    return DEADLOCK("nobody can move", sentence=sentence, **facts)

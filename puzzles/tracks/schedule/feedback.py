@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from lib import COLLECTIVES, COMPUTING, TIMED, Goal, Op, Record, Report, Trace, computing, referee, trace_from_json
 from lib.bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
+from lib.errors import Sentences
 from lib.game.goal import figures_text
 from lib.judging.family import PIPELINES
 from lib.judging.memory import UNREAD, peak_rows
@@ -32,6 +33,26 @@ from puzzles.tracks.outcomes import SEE_NOTE, amount, listed, number_text
 
 # --- A target is missed ---
 
+
+SAYS = Sentences(
+    {
+        "full host": "Park fewer values, and delete a parked one when it has come back.",
+        "unread at the peak": "{where}, and {elements:,} elements of it are never read again: {what}. Delete them before that.",
+        "needed at the peak": "{where}, and all of it is still needed. {most}. {way}",
+        "weight halves left": "{left} weight halves are left to compute. Do some of them earlier: each frees an activation.",
+        "several microbatches": "These are activations of {batches} microbatches: go backward with one before you go forward with the next.",
+        "all tokens": "Keep only this rank's share of the tokens, and gather it again for backward.",
+        "compute again": "Delete some of these activations, and compute them again in backward.",
+        "unread weight gradients": "{line} computes {many} that nobody reads: use `backward_input` there.",
+        "late send": "{line} sends after the {before} on {line_before}, and other ranks wait: send first.",
+        "late call": "{line} calls `{name}` after the {before} on {line_before}, which does not need it, and {joined} waits: call it first.",
+        "small calls": "{line} calls `{name}` for {values}, but the calls before it have not ended, and {joined} waits: make fewer calls, each with more values.",
+        "large call": "{line} calls `{name}` when the last of its {values} values is there, and {joined} waits: call it sooner, with fewer values.",
+        "nothing in between": "{line} calls `{name}`, and nothing is computed before {joined} awaits it: do the {other} on {line_other} in between, which does not need it.",
+        "late work": "Ranks wait on {line} before the {work} on {line_work}, which needs nothing from it: do it first.",
+        "weight halves last": "The run waits for {times} `backward_weight`{where}, which only the update needs: keep them for when a rank waits.",
+    }
+)
 
 MAX_CAUSES = 2
 """Sentences on what costs most."""
@@ -55,7 +76,7 @@ def _on_target(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
         return _on_loading(report, puzzle)
     if not report.meets_drift:
         return "Average the weights more often."
-    return "Park fewer values, and delete a parked one when it has come back."
+    return SAYS("full host")
 
 
 def _on_loading(report: Report, puzzle: SchedulePuzzle) -> str:
@@ -91,10 +112,10 @@ def _on_memory(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
     if unread:
         elements = sum(row.elements for row in unread)
         what = "; ".join(f"{row.what}{row.when.removeprefix(UNREAD)}" for row in unread[:MAX_CAUSES])
-        return f"{where}, and {elements:,} elements of it are never read again: {what}. Delete them before that."
+        return SAYS("unread at the peak", where=where, elements=elements, what=what)
     first = rows[0]
     most = f"The largest part is {first.what} ({first.elements:,} elements, {first.when})"
-    return f"{where}, and all of it is still needed. {most}. {_way_to_keep_less(trace, report, puzzle)}"
+    return SAYS("needed at the peak", where=where, most=most, way=_way_to_keep_less(trace, report, puzzle))
 
 
 def _way_to_keep_less(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> str:
@@ -112,14 +133,13 @@ def _way_to_keep_less(trace: Trace, report: Report, puzzle: SchedulePuzzle) -> s
     if left:
         if len(left) == 1:
             return "One weight half is left to compute. Do it earlier: it frees an activation."
-        return f"{len(left)} weight halves are left to compute. Do some of them earlier: each frees an activation."
+        return SAYS("weight halves left", left=len(left))
     if len(batches) > 1:
-        several = f"These are activations of {len(batches)} microbatches"
-        return f"{several}: go backward with one before you go forward with the next."
+        return SAYS("several microbatches", batches=len(batches))
     if trace.setting.layer == "block" and "scatterreduce" in puzzle.calls:
-        return "Keep only this rank's share of the tokens, and gather it again for backward."
+        return SAYS("all tokens")
     if goal.size.ranks == 1 and goal.meets_time(report.timesteps + again):
-        return "Delete some of these activations, and compute them again in backward."
+        return SAYS("compute again")
     return "Do the work in another order, or keep less."
 
 
@@ -155,7 +175,7 @@ def _unread_gradients(trace: Trace, puzzle: SchedulePuzzle) -> Iterator[str]:
         unread = [op for op in ops if op.name == "backward" and op.outputs[0] not in read]
         if unread:
             many = f"{len(unread)} weight gradients" if len(unread) > 1 else "a weight gradient"
-            yield f"{line_of(unread[0])} computes {many} that nobody reads: use `backward_input` there."
+            yield SAYS("unread weight gradients", line=line_of(unread[0]), many=many)
             return
 
 
@@ -207,11 +227,9 @@ class _Rank:
             made = _made(ops)
             last = max((made.get(number, -1) for number in ops[place].inputs), default=-1)
             if (before := _compute_between(ops, last, place)) is not None:
-                yield Loss(
-                    f"{line_of(ops[place])} sends after the {before.name} on {line_of(before).lower()}, and other "
-                    "ranks wait: send first.",
-                    self.waits[index],
-                )
+                line, line_before = line_of(ops[place]), line_of(before).lower()
+                sentence = SAYS("late send", line=line, before=before.name, line_before=line_before)
+                yield Loss(sentence, self.waits[index])
 
     def late_calls(self) -> Iterator[Loss]:
         """Calls that overlap with computation, are awaited for some time, and could have been made earlier."""
@@ -237,22 +255,18 @@ class _Rank:
         made = sorted(self.made.get(number, -1) for number in call.inputs)
         first = _compute_between(self.ops, made[0], place)
         last = self._early_enough(made[-1], place, ticks)
-        where, joined = line_of(call), line_of(self.ops[awaited]).lower()
+        what = {"line": line_of(call), "name": name, "joined": line_of(self.ops[awaited]).lower()}
         costs = self.trace.costs
         costs_a_call = any(prices.get(name) for prices in (costs.calls, costs.alpha, costs.alpha_between))
         if last is not None:
-            text = f"{where} calls `{name}` after the {last.name} on {line_of(last).lower()}, which does not need it"
-            yield Loss(f"{text}, and {joined} waits: call it first.", ticks)
+            yield Loss(SAYS("late call", **what, before=last.name, line_before=line_of(last).lower()), ticks)
         elif costs_a_call and 2 * (call.start - issued) > ticks:
-            text = f"{where} calls `{name}` for {counted(len(made), 'value')}, but the calls before it have not ended"
-            yield Loss(f"{text}, and {joined} waits: make fewer calls, each with more values.", ticks)
+            yield Loss(SAYS("small calls", **what, values=counted(len(made), "value")), ticks)
         elif first is not None:
-            text = f"{where} calls `{name}` when the last of its {len(made)} values is there, and {joined} waits"
-            yield Loss(f"{text}: call it sooner, with fewer values.", ticks)
+            yield Loss(SAYS("large call", **what, values=len(made)), ticks)
         elif _compute_between(self.ops, place, awaited) is None and (i := self._independent_of(place)) is not None:
-            text = f"{where} calls `{name}`, and nothing is computed before {joined} awaits it"
-            other = f"the {self.ops[i].name} on {line_of(self.ops[i]).lower()}"
-            yield Loss(f"{text}: do {other} in between, which does not need it.", ticks)
+            other, line_other = self.ops[i].name, line_of(self.ops[i]).lower()
+            yield Loss(SAYS("nothing in between", **what, other=other, line_other=line_other), ticks)
 
     def _early_enough(self, start: int, place: int, ticks: int) -> Op | None:
         """The last computation between two operations such that a call before it would have ended `ticks` earlier; if
@@ -287,8 +301,8 @@ class _Rank:
             op, at = self.ops[i], events[i]
             needs = max(0, max(memory[at : at + 2]) - memory[at - 1])
             if goal.meets_memory(max(memory[events[index] : at + 1]) + needs):
-                text = f"Ranks wait on {line_of(self.ops[index]).lower()} before the {op.name} on"
-                yield Loss(f"{text} {line_of(op).lower()}, which needs nothing from it: do it first.", ticks)
+                line, line_work = line_of(self.ops[index]).lower(), line_of(op).lower()
+                yield Loss(SAYS("late work", line=line, work=op.name, line_work=line_work), ticks)
 
 
 def _postponable(trace: Trace, report: Report) -> Iterator[Loss]:
@@ -303,8 +317,7 @@ def _postponable(trace: Trace, report: Report) -> Iterator[Loss]:
             ticks += op.end - op.start
     for line, times in found.most_common(1):
         where = f" on line {line}" if line else ""
-        text = f"The run waits for {times} `backward_weight`{where}, which only the update needs"
-        yield Loss(f"{text}: keep them for when a rank waits.", ticks)
+        yield Loss(SAYS("weight halves last", times=times, where=where), ticks)
 
 
 def _made(ops: tuple[Op, ...]) -> dict[int, int]:

@@ -18,7 +18,7 @@ from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .feedback import above_possible
-from .judge import parse_trace, trace_in
+from .judge import parse_trace, senseless, trace_in
 
 MAX_SIZE = 1024
 """Layers, batches and ranks."""
@@ -79,7 +79,7 @@ class FreeGame:
         try:
             report = free_report(trace, self.slug, self.size, self.setting)
         except (Exception, RecursionError) as why:  # a forged trace may break even the referee
-            return Failure("rule", sanitized(f"what the run sent back makes no sense as a trace ({why})"))
+            return senseless(why)
         if report.error is not None:
             return advised(outcome.explained(of_refusal(report.error)))
         return trace, report

@@ -121,9 +121,13 @@ def judged_report(trace: Trace, puzzle: SchedulePuzzle, size: Size) -> Report | 
     try:
         return referee(trace, replace(puzzle.goal, size=size))
     except (Exception, RecursionError) as why:
-        return Failure(
-            "rule", sanitized(f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})")
-        )
+        return senseless(why)
+
+
+def senseless(why: BaseException) -> Failure:
+    """The failure of a trace that breaks even the referee."""
+    words = f"what the run sent back makes no sense as a trace ({type(why).__name__}: {why})"
+    return Failure("rule", sanitized(words))
 
 
 def score_trace(trace: Trace | Failure, puzzle: SchedulePuzzle, size: Size) -> Score | Failure:

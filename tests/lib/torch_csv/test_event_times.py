@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from drawing.runs.captions import short_reason
 from drawing.runs.predicted_vs_measured import measured as scene_measured
 from drawing.runs.scene import Scene, scene_of
+from drawing.runs.text import reasons
 from lib import Model, Setting, Trace
 from lib.schedules import one_f_one_b
 from lib.torch_csv import Pipeline, event_times
@@ -139,4 +139,4 @@ def test_a_rank_that_is_idle_waits_for_the_sender() -> None:
     first = scene.lanes[2].gaps[0]
     assert first.before is not None
     assert first.before.op.name == "receive"
-    assert short_reason(first, scene) == "waits for rank 1"
+    assert reasons(first, scene)[0] == "waits for rank 1"

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from lib import DeadlockError, Model, PuzzleError, Setting, Size, run, trace_to_json
 from lib import Dist as Dist  # loaded before a definition's time begins
-from lib import Model, PuzzleError, Setting, Size, run, trace_to_json
+from lib.errors import Sentence
 from lib.game.setting import setting_from_json
 from puzzles.failure import line_in, of_crash, of_refusal
 
@@ -23,10 +24,12 @@ def run_definition(slug: str, function: Any, game: tuple[Size, Setting], site: D
     require_schedule(slug, function)
     size, setting = game
     outcome = run(function, *size, setting=setting)
-    data = {"trace": trace_to_json(outcome.trace)}
+    data: dict[str, Any] = {"trace": trace_to_json(outcome.trace)}
     error = outcome.error
     if error is None:
         return StageResult(data)
+    if isinstance(error, DeadlockError) and isinstance(error.problem, Sentence):
+        data["deadlock"] = {name: error.problem.facts.get(name) for name in ("waits", "lines", "cycle")}
     if isinstance(error, PuzzleError):
         return StageResult(data, of_refusal(error, line_in(error.__traceback__, site.file) or site.line))
     model = outcome.models[outcome.errors.index(error)]

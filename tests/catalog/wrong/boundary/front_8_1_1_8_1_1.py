@@ -1,4 +1,5 @@
 # boundary: over_target
-# says: each device holds 1,290,240 bytes, the cap is 1,164,000
+# figures: memory=1290240
+# misses: memory
 def boundary(graph):
     graph.shard("front", ((8, 1, 1), (8, 1, 1)))

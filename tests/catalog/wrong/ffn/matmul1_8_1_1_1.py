@@ -1,4 +1,4 @@
 # ffn: annotations
-# says: 'matmul1' is given as ((2, 1), (1, 4)); configure other operators
+# facts: 'matmul1'; (2, 1); (1, 4)
 def ffn(graph):
     graph.shard("matmul1", ((8, 1), (1, 1)))

@@ -1,5 +1,4 @@
 # rematerialization: annotations
-# says: 'd' is given as
-# says: configure other
+# facts: 'd'
 def rematerialization(graph):
     graph.shard("d", ((1, 8, 1), (1, 8, 1)))

@@ -1,5 +1,6 @@
 # rematerialization: over_target
-# says: 57,344 bytes move
-# says: d -> p pays 49,152 bytes (all-gather)
+# figures: bytes=57344
+# facts: 49,152
+# misses: bytes, memory
 def rematerialization(graph):
     graph.shard("p", ((2, 1, 1),))

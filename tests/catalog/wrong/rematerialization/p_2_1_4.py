@@ -1,4 +1,4 @@
 # rematerialization: layout
-# says: dimension 2 of 'd', of size 16, cannot be split
+# facts: dimension 2; 'd'; size 16
 def rematerialization(graph):
     graph.shard("p", ((2, 1, 4),))

@@ -1,6 +1,6 @@
 # rematerialization: over_target
-# says: 20,480 bytes move
-# says: d -> p pays 12,288 bytes (all-to-all)
-# says: p -> result pays 8,192 bytes (all-to-all)
+# figures: bytes=20480; memory=12288
+# facts: 8,192
+# misses: bytes
 def rematerialization(graph):
     graph.shard("p", ((2, 4, 1),))

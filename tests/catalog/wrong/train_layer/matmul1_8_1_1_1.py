@@ -1,5 +1,5 @@
 # train_layer: over_target
-# says: 1,835,008 bytes move, the target is 1,769,472
-# says: each device holds 884,736 bytes
+# figures: bytes=1835008; memory=884736
+# misses: bytes, memory
 def train_layer(graph):
     graph.shard("matmul1", ((8, 1), (1, 1)))
