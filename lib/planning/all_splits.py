@@ -6,7 +6,7 @@ from itertools import product
 from math import prod
 from typing import Any, NamedTuple
 
-from .cost_model import Prices, members_of_replicas, prices
+from .cost_model import Prices, Sizes, members_of_replicas, prices, sizes
 from .job import Job
 from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems
 
@@ -115,17 +115,27 @@ def _orders(job: Job, pp: int, fixed: Mapping[str, Any]) -> Iterator[tuple[str, 
 
 
 def lower_bound(job: Job, split: Split) -> Bound:
-    """Bounds on the time of every run of a split, and on the memory of its fullest rank. For stages of different sizes,
-    these ranks count: the first, the last, and the last of those with the most units."""
-    priced, p = prices(job, split), split.pp
-    units_of_rank = [sum(priced.units[stage] for stage in split.stages_of(rank)) for rank in range(p)]
-    most = max(range(p), key=lambda rank: (units_of_rank[rank], rank))
-    ranks = {0: units_of_rank[0], p - 1: units_of_rank[-1], most: units_of_rank[most]}.items()
-    return Bound(
-        max(_least_ticks(job, split, priced, rank, units) for rank, units in ranks),
-        max(_least_bytes(job, split, priced, rank, units) for rank, units in ranks),
-        split,
-    )
+    """Bounds on the time of every run of a split, and on the memory of its fullest rank."""
+    return Bound(least_ticks(job, split), least_bytes(job, split), split)
+
+
+def _units_of_ranks(split: Split, units: tuple[int, ...]) -> list[tuple[int, int]]:
+    """The ranks that bounds count, with their units: the first, the last, and for stages of different sizes the last of
+    the ranks with the most units."""
+    if len(set(units)) == 1:
+        return [(rank, split.chunks * units[0]) for rank in {0, split.pp - 1}]
+    ranks = [(rank, sum(units[stage] for stage in split.stages_of(rank))) for rank in range(split.pp)]
+    return [ranks[0], ranks[-1], max(ranks, key=lambda rank: rank[::-1])]
+
+
+def least_ticks(job: Job, split: Split) -> int:
+    priced = prices(job, split)
+    return max(_least_ticks(job, split, priced, *rank) for rank in _units_of_ranks(split, priced.units))
+
+
+def least_bytes(job: Job, split: Split) -> float:
+    held = sizes(job, split)
+    return max(_least_bytes(job, split, held, *rank) for rank in _units_of_ranks(split, held.units))
 
 
 def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, of_rank: int) -> int:
@@ -152,7 +162,7 @@ def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, of_rank: int
     return wait + max(compute, lane) + after + (max(last, updated * priced.update) if updated else 0)
 
 
-def _least_bytes(job: Job, split: Split, priced: Prices, rank: int, of_rank: int) -> float:
+def _least_bytes(job: Job, split: Split, priced: Sizes, rank: int, of_rank: int) -> float:
     """The weights and states of a rank, and its activations in flight or its gradients."""
     m, p, v, alone = split.batches(job), split.pp, split.chunks, priced.replicas == 1
     in_flight, stages = chunks_in_flight(split, m, rank), split.stages_of(rank)

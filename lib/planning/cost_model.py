@@ -34,15 +34,13 @@ a copy into the gathered weights (4); for each microbatch a cast of the gradient
 
 
 @dataclass(frozen=True)
-class Prices:
-    """The prices of a split. A unit is some layers of one stage, which the run plays as one layer.
+class Sizes:
+    """What a split holds. A unit is some layers of one stage, which the run plays as one layer.
 
-    Ticks: `forward`, `back_input` and `back_weight` of a unit, `loss` (the head, forward and backward), `message`; for
-    each unit `reduce` (its gradient), `gather` (its weight), `update`, `copy` (its state to or from the host). Bytes:
-    `kept` of a unit for the backward of a microbatch; `border` of an activation between units; `weight`, `gradient` and
-    `state` of a unit, whose shards are `shard` times as large as even ones (experts have fewer copies); `gathered` and
-    `reduced` while its weight and gradient are unsharded (ZeRO 2 and 3); `first` and `last` on the ranks with the
-    embedding and the head; `workspace` on each rank.
+    Bytes: `kept` of a unit for the backward of a microbatch; `border` of an activation between units; `weight`,
+    `gradient` and `state` of a unit, whose shards are `shard` times as large as even ones (experts have fewer copies);
+    `gathered` and `reduced` while its weight and gradient are unsharded (ZeRO 2 and 3); `first` and `last` on the ranks
+    with the embedding and the head; `workspace` on each rank.
     """
 
     units: tuple[int, ...]
@@ -51,15 +49,6 @@ class Prices:
     """The layers of each unit."""
     replicas: int
     parameters: int
-    forward: int
-    back_input: int
-    back_weight: int
-    loss: int
-    message: int
-    reduce: int
-    gather: int
-    update: int
-    copy: int
     kept: int
     border: int
     weight: int
@@ -73,36 +62,85 @@ class Prices:
     workspace: int
 
 
+@dataclass(frozen=True)
+class Prices(Sizes):
+    """The prices of a split. Ticks: `forward`, `back_input` and `back_weight` of a unit, `loss` (the head, forward and
+    backward), `message`; for each unit `reduce` (its gradient), `gather` (its weight), `update`, `copy` (its state to
+    or from the host)."""
+
+    forward: int
+    back_input: int
+    back_weight: int
+    loss: int
+    message: int
+    reduce: int
+    gather: int
+    update: int
+    copy: int
+
+
+@cache
+def sizes(job: Job, split: Split, eager: bool = False) -> Sizes:
+    """What a split that fits the job holds, in fused or in eager code."""
+    job = of_layers(job, split)
+    model, tp = job.model, split.tp
+    units, layers = units_of(job, split)
+    layer, ends, alone = sum(weights_of_layer(job, split)), model.vocabulary_weights / tp, split.pp == 1
+    parameters = round(layers * layer + (2 * ends / units[0] if alone else 0))
+    wide, replicas, tokens = widths(job, split), split.sharing, tokens_of(job, split)
+    of_states = wide.state + job.state - job.layer_state if split.offload == "none" else 0
+    by_zero = (1, of_states), (2, wide.gradient), (3, wide.weight)
+    whole = wide.root + sum(width for zero, width in by_zero if split.zero < zero)
+    sharded = sum(width for zero, width in by_zero if split.zero >= zero)
+    unlike = ends - (layer if _counts_ends(job, split) else 0)
+    of_end = 0 if alone else round(unlike * ((whole * replicas + sharded) / replicas))
+    logits = logit_bytes(job, eager) * tokens * model.vocab / tp / job.loss_chunks
+    return Sizes(
+        units=units,
+        layers=layers,
+        replicas=replicas,
+        parameters=parameters,
+        kept=round(layers * activation_bytes(job, split, eager)),
+        border=2 * (tokens * model.hidden // tp),
+        weight=parameters * wide.weight,
+        gathered=(parameters if eager else min(parameters, MOST_GATHERED)) * wide.gathered,
+        gradient=parameters * wide.gradient,
+        reduced=(min(parameters, MOST_REDUCED) if split.zero == 3 and not eager else parameters) * wide.reduced,
+        state=round(parameters * wide.state + (parameters - layers * layer) * (job.state - job.layer_state)),
+        shard=shards_of(job, split),
+        first=round(2 * ends * wide.root) if alone else of_end,
+        last=of_end + round(logits),
+        workspace=round(workspace_bytes(job, split, eager)),
+    )
+
+
+def _counts_ends(job: Job, split: Split) -> bool:
+    """Whether the embedding and the head are among the layers of the stages."""
+    return sum(split.stage_layers(job)) > job.model.layers
+
+
 @cache
 def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     """The prices of a split that fits the job. Computation takes longer where collectives overlap with it: forward and
     backward with ZeRO 3, backward with ZeRO 2, and otherwise the last microbatch's backward. The last is counted in the
     update, since it happens once a step. Times and bytes are those of fused or of eager code, whose times differ for
     PyTorch's kernels."""
+    held = sizes(job, split, eager)
     job = of_layers(job, split)
-    model, gpu, tp = job.model, job.gpu, split.tp
-    units, layers = units_of(job, split)
-    replicas = split.sharing
-    layer = sum(weights_of_layer(job, split))
-    ends = model.vocabulary_weights / tp
-    alone = split.pp == 1
-    parameters = round(layers * layer + (2 * ends / units[0] if alone else 0))
-    shard = shards_of(job, split)
+    units, layers, replicas, parameters = held.units, held.layers, held.replicas, held.parameters
+    gpu, shards, counted = job.gpu, replicas if split.zero else 1, _counts_ends(job, split)
+    ends = job.model.vocabulary_weights / split.tp
     times = layer_times(job, shared(split), eager and job.kernels == "pytorch")
-    tokens = tokens_of(job, split)
-    counted = sum(split.stage_layers(job)) > model.layers  # the embedding and the head are among the layers
-    elements = tokens * model.hidden // tp
-    wide = widths(job, split)
-    shards = replicas if split.zero else 1
     # The first and the last rank update the embedding and the head too; the step waits for them.
-    updated = parameters if alone or counted else parameters + ends * split.pp / sum(units)
-    update = float(shard) * updated * updated_bytes(job, split) / shards / gpu.bytes_per_second
+    updated = parameters if split.pp == 1 or counted else parameters + ends * split.pp / sum(units)
+    update = float(held.shard) * updated * updated_bytes(job, split) / shards / gpu.bytes_per_second
     cast_weight, cast_gradient = cast_seconds(job, parameters)
+    tokens = tokens_of(job, split)
     head = (1 + job.mtp) * 3 * 2 * tokens * ends / (gpu.flops * job.efficiency) + loss_seconds(job, split)
     moves = moves_of(job, split)
     reduce = moves.ticks("scatterreduce" if split.zero else "allreduce", parameters, replicas)
     gather = moves.ticks("allgather", parameters // replicas, replicas)
-    matrices = float(shard) * layers * layer
+    matrices = float(held.shard) * layers * sum(weights_of_layer(job, split))
     orthogonal = _orthogonalized(job, split, layers, matrices, gather) if job.optimizer == "muon" else 0
     again = times.forward / split.every if split.recompute == "full" and split.every > 1 else 0.0
     copy = copied_bytes(job, split) / (gpu.host * REACHED)
@@ -117,39 +155,17 @@ def prices(job: Job, split: Split, eager: bool = False) -> Prices:
     slower = waits * min(backward, {2: reduction, 3: gather + reduce}.get(split.zero, 0))
     slower -= slower_forward if recomputed else 0  # which the forward that is run again has in its price
     once = waits * min(backward, reduce) if split.zero < 2 else 0  # only the last microbatch's backward
-    share = Fraction(1, replicas)
-    by_zero = (wide.weight * (share if split.zero == 3 else 1), wide.gradient * (share if split.zero > 1 else 1))
-    of_state = (wide.state + job.state - job.layer_state) * (share if split.zero else 1) * (split.offload == "none")
-    of_ends = float(sum(by_zero) + of_state + wide.root)
-    root = round(2 * ends * wide.root) if alone else 0
-    unlike = ends - (layer if counted else 0)
-    border = 2 * elements
-    logits = logit_bytes(job, eager) * tokens * model.vocab / tp / job.loss_chunks
     return Prices(
-        units=units,
-        layers=layers,
-        replicas=replicas,
-        parameters=parameters,
+        **vars(held),
         forward=round(forward + slower_forward),
         back_input=round(back_input + slower / 2),
         back_weight=round(back_weight + slower / 2),
         loss=0 if counted else _ticks(head),
-        message=moves.ticks("pass_to", elements, 2),
+        message=moves.ticks("pass_to", held.border // 2, 2),
         reduce=reduce,
         gather=gather,
         update=round((update + cast_weight) * TICKS + once + orthogonal),
         copy=moves.by_size("fetch", parameters // shards),
-        kept=round(layers * activation_bytes(job, split, eager)),
-        border=border,
-        weight=parameters * wide.weight,
-        gathered=(parameters if eager else min(parameters, MOST_GATHERED)) * wide.gathered,
-        gradient=parameters * wide.gradient,
-        reduced=(min(parameters, MOST_REDUCED) if split.zero == 3 and not eager else parameters) * wide.reduced,
-        state=round(parameters * wide.state + (parameters - layers * layer) * (job.state - job.layer_state)),
-        shard=shard,
-        first=root if alone else round(unlike * of_ends),
-        last=(0 if alone else round(unlike * of_ends)) + round(logits),
-        workspace=round(workspace_bytes(job, split, eager)),
     )
 
 

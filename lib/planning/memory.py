@@ -6,13 +6,13 @@ of all ranks.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
 from lib.game.ring import elements_sent
 
-from .actions import Program, actions, program_of
+from .actions import Action, Program, program_of, turns
 from .cost_model import prices
 from .job import Job
 from .memory_model import widths, with_holes
@@ -46,6 +46,11 @@ class RankMemory(NamedTuple):
         return sum(self.low.values())
 
 
+def actions_of(program: Program, place: int) -> Iterator[Action]:
+    """What a rank does, in order."""
+    return (action for pattern, _, _, _ in turns(program, place) for action in pattern.actions)
+
+
 FIXED = {"ends": "embedding, head and logits", "workspace": "activations of a layer that is computed again"}
 
 
@@ -53,7 +58,7 @@ def fullest(program: Program, place: int, sizes: Mapping[str, int]) -> tuple[Cou
     """The values of a rank at its fullest moment, and the operation that starts then."""
     effects, counts = effects_of(program), Counter[str]()
     most, peak, operation, number = -1, counts, "", 0
-    for name, _, _ in actions(program, place):
+    for name, _, _ in actions_of(program, place):
         effect = effects[name]
         for what, by in effect.before.items():
             counts[what] += by
@@ -132,7 +137,7 @@ def sent_by(job: Job, split: Split, place: int) -> dict[str, int]:
         **dict.fromkeys(("fetch", "park"), ("host", shard * wide.state * priced.shard)),
     }
     sent: dict[str, Fraction | int] = dict.fromkeys(SENT, 0)
-    for _, operation, _ in actions(program, place):
+    for _, operation, _ in actions_of(program, place):
         if operation in of_call:
             kind, number = of_call[operation]
             sent[kind] += number

@@ -4,7 +4,7 @@ A split is estimated only while its lower bounds on time and memory leave it a c
 """
 
 from bisect import insort
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,7 +12,7 @@ from lib.errors import RuleError
 from lib.trace.gc_pause import no_collection
 from lib.values.algebra import counted
 
-from .all_splits import Bound, cells, lower_bound, size_of, splits
+from .all_splits import Bound, cells, least_bytes, least_ticks, lower_bound, size_of, splits
 from .changes import memory_advice
 from .cost_model import TICKS
 from .job import GIB, MAX_TRIED, Job
@@ -61,9 +61,9 @@ def nearest_gpus(job: Job, fixed: Mapping[str, Any]) -> Iterator[int]:
                 break
 
 
-def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str:
+def nothing_fits(job: Job, fixed: Mapping[str, Any], tried: Sequence[Split]) -> str:
     """One sentence: the least memory that any split takes, what would save most, and on how many GPUs one fits."""
-    split, peak = smallest(job, bounds)
+    split, peak = smallest(job, tried)
     room = f"the {job.gpu.usable / GIB:.1f} GiB of {job.gpu.name}"
     least = f"no split of {job.model.name} on {counted(job.gpus, 'GPU')} fits {room}"
     more = f"the least found is {peak / GIB:.1f} GiB ({split}, recompute {split.recompute}, offload {split.offload})"
@@ -71,16 +71,17 @@ def nothing_fits(job: Job, fixed: Mapping[str, Any], bounds: list[Bound]) -> str
     for factor in (2, 4, 8, 16, 32):
         larger = replace(job, gpus=factor * job.gpus, batch=max(job.batch, factor * job.gpus))
         kept = {name: value for name, value in fixed.items() if name != "dp"}
-        larger_bounds = [lower_bound(larger, split) for split in splits(larger, kept)]
-        if larger_bounds and smallest(larger, larger_bounds)[1] <= job.gpu.usable:
+        larger_splits = [*splits(larger, kept)]
+        if larger_splits and smallest(larger, larger_splits)[1] <= job.gpu.usable:
             return f"{least}; {more}; {advice}{larger.gpus} GPUs fit, with {larger.batch} sequences"
     return f"{least}; {more}; {advice}leave more of the split to the search, or take GPUs with that much"
 
 
-def smallest(job: Job, bounds: list[Bound]) -> tuple[Split, int]:
-    """The split that takes least memory, of the TRIED that may take least."""
+def smallest(job: Job, tried: Sequence[Split]) -> tuple[Split, int]:
+    """The split that takes least memory, of the SPLITS_TRIED that may take least."""
+    bounds = [lower_bound(job, split) for split in tried]
     smaller: list[tuple[int, Split]] = []
-    for bound in sorted(bounds, key=lambda bound: (bound.bytes, cells(job, bound.split)))[:SPLITS_TRIED]:
+    for bound in sorted(bounds, key=lambda b: (b.bytes, cells(job, b.split), b.ticks))[:SPLITS_TRIED]:
         if smaller and bound.bytes >= smaller[-1][0]:
             break
         peak = estimate(job, bound.split).peak
@@ -130,10 +131,11 @@ def search(job: Job, best: int = 3, front: int = 4, **fixed: Any) -> Search:
 
 
 def _search(job: Job, best: int, front: int, fixed: dict[str, Any]) -> Search:
-    bounds = sorted((lower_bound(job, split) for split in splits(job, fixed)), key=lambda bound: bound[:2])
-    if not bounds:
+    sizes = [(split, least_bytes(job, split)) for split in splits(job, fixed)]
+    if not sizes:
         refuse_all(job, fixed)
-    fitting = [bound for bound in bounds if bound.bytes <= job.gpu.usable]
+    small = [(split, least) for split, least in sizes if least <= job.gpu.usable]
+    fitting = sorted((Bound(least_ticks(job, split), least, split) for split, least in small), key=lambda b: b[:2])
     fastest: list[tuple[int, int, int]] = []
     smaller: list[tuple[int, int, int]] = []
     """Of what was estimated, the front: each is slower than the one before it, and smaller."""
@@ -160,7 +162,7 @@ def _search(job: Job, best: int, front: int, fixed: dict[str, Any]) -> Search:
     if not fastest and "offload" not in fixed:
         return _search(job, best, front, {**fixed, "offload": "states"})
     if not fastest:
-        raise RuleError(nothing_fits(job, fixed, bounds))
+        raise RuleError(nothing_fits(job, fixed, [split for split, _ in sizes]))
     slowest = SLOWEST * fastest[0][0]
     shown = _spread([candidate for candidate in smaller if candidate[0] <= slowest], front)
     plans = {k: plan(job, tried[k]) for _, _, k in sorted({*fastest[:best], *shown})}
@@ -173,7 +175,7 @@ def _search(job: Job, best: int, front: int, fixed: dict[str, Any]) -> Search:
             for kind, (ticks, peak, k) in sorted(kinds.items(), key=lambda family: family[1])
             if ticks <= slowest
         ),
-        len(bounds),
+        len(sizes),
         len(fitting),
         len(tried),
     )

@@ -11,11 +11,11 @@ nothing either, since splits with the same order share their steps.
 """
 
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from .actions import Program, actions, program_of
+from .actions import NONE, Pattern, Program, program_of, turns
 from .cost_model import Prices, prices
 from .job import Job
 from .memory_model import with_holes
@@ -46,70 +46,45 @@ def estimate(job: Job, split: Split, eager: bool = False) -> Estimate:
     return Estimate(max(rank.ticks for rank in ranks), max(rank.peak for rank in ranks))
 
 
-def walked(job: Job, split: Split, eager: bool = False) -> list[Walked]:
+@lru_cache(maxsize=256)
+def walked(job: Job, split: Split, eager: bool = False) -> tuple[Walked, ...]:
     """Each rank of the pipeline at the end of a step, with bytes of fused or of eager code."""
     priced, program = prices(job, split, eager), program_of(job, split)
-    steps, runs = steps_of(program)
-    counts, ready = _Counts(priced, program, runs), dict[int, int]()
-    ended: dict[int, Walked] = {}
-    waiting = [
-        _rank(place, priced, program, steps[place], counts, ready, ended) for place in range(program.table.ranks)
-    ]
+    outcomes, ready, ended = _Outcomes(priced, program), dict[int, int](), dict[int, Walked]()
+    waiting = [_rank(place, priced, program, outcomes, ready, ended) for place in range(program.table.ranks)]
     while waiting:
         waiting = [rank for rank in waiting if next(rank, False)]
-    return [ended[place] for place in range(program.table.ranks)]
+    return tuple(ended[place] for place in range(program.table.ranks))
 
 
-# --- Steps: the actions of a rank, those between two calls or messages joined ---
+LANES = {"gather": "dp", "reduce": "dp", "fetch": "from host", "park": "to host", "send": "messages"}
+"""The lane of each call, on which one call follows the other."""
 
-Run = tuple[str, ...]
-"""The names of actions between two calls or messages."""
+WAITS = {f"wait {call}": call for call in LANES}
 
-Step = tuple[str, Any, Any]
-"""`run`: the run's number; `wait` and `call`: the call; `receive` and `send`: the number of the message. Third, the
-name of the action's effect."""
-
-STEPS = {
-    **dict.fromkeys(("gather", "reduce", "fetch", "park"), "call"),
-    **{name: name for name in ("wait", "receive", "send")},
-}
-"""The kind of step of each operation that ends a run."""
+Pending = tuple[tuple[str, int], ...]
+"""The calls that a rank has to wait for, and the ticks until each ends."""
 
 
-@lru_cache(maxsize=128)
-def steps_of(program: Program) -> tuple[list[list[Step]], list[Run]]:
-    """The steps of each rank, and the runs by their numbers."""
-    messages: dict[Any, int] = {}
-    runs: dict[Run, Step] = {}
-    calls: dict[str, Step] = {}
-    """Steps of calls and their ends, by name: one object each, for there are many."""
+class Outcome(NamedTuple):
+    """What a turn takes once its message is there: its ticks, those in which it computes, and in which it waits for
+    replicas and for the host; the most bytes at a start of its actions, and the bytes at its end, relative to its
+    start; the ticks until the message that it sends arrives; and the calls that are pending at its end."""
 
-    def steps(place: int) -> Iterator[Step]:
-        run: list[str] = []
-        for name, operation, what in actions(program, place):
-            kind = STEPS.get(operation)
-            if kind is None:
-                run.append(name)
-                continue
-            if run:
-                yield runs.setdefault(tuple(run), ("run", len(runs), None))
-                run = []
-            if kind in ("receive", "send"):
-                yield kind, messages.setdefault(what.made, len(messages)), name
-            elif name in calls:
-                yield calls[name]
-            else:
-                yield calls.setdefault(name, (kind, operation if kind == "call" else what[0], name))
-        if run:
-            yield runs.setdefault(tuple(run), ("run", len(runs), None))
-
-    return [list(steps(place)) for place in range(program.table.ranks)], list(runs)
+    ticks: int
+    busy: int
+    dp: int
+    host: int
+    most: int
+    change: int
+    arrival: int
+    pending: Pending
 
 
-class _Counts:
-    """The ticks of each action, and its change of a rank's bytes."""
+class _Outcomes(dict[tuple[Pattern, Pending], Outcome]):
+    """The outcome of each turn, counted once for all turns with the same actions and pending calls."""
 
-    def __init__(self, priced: Prices, program: Program, runs: Sequence[Run]) -> None:
+    def __init__(self, priced: Prices, program: Program) -> None:
         sizes = sizes_of(priced, program)
         ticks = {
             **dict.fromkeys(("forward", "forward to border", "recompute"), priced.forward),
@@ -118,99 +93,86 @@ class _Counts:
             "backward_input": priced.back_input,
             "backward_weight": priced.back_weight,
             "update": priced.update,
+            **dict.fromkeys(("fetch", "park"), priced.copy),
+            "gather": priced.gather,
+            "reduce": priced.reduce,
+            "send": priced.message,
         }
 
         def total(values: Mapping[str, int]) -> int:
             return sum(number * sizes[what] for what, number in values.items())
 
-        self.actions = {
+        self.costs = {
             name: (total(effect.before) if effect.operation else None, ticks.get(name, 0), total(effect.after))
             for name, effect in effects_of(program).items()
         }
-        """Bytes added before its start (None: memory is not sampled), ticks, bytes added at its end."""
-        self.added = {name: after for name, (_, _, after) in self.actions.items()}
-        self.calls = {
-            "gather": ("dp", priced.gather),
-            "reduce": ("dp", priced.reduce),
-            "fetch": ("from host", priced.copy),
-            "park": ("to host", priced.copy),
-        }
-        """The lane of each call, and its ticks."""
-        self.runs = [self.of_run(run) for run in runs]
+        """By the name of an action: bytes added before its start (None: memory is not sampled), ticks, bytes added at
+        its end."""
 
-    def of_run(self, run: Run) -> tuple[int, int, int]:
-        """The most bytes at a start, relative to the first action's start; the ticks and the change of bytes of all
-        actions."""
+    def __missing__(self, key: tuple[Pattern, Pending]) -> Outcome:
+        pattern, pending = key
+        clock = busy = memory = arrival = 0
         most = -(10**30)
-        ticks = total = 0
-        for name in run:
-            before, duration, after = self.actions[name]
+        ends = {call: deque[int]() for call in LANES}
+        lanes, waits = dict.fromkeys(LANES.values(), 0), dict.fromkeys(LANES.values(), 0)
+        for call, end in pending:
+            ends[call].append(end)
+            lanes[LANES[call]] = max(lanes[LANES[call]], end)
+        for name, operation, _ in pattern.actions:
+            before, ticks, after = self.costs[name]
             if before is not None:
-                total += before
-                most = max(most, total)
-            ticks += duration
-            total += after
-        return most, ticks, total
+                memory += before
+                if memory > most:
+                    most = memory
+            memory += after
+            if operation in LANES:
+                lane = LANES[operation]
+                lanes[lane] = arrival = (clock if clock > lanes[lane] else lanes[lane]) + ticks
+                ends[operation].append(arrival)
+            elif operation in WAITS:
+                call = WAITS[operation]
+                end = ends[call].popleft()
+                if end > clock:
+                    waits[LANES[call]] += end - clock
+                    clock = end
+            elif ticks:
+                clock += ticks
+                busy += ticks
+        still = tuple((call, max(0, end - clock)) for call in LANES for end in ends[call])
+        host = waits["from host"] + waits["to host"]
+        self[key] = Outcome(clock, busy, waits["dp"], host, most, memory, arrival, still)
+        return self[key]
 
 
 def _rank(
-    place: int,
-    priced: Prices,
-    program: Program,
-    steps: Sequence[Step],
-    counts: _Counts,
-    ready: dict[int, int],
-    ended: dict[int, Walked],
+    place: int, priced: Prices, program: Program, outcomes: _Outcomes, ready: dict[int, int], ended: dict[int, Walked]
 ) -> Generator[bool, None, None]:
-    """Counts the steps of a rank; yields when it needs a message that has not been sent. `ready` maps messages to their
-    times of arrival. Memory is sampled when a computation or a call starts."""
-    runs, added = counts.runs, counts.added
-    clock = memory = peak = busy = 0
-    waits = {"dp": 0, "host": 0}
-    lanes = dict.fromkeys(("dp", "from host", "to host"), 0)
-    messages = 0
-    """The end of the last message on its lane."""
-    ends = {operation: deque[int]() for operation in ("send", *counts.calls)}
-    for kind, what, name in steps:
-        if kind == "run":
-            most, ticks, change = runs[what]
-            if memory + most > peak:
-                peak = memory + most
-            clock += ticks
-            busy += ticks
-            memory += change
-        elif kind == "wait":
-            end = ends[what].popleft()
-            if end > clock:
-                if what != "send":
-                    waits["dp" if what in ("gather", "reduce") else "host"] += end - clock
-                clock = end
-            memory += added[name]
-        elif kind == "receive":
-            while what not in ready:
+    """Counts the turns of a rank; yields when it needs a message that has not been sent. `ready` maps messages to the
+    times at which they arrive. Memory is sampled when a computation or a call starts."""
+    clock = memory = peak = busy = dp = host = 0
+    pending: Pending = ()
+    for pattern, _, received, sent in turns(program, place):
+        if received != NONE:
+            while received not in ready:
                 yield True
-            if ready[what] > clock:
-                clock = ready[what]
-            if memory > peak:
-                peak = memory
-            memory += added[name]
-        elif kind == "send":
-            if memory > peak:
-                peak = memory
-            ready[what] = messages = (clock if clock > messages else messages) + priced.message
-            ends["send"].append(messages)
-        elif kind == "call":
-            lane, ticks = counts.calls[what]
-            if memory > peak:
-                peak = memory
-            end = lanes[lane]
-            lanes[lane] = end = (clock if clock > end else end) + ticks
-            ends[what].append(end)
-            memory += added[name]
+            wait = ready[received] - clock
+            if wait > 0:
+                clock += wait
+                pending = tuple([(call, end - wait if end > wait else 0) for call, end in pending])
+        ticks, computed, for_dp, for_host, most, change, arrival, pending = outcomes[pattern, pending]
+        if sent != NONE:
+            ready[sent] = clock + arrival
+        if memory + most > peak:
+            peak = memory + most
+        clock += ticks
+        memory += change
+        busy += computed
+        dp += for_dp
+        host += for_host
     stages = program.table.stages_of(place)
     fixed = priced.workspace + (priced.first if 0 in stages else 0)
     fixed += priced.last if program.table.stages - 1 in stages else 0
-    ended[place] = Walked(clock, peak + fixed, busy, waits)
+    ended[place] = Walked(clock, peak + fixed, busy, {"dp": dp, "host": host})
 
 
 def memory_range(job: Job, split: Split) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Cells: what a rank of a pipeline computes at a time, what a cell needs, and whether an order of cells can be
 played."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -142,23 +142,23 @@ def require_complete(rows: Rows, copies: int) -> None:
         raise RuleError("this timetable has no cells; each rank has a row of them, such as 0F0 0B0")
     ranks_of: dict[int, list[int]] = {}
     rank_of: dict[tuple[int, int], int] = {}
-    done: dict[tuple[int, int], str] = {}
+    done: defaultdict[tuple[int, int], str] = defaultdict(str)
     for (stage, op, batch), rank in placed:
-        if op not in OPERATIONS or min(stage, batch) < 0:
+        if op not in OPERATIONS or stage < 0 or batch < 0:
             raise RuleError(f"there is no cell {stage}{op}{batch}; a cell is a stage, F, B, I or W, and a microbatch")
         ranks = ranks_of.setdefault(stage, [])
         if rank not in ranks:
             ranks.append(rank)
-        if len(ranks) > copies:
-            others, where = named("rank", ranks[:-1]), "one rank" if copies == 1 else f"{copies} ranks"
-            raise RuleError(SAYS("stage on several ranks", stage=stage, others=others, rank=rank, where=where))
-        if rank_of.setdefault((stage, batch), rank) != rank:
-            first = rank_of[stage, batch]
+            if len(ranks) > copies:
+                others, where = named("rank", ranks[:-1]), "one rank" if copies == 1 else f"{copies} ranks"
+                raise RuleError(SAYS("stage on several ranks", stage=stage, others=others, rank=rank, where=where))
+        if (first := rank_of.setdefault((stage, batch), rank)) != rank:
             raise RuleError(SAYS("microbatch on several ranks", batch=batch, stage=stage, first=first, rank=rank))
-        done[stage, batch] = done.get((stage, batch), "") + op
+        done[stage, batch] += op
+    batches = range(1 + max(batch for _, batch in done))
     for stage in range(1 + max(ranks_of)):
-        for batch in range(1 + max(batch for _, batch in done)):
-            has = done.get((stage, batch), "")
+        for batch in batches:
+            has = done[stage, batch]
             if has not in ("FB", "FIW") and (has := "".join(sorted(has))) not in ("BF", "FIW"):
                 raise RuleError(SAYS("incomplete cells", batch=batch, stage=stage, has=" ".join(has) or "nothing"))
 

@@ -265,24 +265,26 @@ def _v(p: int, m: int, script: Script) -> Timetable:
 def _row(script: str, stages: Sequence[int], m: int, firsts: Sequence[int] = ()) -> tuple[Slot, ...]:
     """The slots of a script, in which a chunk may begin with a later microbatch. A B counts as an I and a W."""
     seen: defaultdict[str, int] = defaultdict(int)
-
-    def cell(op: str, chunk: str) -> Cell:
-        halves = ("I" + chunk, "W" + chunk) if op == "B" else (op + chunk,)
-        batch = seen[halves[0]]
-        for half in halves:
-            seen[half] += 1
-        return Cell(stages[int(chunk)], op, batch)
-
+    first, kept = dict(zip(stages, firsts)), list[Slot]()
     groups = SLOT.findall(script)
-    named = {group: CELL.findall(group) for group in {*groups}}
-    slots = [[cell(*name) for name in named[group]] for group in groups]
-    kept = tuple(tuple(slot) for slot in slots if all(placed.batch < m for placed in slot))
-    if not any(firsts):
-        return kept
-    first = dict(zip(stages, firsts))
-    return tuple(
-        tuple(placed._replace(batch=placed.batch + first.get(placed.stage, 0)) for placed in slot) for slot in kept
-    )
+    named = {
+        group: [
+            (stages[int(chunk)], op, ("I" + chunk, "W" + chunk) if op == "B" else (op + chunk,))
+            for op, chunk in CELL.findall(group)
+        ]
+        for group in {*groups}
+    }
+    for group in groups:
+        slot, fits = [], True
+        for stage, op, halves in named[group]:
+            batch = seen[halves[0]]
+            for half in halves:
+                seen[half] += 1
+            fits = fits and batch < m
+            slot.append(Cell(stage, op, batch + first[stage] if first else batch))
+        if fits:
+            kept.append(tuple(slot))
+    return tuple(kept)
 
 
 def _require(met: bool, problem: str) -> None:

@@ -1,7 +1,7 @@
 """A timetable: what each rank of a pipeline computes, in order. It is data, made by a formula, a solver or a person."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Self
@@ -15,7 +15,6 @@ from .cells import (
     Cell,
     Dependencies,
     DryRun,
-    Message,
     Slot,
     Tagging,
     by_message,
@@ -106,23 +105,21 @@ class Timetable:
         """Microbatches in a step."""
         return 1 + max(cell.batch for cell in self.cells)
 
-    @cached_property
-    def exchanges(self) -> Sequence[Sequence[tuple[Cell, Message | None, Message | None]]]:
-        """For each rank its cells in order, each with the message that it needs and the message that it makes."""
-        messages = [*self.needs.sent(tuple(self.cells))]
-        received = {message.used: message for message in messages}
-        sent = {message.made: message for message in messages}
-        return [[(cell, received.get(cell), sent.get(cell)) for slot in row for cell in slot] for row in self.rows]
-
     def stages_of(self, rank: int) -> list[int]:
         """The stages that lie on a rank, ascending."""
-        return sorted({cell.stage for slot in self.rows[rank] for cell in slot})
+        return self._stages_of[rank]
+
+    @cached_property
+    def _stages_of(self) -> list[list[int]]:
+        return [sorted({cell.stage for slot in row for cell in slot}) for row in self.rows]
 
     @cached_property
     def ranks_of(self) -> Mapping[int, tuple[int, ...]]:
         """The ranks on which each stage lies, nearly always one."""
-        stages = [set(self.stages_of(rank)) for rank in range(self.ranks)]
-        return {stage: tuple(r for r, some in enumerate(stages) if stage in some) for stage in range(self.stages)}
+        return {
+            stage: tuple(rank for rank, stages in enumerate(self._stages_of) if stage in stages)
+            for stage in range(self.stages)
+        }
 
 
 def _slot(word: str, number: int) -> Slot:
