@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lib import Model, Weight
-from lib.schedules.cells import Cell
+from lib.schedules.timetable import Cell
 
-from .actions import Program, turns
+from .estimate import Program, turns
 
 
 def planned(program: Program) -> Callable[[Model], Coroutine[Any, Any, None]]:

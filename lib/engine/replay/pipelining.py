@@ -13,8 +13,7 @@ from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
-from lib.torch_csv import Pipeline, write_csv
-from lib.torch_csv.cell_times import CellTimes
+from lib.torch_csv import CellTimes, Pipeline, write_csv
 
 from .recording import recorded
 

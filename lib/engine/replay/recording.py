@@ -9,9 +9,7 @@ from typing import Any
 
 from lib.errors import RuleError
 from lib.rules.collectives import COLLECTIVES
-from lib.torch_csv import Pipeline
-from lib.torch_csv.files import slot_text
-from lib.torch_csv.pipeline import slots_of
+from lib.torch_csv import Pipeline, slot_text, slots_of
 from lib.trace.ops import Trace
 
 from ..words import SAYS

@@ -25,7 +25,7 @@ REFUSAL_OF_LAYOUTS = (
 
 WITHHELD = {
     "lib.schedules": REFUSAL,
-    **{f"lib.planning.{name}": REFUSAL_OF_PLANNERS for name in "memory plans split_search timing".split()},
+    **{f"lib.planning.{name}": REFUSAL_OF_PLANNERS for name in "estimate plans split_search".split()},
     **{
         f"lib.layout.planning.{name}": REFUSAL_OF_LAYOUTS
         for name in "alike choices completion exact highs integer_program partial_sums peak_rows".split()

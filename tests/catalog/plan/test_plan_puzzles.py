@@ -10,9 +10,9 @@ from importlib import import_module
 import pytest
 
 from lib.planning import Job, Split, plan
+from lib.planning.estimate import estimate
 from lib.planning.plans import family_of
-from lib.planning.prediction import DOMINATES, Prediction
-from lib.planning.timing import estimate
+from lib.planning.split import DOMINATES, Prediction
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
