@@ -3,10 +3,10 @@
 The step is a pipeline of units, with replicas that share gradients, states or weights (ZeRO). Its ranks' actions are
 decided in one place (`turns`): each message has its own tag, and a rank awaits a message before it sends the next one,
 so that it computes while a message is pending; gradients of a unit are reduced after its last microbatch. `walked`
-counts the ticks and bytes of these actions, `figures` what each rank holds and sends, and `schedule` plays them on the
-Model. The tests compare the three with runs of all ranks for every kind of split: ticks are equal, and so are the bytes
-of the first replica. If the replicas do not divide the parameters of a unit, some other replicas hold one element more
-in each shard.
+counts the ticks and bytes of these actions, `rank_memory` and `most_sent` what ranks hold and send, and `schedule`
+plays them on the Model. The tests compare all of these with runs of all ranks for every kind of split: ticks are equal,
+and so are the bytes of the first replica. If the replicas do not divide the parameters of a unit, some other replicas
+hold one element more in each shard.
 
 A search estimates thousands of actions in a millisecond, since little of a step is new. What a rank does for a cell
 depends on the cell's stage and operation and on what is pending, so most microbatches repeat the pattern of an earlier
@@ -83,15 +83,13 @@ class Program:
         start = sum(self.units[:stage])
         return range(start, start + self.units[stage])
 
-    def numbers(self, place: int, stage: int, op: str) -> tuple[int | None, int | None]:
-        """The numbers of the messages that a cell of microbatch 0 receives and sends; None if the neighbour of its
+    def numbers(self, place: int, stage: int, op: str) -> tuple[int, int]:
+        """The numbers of the messages that a cell of microbatch 0 receives and sends; NONE if the neighbour of its
         stage is on the same rank, or there is none. Further microbatches count on by two for each stage."""
-        is_back, ranks_of = op != "F", self.table.ranks_of
-        before, after = (stage + 1, stage - 1) if is_back else (stage - 1, stage + 1)
-        return (
-            2 * before + is_back if op != "W" and ranks_of.get(before, (place,)) != (place,) else None,
-            2 * stage + is_back if op != "W" and ranks_of.get(after, (place,)) != (place,) else None,
-        )
+        before, after = (stage - 1, stage + 1) if op == "F" else (stage + 1, stage - 1)
+        apart = [op != "W" and self.table.ranks_of.get(other, (place,)) != (place,) for other in (before, after)]
+        received, sent = (2 * of + (op != "F") if far else NONE for of, far in zip((before, stage), apart))
+        return received, sent
 
     def layers_of(self, place: int) -> list[int]:
         return [layer for stage in self.table.stages_of(place) for layer in self.layers(stage)]
@@ -145,12 +143,8 @@ def turns(program: Program, place: int) -> Iterator[Turn]:
         if key not in patterns:
             patterns[key] = rank.turn(stage, op, not missing[stage], backward == stage, layer, state)
         pattern, state = patterns[key]
-        yield (
-            pattern,
-            cell,
-            NONE if received is None else received + each * batch,
-            NONE if sent is None else sent + each * batch,
-        )
+        shift = each * batch
+        yield pattern, cell, received + shift if received >= 0 else NONE, sent + shift if sent >= 0 else NONE
     yield rank.finish(state), outside, NONE, NONE
 
 
@@ -215,7 +209,7 @@ class _Rank:
         self.gathered, self.coming, self.summed, self.reduced, self.reducing, sending = state
         program, operation = self.program, OPERATIONS[op]
         received, sent = program.numbers(self.place, stage, op)
-        if received is not None:
+        if received != NONE:
             kept = "receive" if self.layers[stage] else "receive to border"
             self.do("receive", 0, kept if op == "F" else "receive of a gradient")
         if op == "F" and stage == 0:
@@ -241,7 +235,7 @@ class _Rank:
             self.do("loss", self.layers[stage].stop - 1)
         if op in "BI" and stage == 0:
             self.do("drop", 0)
-        if sent is not None:
+        if sent != NONE:
             if sending:
                 self.do("wait send", 0, sending)
             self.do("send", 0)
@@ -653,58 +647,27 @@ def rank_memory(job: Job, split: Split, place: int, fused: Walked, eager: Walked
     return RankMemory(place, layers, low, high, operation, tuple(shares))
 
 
-# --- Time and bytes sent ---
-
 SENT = ("messages", "gradients", "weights", "host")
 """Kinds of bytes that a rank sends in the pipeline and to its replicas."""
 
 
-class StepFigures(NamedTuple):
-    """The `ticks` of the step, compiled, and its `eager_ticks`; the ticks that each rank computes; the memory of each
-    rank; by kind (see SENT) the bytes of the rank that sends the most; and the mean ticks in which a rank waits for
-    replicas (`dp`) and for the host."""
-
-    ticks: int
-    eager_ticks: int
-    busy: tuple[int, ...]
-    memory: tuple[RankMemory, ...]
-    sent: Mapping[str, int]
-    waits: Mapping[str, float]
-
-    @property
-    def bubble(self) -> float:
-        """The share of all ranks' time in which they do not compute."""
-        return 1 - sum(self.busy) / (len(self.busy) * self.ticks)
-
-
-def figures(job: Job, split: Split) -> StepFigures:
-    """What a step of a split takes."""
-    fused, eager = walked(job, split), walked(job, split, eager=True)
-    memory = tuple(rank_memory(job, split, place, *ranks) for place, ranks in enumerate(zip(fused, eager)))
-    totals = [sent_by(job, split, place) for place in range(len(fused))]
-    most = max(totals, key=lambda sent: sum(sent.values()))
-    waits = {axis: sum(rank.waits[axis] for rank in fused) / len(fused) for axis in ("dp", "host")}
-    ticks, eager_ticks = (max(rank.ticks for rank in ranks) for ranks in (fused, eager))
-    return StepFigures(ticks, eager_ticks, tuple(rank.busy for rank in fused), memory, most, waits)
-
-
-def sent_by(job: Job, split: Split, place: int) -> dict[str, int]:
-    """Bytes that a rank sends in the step, by kind."""
+def most_sent(job: Job, split: Split) -> Mapping[str, int]:
+    """Bytes by kind (see SENT) of the rank that sends the most."""
     priced, program, wide = prices(job, split), program_of(job, split), widths(job, split)
-    n, elements = priced.replicas, priced.parameters
+    n, elements, reduce = priced.replicas, priced.parameters, "scatterreduce" if program.zero else "allreduce"
     shard = elements // n if program.zero else elements
     of_call: dict[str, tuple[str, Fraction | int]] = {
         "send": ("messages", priced.border),
         "gather": ("weights", elements_sent("allgather", shard, n) * wide.gathered),
-        "reduce": (
-            "gradients",
-            elements_sent("scatterreduce" if program.zero else "allreduce", elements, n) * job.gradient,
-        ),
+        "reduce": ("gradients", elements_sent(reduce, elements, n) * job.gradient),
         **dict.fromkeys(("fetch", "park"), ("host", shard * wide.state * priced.shard)),
     }
-    sent: dict[str, Fraction | int] = dict.fromkeys(SENT, 0)
-    for _, operation, _ in actions_of(program, place):
-        if operation in of_call:
-            kind, number = of_call[operation]
-            sent[kind] += number
-    return {kind: round(number) for kind, number in sent.items()}
+    totals = []
+    for place in range(split.pp):
+        sent: dict[str, Fraction | int] = dict.fromkeys(SENT, 0)
+        for _, operation, _ in actions_of(program, place):
+            if operation in of_call:
+                kind, number = of_call[operation]
+                sent[kind] += number
+        totals.append({kind: round(number) for kind, number in sent.items()})
+    return max(totals, key=lambda sent: sum(sent.values()))

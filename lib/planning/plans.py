@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from lib import Trace
 
-from .estimate import RankMemory, StepFigures, figures, program_of
+from .estimate import RankMemory, most_sent, program_of, rank_memory, walked
 from .job import LINKS, Job
 from .prices import (
     TICKS,
@@ -126,17 +126,19 @@ def plan(job: Job, split: Split) -> Plan:
         RuleError: the job cannot be split like this; the text says what would fit.
     """
     require_fit(job, split)
-    totals = figures(job, split)
-    sent = sent_in_step(job, split, totals)
-    waits = {axis: ticks / TICKS for axis, ticks in totals.waits.items()}
-    seconds, eager_seconds = totals.ticks / TICKS, totals.eager_ticks / TICKS
-    return Plan(job, split, seconds, eager_seconds, totals.bubble, totals.memory, sent, links(job, split), waits)
+    fused, eager = walked(job, split), walked(job, split, eager=True)
+    ticks, eager_ticks = (max(rank.ticks for rank in ranks) for ranks in (fused, eager))
+    bubble = 1 - sum(rank.busy for rank in fused) / (split.pp * ticks)
+    memory = tuple(rank_memory(job, split, place, *ranks) for place, ranks in enumerate(zip(fused, eager)))
+    waits = {axis: sum(rank.waits[axis] for rank in fused) / split.pp / TICKS for axis in ("dp", "host")}
+    seconds, sent = (ticks / TICKS, eager_ticks / TICKS), sent_in_step(job, split)
+    return Plan(job, split, *seconds, bubble, memory, sent, links(job, split), waits)
 
 
-def sent_in_step(job: Job, split: Split, totals: StepFigures) -> Mapping[str, int]:
+def sent_in_step(job: Job, split: Split) -> Mapping[str, int]:
     """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
     priced, times = prices(job, split), layer_times(of_layers(job, split), shared(split))
-    program = program_of(job, split)
+    program, sent = program_of(job, split), most_sent(job, split)
     units = max(len(program.layers_of(place)) for place in range(split.pp))
     layers = split.batches(job) * units * priced.layers
     again = 1 / split.every if split.recompute == "full" else 0
@@ -144,10 +146,10 @@ def sent_in_step(job: Job, split: Split, totals: StepFigures) -> Mapping[str, in
     copied = round(2 * layers * copied_bytes(job, split))
     return {
         **within,
-        "pp": totals.sent["messages"],
-        "dp": totals.sent["gradients"] + totals.sent["weights"],
-        "groups": round(totals.sent["gradients"] * sent_between(split)),
-        "host": totals.sent["host"] + copied,
+        "pp": sent["messages"],
+        "dp": sent["gradients"] + sent["weights"],
+        "groups": round(sent["gradients"] * sent_between(split)),
+        "host": sent["host"] + copied,
     }
 
 

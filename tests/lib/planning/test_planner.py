@@ -14,7 +14,7 @@ import pytest
 from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting_notation import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
-from lib.planning.estimate import FIXED, KINDS, estimate, figures
+from lib.planning.estimate import FIXED, KINDS, estimate, most_sent
 from lib.planning.job import KERNELS, call_seconds
 from lib.planning.prices import (
     LAYER_TICKS,
@@ -65,7 +65,7 @@ def compare(job: Job, split: Split) -> None:
             for replica in ran.replicas
         )
     most = max((rank.sent for rank in first), key=lambda sent: sum(sent.values()))
-    assert figures(job, split).sent == most, split
+    assert most_sent(job, split) == most, split
     assert found.bubble == 1 - sum(rank.busy for rank in first) / (split.pp * ticks), split
     waits = {axis: sum(rank.waits[axis] for rank in first) / split.pp / TICKS for axis in ("dp", "host")}
     assert found.waits == pytest.approx(waits), split
