@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lib.errors import PuzzleError, RuleError
 from lib.schedules import Cell, Timetable
-from lib.schedules.timetable import OPERATIONS, Message, in_order
+from lib.schedules.timetable import OPERATIONS, Message, first_incomplete, in_order
 from lib.values.algebra import consecutive, counted
 
 from .reading import (
@@ -372,38 +372,20 @@ def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> Pipeli
 
 def _require_complete(number: int, ranks: Sequence[int], rows: Sequence[Sequence[Span]]) -> None:
     """Refuses a step in which a cell is missing."""
-    done: dict[tuple[int, int], list[str]] = defaultdict(list)
+    done: dict[tuple[int, int], str] = defaultdict(str)
     rank_of: dict[int, int] = {}
     for rank, row in zip(ranks, rows):
         for cell in (cell for span in row for cell in span.cells):
-            done[cell.stage, cell.batch].append(cell.op)
+            done[cell.stage, cell.batch] += cell.op
             rank_of.setdefault(cell.stage, rank)
-    batches = 1 + max(batch for _, batch in done)
-    for stage in range(1 + max(rank_of)):
-        if stage not in rank_of:
-            raise RuleError(f"step {number} has no cell of stage {stage}")
-        for batch in range(batches):
-            has = done.get((stage, batch), [])
-            wanted = "F" if "B" in has else "FIW" if "I" in has else "FB"
-            if missing := next((op for op in wanted if op not in has), ""):
-                raise RuleError(
-                    SAYS(
-                        "incomplete step",
-                        number=number,
-                        rank=rank_of[stage],
-                        batch=batch,
-                        missing=OPERATIONS[missing].replace("its ", ""),
-                        stage=stage,
-                    )
-                )
-            if len(has) > (2 if "B" in has else 3):
-                raise RuleError(
-                    SAYS(
-                        "cells not once",
-                        number=number,
-                        rank=rank_of[stage],
-                        has=clipped(" ".join(has)),
-                        batch=batch,
-                        stage=stage,
-                    )
-                )
+    place = first_incomplete(done)
+    if place is None:
+        return
+    (stage, batch), has = place, done[place]
+    if stage not in rank_of:
+        raise RuleError(f"step {number} has no cell of stage {stage}")
+    facts = {"number": number, "rank": rank_of[stage], "batch": batch, "stage": stage}
+    wanted = "F" if "B" in has else "FIW" if "I" in has else "FB"
+    if missing := next((op for op in wanted if op not in has), ""):
+        raise RuleError(SAYS("incomplete step", missing=OPERATIONS[missing].replace("its ", ""), **facts))
+    raise RuleError(SAYS("cells not once", has=clipped(" ".join(has)), **facts))

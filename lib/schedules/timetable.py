@@ -165,12 +165,21 @@ def require_complete(rows: Rows, copies: int) -> None:
         if (first := rank_of.setdefault((stage, batch), rank)) != rank:
             raise RuleError(SAYS("microbatch on several ranks", batch=batch, stage=stage, first=first, rank=rank))
         done[stage, batch] += op
+    if (place := first_incomplete(done)) is not None:
+        stage, batch = place
+        has = " ".join(sorted(done[place])) or "nothing"
+        raise RuleError(SAYS("incomplete cells", batch=batch, stage=stage, has=has))
+
+
+def first_incomplete(done: Mapping[tuple[int, int], str]) -> tuple[int, int] | None:
+    """Of the operations of each stage and microbatch: the first that are not F and B, or F, I and W, each once."""
     batches = range(1 + max(batch for _, batch in done))
-    for stage in range(1 + max(ranks_of)):
+    for stage in range(1 + max(stage for stage, _ in done)):
         for batch in batches:
-            has = done[stage, batch]
-            if has not in ("FB", "FIW") and (has := "".join(sorted(has))) not in ("BF", "FIW"):
-                raise RuleError(SAYS("incomplete cells", batch=batch, stage=stage, has=" ".join(has) or "nothing"))
+            has = done.get((stage, batch), "")
+            if has not in ("FB", "FIW") and "".join(sorted(has)) not in ("BF", "FIW"):
+                return stage, batch
+    return None
 
 
 class Action(NamedTuple):
