@@ -18,7 +18,7 @@ and then longer ones.
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from itertools import repeat
@@ -51,9 +51,11 @@ the turn's messages: `receive`, and the call `send`; `wait send`, for the end of
 
 @dataclass(frozen=True, eq=False)
 class Pattern:
-    """Actions of a rank, one object for all turns that repeat them."""
+    """Actions of a rank, one object for all turns that repeat them. `kind` is the number of their names and operations
+    (see Program): the same actions of other layers, or of another rank, take as long and hold as much."""
 
     actions: tuple[Action, ...]
+    kind: int
 
 
 Turn = tuple[Pattern, Cell, int, int]
@@ -77,6 +79,8 @@ class Program:
     overlap: bool = True
     recompute: bool = False
     offload: bool = False
+    kinds: dict[tuple[tuple[str, str], ...], int] = field(default_factory=dict)
+    """The numbers of the patterns' names and operations."""
 
     def layers(self, stage: int) -> range:
         """The units of a stage, which are the layers of the run."""
@@ -190,7 +194,8 @@ class _Rank:
     def pattern(self) -> Pattern:
         """What was done since the last call."""
         actions, self.actions = self.actions, []
-        return Pattern(tuple(actions))
+        kinds = self.program.kinds
+        return Pattern(tuple(actions), kinds.setdefault(tuple([action[:2] for action in actions]), len(kinds)))
 
     def order(self, stage: int, op: str) -> Sequence[int]:
         """The layers of a cell, in order of use."""
@@ -478,11 +483,11 @@ class Outcome(NamedTuple):
     pending: Pending
 
 
-class _Outcomes(dict[tuple[Pattern, Pending], Outcome]):
-    """The outcome of each turn, counted once for all turns with the same actions and pending calls."""
+class _Outcomes(dict[tuple[int, Pending], Outcome]):
+    """The outcome of each turn, counted once for all turns with the same kind of pattern and pending calls."""
 
     def __init__(self, priced: Prices, program: Program) -> None:
-        sizes = sizes_of(priced, program)
+        self.program, self.patterns, sizes = program, [*program.kinds], sizes_of(priced, program)
         ticks = {
             **dict.fromkeys(("forward", "forward to border", "recompute"), priced.forward),
             "loss": priced.loss,
@@ -506,8 +511,8 @@ class _Outcomes(dict[tuple[Pattern, Pending], Outcome]):
         """By the name of an action: bytes added before its start (None: memory is not sampled), ticks, bytes added at
         its end."""
 
-    def __missing__(self, key: tuple[Pattern, Pending]) -> Outcome:
-        pattern, pending = key
+    def __missing__(self, key: tuple[int, Pending]) -> Outcome:
+        kind, pending = key
         clock = busy = memory = arrival = 0
         most = -(10**30)
         ends = {call: deque[int]() for call in LANES}
@@ -515,7 +520,9 @@ class _Outcomes(dict[tuple[Pattern, Pending], Outcome]):
         for call, end in pending:
             ends[call].append(end)
             lanes[LANES[call]] = max(lanes[LANES[call]], end)
-        for name, operation, _ in pattern.actions:
+        if kind >= len(self.patterns):
+            self.patterns = [*self.program.kinds]
+        for name, operation in self.patterns[kind]:
             before, ticks, after = self.costs[name]
             if before is not None:
                 memory += before
@@ -556,7 +563,7 @@ def _rank(
             if wait > 0:
                 clock += wait
                 pending = tuple([(call, end - wait if end > wait else 0) for call, end in pending])
-        ticks, computed, for_dp, for_host, most, change, arrival, pending = outcomes[pattern, pending]
+        ticks, computed, for_dp, for_host, most, change, arrival, pending = outcomes[pattern.kind, pending]
         if sent != NONE:
             ready[sent] = clock + arrival
         if memory + most > peak:
