@@ -17,13 +17,12 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from lib import Activation, ActivationGrad, PuzzleError, RuleError, Setting, Trace, Weight, WeightGrad
-from lib.communication.calls import Call
-from lib.communication.mesh import Mesh
-from lib.communication.walk import Cursor, Walk
+from lib.communication.lanes import Cursor, Walk
+from lib.communication.meetings import Call, Mesh
 from lib.errors import Sentences
 from lib.game.costs import PAIR
 from lib.game.setting import Game
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.recognition.orders import Grid, Part, RankWork, grid_of, placement_of
 from lib.schedules import Cell, Timetable
 from lib.schedules.timetable import Slot
@@ -310,10 +309,9 @@ class _Times(Walk[_RankTimes]):
         return 0
 
     def on_end(self, cursor: _RankTimes, call: Call) -> None:
-        self.on_local(cursor, call.op)
-
-    def on_send(self, cursor: _RankTimes, op: Op) -> None:
-        time = max((cursor.there.get(value, cursor.now) for value in op.inputs), default=cursor.now)
+        if call.name != "pass_to":
+            return self.on_local(cursor, call.op)
+        time = max((cursor.there.get(value, cursor.now) for value in call.op.inputs), default=cursor.now)
         cursor.spans[cursor.at] = time, time
 
     def on_receive(self, cursor: _RankTimes, op: Op, sender: _RankTimes, sent_at: int) -> None:

@@ -16,14 +16,15 @@ ROOT = Path(__file__).parents[1]
 ORDER = """
 lib.errors lib.extras lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
 lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver lib.profiles
-lib.engine.words lib.engine.collectives lib.engine.arguments lib.engine.call lib.engine.player_code lib.engine.metering
-lib.engine.libraries lib.engine.transports
-lib.engine.memory_tiers lib.engine.symmetric lib.engine.reader_writer lib.engine.engine
-lib.engine.executors lib.engine.launcher lib.engine lib.engine.replay
-lib.layout.errors lib.layout.words lib.layout.layouts lib.layout.redistribution.messages
-lib.layout.redistribution.exchange lib.layout.redistribution.sum_exchange lib.layout.redistribution.steps
-lib.layout.engine_steps lib.layout.on_engine lib.layout.redistribution lib.layout.program
-lib.layout.planning lib.layout lib.layout.examples lib.layout.spmd
+lib.engine.words lib.engine.collectives lib.engine.flops lib.engine.metering lib.engine.suspended lib.engine.transport
+lib.engine.inprocess lib.engine.engine lib.engine.devices lib.engine.processes lib.engine.mpi lib.engine.torch
+lib.engine.process_devices lib.engine.launcher lib.engine
+lib.engine.replay.workload lib.engine.replay.rank lib.engine.replay.comparison lib.engine.replay.pipelining
+lib.engine.replay
+lib.layout.words lib.layout.layouts lib.layout.exchanges lib.layout.redistribution lib.layout.operators lib.layout.graph
+lib.layout.training_step lib.layout.notation lib.layout.plans lib.layout.propagation lib.layout.completion
+lib.layout.problem lib.layout.integer_program lib.layout.exact lib.layout.code lib.layout.jax_primitives
+lib.layout.jax_functions lib.layout lib.layout.xla lib.layout.examples lib.layout.execution lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
@@ -36,7 +37,9 @@ puzzles.package.training_puzzles
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""
 
 LAZY = {
-    ("lib.values.base", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
+    ("lib.layout.redistribution", "lib.layout.execution"): "only a redistribution that is executed needs the engine",
+    ("lib.layout.plans", "lib.layout.execution"): "only a plan that is executed needs the engine",
+    ("lib.values.kinds", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
     ("puzzles", "puzzles.notebook.play"): "`from puzzles import play` loads it when it is asked for",
     ("puzzles", "puzzles.notebook.profile"): "`from puzzles import profile` loads it when it is asked for",
 }
@@ -163,7 +166,7 @@ def test_layouts_need_nothing_but_numpy() -> None:
             assert always - set(sys.stdlib_module_names) <= {"lib", "numpy"}, name
             later = {target.partition(".")[0] for target, at_load in imports(name) if not at_load}
             # two extras, each in one place: a function of jax is imported, and an integer program is solved
-            extras = {"lib.layout.program.imported_graph": {"jax"}, "lib.layout.planning.highs": {"highspy"}}
+            extras = {"lib.layout.jax_primitives": {"jax"}, "lib.layout.integer_program": {"highspy"}}
             assert later - set(sys.stdlib_module_names) <= {"lib", "numpy"} | extras.get(name, set()), name
 
 

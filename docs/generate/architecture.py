@@ -27,14 +27,14 @@ ROWS = {
     "engine": {
         "a class": "one object a device",
         "real arrays": "lib/engine/",
-        "results, meters": "lib/engine/metering/",
+        "results, meters": "lib/engine/metering.py",
         "the trials": "puzzles/tracks/engine/",
         "": "",
         "figures": "puzzles/reports/",
     },
     "layouts": {
         "strategies": "for some operators",
-        "propagation": "lib/layout/planning/",
+        "propagation": "lib/layout/propagation.py",
         "a plan": "lib/layout/",
         "bytes, a cap": "puzzles/tracks/layout/",
         "": "",

@@ -3,10 +3,10 @@
 from lib.engine import ShardedEngine, launch
 """
 
-from lib.engine.metering.meter import Reading, unmetered
+from lib.engine.engine import Reader, Writer
+from lib.engine.metering import Reading, unmetered
 
 from .engine import Future, ShardedEngine
 from .launcher import Run, launch
-from .reader_writer import Reader, Writer
 
 __all__ = ["Future", "Reader", "Reading", "Run", "ShardedEngine", "Writer", "launch", "unmetered"]

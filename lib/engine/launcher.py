@@ -1,22 +1,26 @@
 """Runs a player's class on several devices: `with launch(DataParallel, num_devices=4, ...) as run:`."""
 
+from __future__ import annotations
+
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence, Set
+from importlib import import_module
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Self
 
-from lib.engine.executors.base import Executor, LaunchOptions
-from lib.engine.executors.copies import NO_ARGUMENT
-from lib.engine.executors.inprocess import InProcessExecutor
-from lib.engine.executors.processes import ProcessExecutor
-from lib.engine.metering.meter import Reading
-from lib.errors import RuleError
+from lib.engine.collectives import device_numbers, whole_number
+from lib.engine.devices import NO_ARGUMENT, Executor, InProcessExecutor, LaunchOptions
+from lib.engine.engine import ShardedEngine
+from lib.engine.metering import Reading
+from lib.engine.words import SAYS
+from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
 from lib.masked_arrays import refuse_masked
 from lib.values.algebra import counted
-
-from .arguments import device_numbers, whole_number
-from .engine import ShardedEngine
-from .words import SAYS
 
 TRANSPORTS = ("inprocess", "mpi", "torch")
 
@@ -177,7 +181,8 @@ def launch(
         return Run(InProcessExecutor(asked))
     if on == "torch":
         return Run(_on_torch(asked, device))
-    from lib.engine.transports.mpi.carrier import MpiCarrier  # only here, because mpi4py is optional
+    from lib.engine.mpi import MpiCarrier  # only here, because mpi4py is optional
+    from lib.engine.process_devices import ProcessExecutor  # only here, because a browser has no processes
 
     return Run(ProcessExecutor(asked, MpiCarrier(size)))
 
@@ -203,15 +208,15 @@ def _checked_byte_time(byte_time: Mapping[str, int] | None) -> dict[str, int]:
 def _on_torch(asked: LaunchOptions, device: str) -> Executor:
     """This process's executor if torchrun started it, else an executor that starts one process for each device."""
     try:
-        from lib.engine.transports.distributed.carrier import TorchCarrier, require_device  # here: torch is optional
+        from lib.engine.torch import TorchCarrier, require_device  # here: torch is optional
     except ImportError as why:
         raise RuleError(f"this needs PyTorch: {install_command('torch')}") from why
+
+    from lib.engine.process_devices import ProcessExecutor, SpawnedExecutor  # as above
 
     if started_by_torchrun():
         return ProcessExecutor(asked, TorchCarrier(asked.size, device))
     require_device(device)
-    from lib.engine.executors.spawned import SpawnedExecutor  # only here, because a browser has no processes
-
     return SpawnedExecutor(asked, device)
 
 
@@ -223,3 +228,69 @@ def started_by_torchrun() -> bool:
 def started_by_mpiexec() -> bool:
     """True if this program is one of several processes started by mpiexec; does not load MPI."""
     return any(os.environ.get(name, "1") not in ("", "0", "1") for name in WORLD_SIZE_VARIABLES)
+
+
+# --- Starts processes under mpiexec from a normal program, and returns their answer ---
+
+ROOT = str(Path(__file__).resolve().parents[2])
+"""The folder that contains this `lib`."""
+
+START = f"""
+import sys
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+spec = PathFinder.find_spec("lib", [{ROOT!r}])
+sys.modules["lib"] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules["lib"])
+sys.path.append({ROOT!r})
+from {__name__} import main
+main(*sys.argv[1:])
+"""
+"""The program of each process. Its `lib` comes from ROOT; other modules are looked up there last, because in a clone
+ROOT may be the player's folder."""
+
+
+def mpiexec() -> list[str]:
+    """The mpiexec command of the MPI installed with this Python, else the first on the path."""
+    beside = Path(sys.executable).parent / "mpiexec"
+    command = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if command is None:
+        raise RuleError(f"there is no mpiexec; install an MPI: {install_command('mpi')}")
+    version = subprocess.run([command, "--version"], capture_output=True, text=True, check=False).stdout
+    return [command, "--oversubscribe"] if "Open MPI" in version or "OpenRTE" in version else [command]
+
+
+def by_mpiexec(processes: int, module: str, request: str) -> str:
+    """Calls `module.answer(request)` in several processes, and returns the answer of the first."""
+    with TemporaryDirectory() as folder:
+        asked, answered = Path(folder, "request"), Path(folder, "answer")
+        asked.write_text(request, encoding="utf-8")
+        program = [sys.executable, "-P", "-c", START, module, str(asked), str(answered)]
+        command = [*mpiexec(), "-n", str(processes), *program]
+        one_thread = dict.fromkeys(
+            ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"
+        )  # unless the variables say otherwise
+        ended = subprocess.run(command, env={**one_thread, **os.environ}, capture_output=True, text=True, check=False)
+        if answered.exists():
+            kind, _, text = answered.read_text(encoding="utf-8").partition("\n")
+            if kind == "answer":
+                return text
+            raise PuzzleError(text)
+        raise RuleError(
+            f"the processes under mpiexec ended with code {ended.returncode}: {ended.stderr.strip()[-2000:]}"
+        )
+
+
+def main(module: str, asked: str, answered: str) -> None:
+    """Runs in each process. Only the first reads the request and writes the answer, because others may be on other
+    hosts."""
+    from mpi4py import MPI
+
+    first = MPI.COMM_WORLD.rank == 0
+    request = MPI.COMM_WORLD.bcast(Path(asked).read_text(encoding="utf-8") if first else None)
+    try:
+        report = "answer\n" + import_module(module).answer(request)
+    except PuzzleError as why:
+        report = f"refused\n{why}"
+    if first:
+        Path(answered).write_text(report, encoding="utf-8")

@@ -1,7 +1,7 @@
 """Example graphs: a matmul, the feed-forward network, and parts of transformers."""
 
-from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.program.graph import Graph
+from lib.layout.graph import Graph
+from lib.layout.layouts import DeviceMatrix
 
 
 def one_matmul(devices: int = 8, rows: int = 64, inner: int = 64, columns: int = 64) -> Graph:

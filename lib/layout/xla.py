@@ -13,11 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from lib.layout.errors import LayoutError
-from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.layouts.tensor_layout import TensorLayout
-from lib.layout.program.imported_graph import Place, jax_here
-from lib.layout.program.jax_primitives import CALLS
+from lib.layout.jax_primitives import Place, called_jaxpr, jax_here
+from lib.layout.layouts import DeviceMatrix, LayoutError, TensorLayout
 
 SIZES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "s32": 4, "u32": 4, "f32": 4, "s64": 8, "f64": 8}
 """Bytes of an element, by the type's name."""
@@ -201,7 +198,7 @@ class TracedFunction:
 
         for number, eqn in enumerate(jaxpr.eqns):
             here, inputs = (*at, number), [read(var) for var in eqn.invars]
-            inner = inner_jaxpr(eqn) if any(place[: len(here)] == here != place for place in inside) else None
+            inner = called_jaxpr(eqn) if any(place[: len(here)] == here != place for place in inside) else None
             if inner is not None:
                 outputs = self._follow(
                     getattr(inner, "jaxpr", inner), getattr(inner, "consts", ()), inputs, inside, here
@@ -213,10 +210,3 @@ class TracedFunction:
                 outputs = [self._in(output, inside[here]) for output in outputs]
             known.update(zip(eqn.outvars, outputs))
         return [read(var) for var in jaxpr.outvars]
-
-
-def inner_jaxpr(eqn: Any) -> Any:
-    """The jaxpr that a primitive calls, if it only calls one."""
-    if eqn.primitive.name not in CALLS:
-        return None
-    return next(eqn.params[key] for key in ("jaxpr", "call_jaxpr", "fun_jaxpr") if key in eqn.params)

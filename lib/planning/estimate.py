@@ -25,7 +25,7 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib.game.ring import elements_sent
+from lib.game.costs import elements_sent
 from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
 from lib.schedules.timetable import Cell, Timetable
 

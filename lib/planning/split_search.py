@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
-from lib.trace.gc_pause import no_collection
+from lib.trace.ops import no_collection
 from lib.values.algebra import counted
 
 from .estimate import estimate, memory_range

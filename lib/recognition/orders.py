@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 from lib import Op, Weight, halves
 from lib.errors import PuzzleError, RuleError
 from lib.game.costs import ATTENDING, COMPUTING
-from lib.judging.rank_state import RankState
-from lib.values.base import Batched
+from lib.judging.recomputation import RankState
+from lib.values.kinds import Batched
 
 from . import names
 

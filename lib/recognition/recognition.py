@@ -15,14 +15,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from lib import COMPUTING, Op, PuzzleError, Setting, Trace
-from lib.game.tiers import COPYING
+from lib.game.costs import COPYING
 from lib.judging import family as families
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.judging.traffic import staleness
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, REDUCING
-from lib.trace.gc_pause import no_collection
-from lib.values.base import Batched, Sharded
-from lib.values.kinds import Delta, KeyValue, OptState, Parked, Weight, WeightGrad
+from lib.trace.ops import no_collection
+from lib.values.kinds import Batched, Delta, KeyValue, OptState, Parked, Sharded, Weight, WeightGrad
 
 from . import names
 from .orders import Grid, Match, Pipeline, RankWork, grid_of, match, placement_of, two_ways

@@ -12,9 +12,9 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, RuleError, Setting, Weight, WeightGrad
-from lib.runtime.handles import Handle
+from lib.runtime.rank import Handle
 from lib.values.algebra import counted
-from lib.values.base import object_text
+from lib.values.kinds import object_text
 
 from .timetable import (
     Cell,

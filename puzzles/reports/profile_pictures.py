@@ -13,7 +13,7 @@ from lib.game.named_costs import COSTS
 from lib.profiles import Study
 from lib.profiles.gathered import makespan, replayed
 from lib.profiles.studying import median_times
-from lib.runtime.nested import run_nested
+from lib.runtime.runner import run_nested
 from lib.schedules import pipeline
 from lib.torch_csv import CellTimes, Pipeline, event_times
 from puzzles.catalog.schedule_papers import with_papers

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.site.archive import ARRAYS
-from puzzles.site.build import numpy_files
+from puzzles.site.build import ARRAYS, numpy_files
 from tests.support.numpy_stand_in import write_wheel
 from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution, write_offline_worker
 
@@ -36,7 +35,7 @@ WITHOUT_SUSPENDING = "delete WebAssembly.Suspending;"
 
 DEVICES = """
 from lib import DeadlockError
-from lib.engine.transports.inprocess import Scheduler
+from lib.engine.inprocess import Scheduler
 
 totals = []
 

@@ -29,8 +29,8 @@ from lib.planning import Job, gpu, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer
 from lib.profiles import read_rules
 from puzzles.catalog.plan import PLAN_PUZZLES
+from puzzles.site.build import NODE_VERSION
 from puzzles.site.links import read
-from puzzles.site.npm import NODE_VERSION
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan.judge import score_split
 from tests.support.commands import puzzles

@@ -29,7 +29,7 @@ from lib.layout import (
     training,
 )
 from lib.layout.examples import attention, feed_forward, megatron_mlp
-from lib.layout.planning.decisions import CRITERIA, compares_of
+from lib.layout.propagation import CRITERIA, compares_of
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.screens.texts import approved, approved_refusal
 from tests.support.commands import puzzles

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from lib import DeadlockError, RuleError
-from lib.engine import ShardedEngine, launch
-from lib.engine.executors import streams
+from lib.engine import ShardedEngine, devices, launch
 from tests.support.collective_arrays import N
 from tests.support.engine_bodies.streams import Assembly, ReadingAssembly
 from tests.support.refusals import Refused
@@ -67,8 +66,8 @@ def test_nobody_goes_on_for_ever_beside_a_device_that_waits(cls: type, words: st
 
 
 def test_whoever_is_ahead_goes_on_when_the_others_have_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.engine.executors.inprocess.MAX_UNTAKEN", 3)
-    monkeypatch.setattr(streams, "MAX_UNREAD", 3)
+    monkeypatch.setattr("lib.engine.devices.MAX_UNTAKEN", 3)
+    monkeypatch.setattr(devices, "MAX_UNREAD", 3)
 
     class Late(Stuck):
         def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
@@ -106,10 +105,10 @@ def test_outputs_come_while_the_stream_goes_on(cls: type) -> None:
 
 
 def test_on_processes_a_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "MAX_ON_PROCESSES", 10)
-    assert streams.every_input(iter(range(10))) == [*range(10)]
+    monkeypatch.setattr(devices, "MAX_ON_PROCESSES", 10)
+    assert devices.every_input(iter(range(10))) == [*range(10)]
     with Refused("stream too long", most=10):
-        streams.every_input(count())
+        devices.every_input(count())
 
 
 def test_an_input_needs_an_item_for_each_device() -> None:

@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from lib import DeadlockError, RuleError
-from lib.engine import Reader, ShardedEngine, Writer, launch
-from lib.engine.executors import streams
-from lib.engine.metering.flops import MAX_SCALES
-from lib.engine.transports.inprocess import InProcessPort
+from lib.engine import Reader, ShardedEngine, Writer, devices, launch
+from lib.engine.flops import MAX_SCALES
+from lib.engine.inprocess import InProcessPort
 from tests.support.engine_bodies import BODIES
 from tests.support.engine_bodies.script import Script, on_each
 from tests.support.engine_bodies.streams import Assembly
@@ -333,7 +332,7 @@ def test_inputs_are_not_kept_for_devices_that_read_none(monkeypatch: pytest.Monk
             yield item
             del item
 
-    monkeypatch.setattr(streams, "MAX_UNREAD", 10)
+    monkeypatch.setattr(devices, "MAX_UNREAD", 10)
     with launch(Assembly, 4, metered=False) as run:
         for number, _ in enumerate(run.inference_loop(endless())):
             if number == 100:
@@ -420,7 +419,7 @@ def test_a_thread_of_the_players_is_charged_to_the_device() -> None:
 
 def test_the_types_of_streams_can_be_subscripted() -> None:
     assert [str(kind[np.ndarray]) for kind in (Reader, Writer)] == [
-        f"lib.engine.reader_writer.{name}[numpy.ndarray]" for name in ("Reader", "Writer")
+        f"lib.engine.engine.{name}[numpy.ndarray]" for name in ("Reader", "Writer")
     ]
 
 

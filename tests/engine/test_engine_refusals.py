@@ -48,7 +48,7 @@ def test_launch_refuses_what_it_cannot_start() -> None:
 
 def test_launch_without_mpi4py_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mpi4py", None)
-    monkeypatch.delitem(sys.modules, "lib.engine.transports.mpi.carrier", raising=False)
+    monkeypatch.delitem(sys.modules, "lib.engine.mpi", raising=False)
     with Refused("no MPI", install="pip install -e '.[mpi]'"):
         launch(Script, 1, None, on="mpi")
 

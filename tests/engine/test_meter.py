@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lib.engine import ShardedEngine, launch
-from lib.engine.metering.meter import MAX_NUMBERS_OUT, Meter
+from lib.engine.metering import MAX_NUMBERS_OUT, Meter
 
 
 def test_stored_are_the_most_bytes_that_were_live_when_a_message_arrived() -> None:

@@ -13,8 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from lib import RuleError, run
+from lib.engine.launcher import by_mpiexec
 from lib.engine.replay.replay import replay
-from lib.engine.transports.mpi.spawn import by_mpiexec
 from puzzles.commands.main import main
 from puzzles.tracks.schedule.run_on_tensors import on_transport
 from tests.support import CLASSICS, Classic

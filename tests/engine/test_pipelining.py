@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from docs.generate import gallery
 from drawing import draw_replay
 from lib import PuzzleError, Setting, run
-from lib.engine.executors.spawned import how_it_ended
+from lib.engine.process_devices import how_it_ended
 from lib.engine.replay import pipelining
 from lib.engine.replay.pipelining import CLOSE, MeasuredRun, PipelineDevice, missing, run_pipelining
 from lib.extras import install_command

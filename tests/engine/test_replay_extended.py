@@ -31,17 +31,17 @@ from lib import (
     trace_to_json,
 )
 from lib.engine.replay.rank import PERFORM
-from lib.engine.replay.replay import NO_TENSORS, replay, replay_from_json, replay_to_json
-from lib.engine.replay.timeline import measured
-from lib.game.tiers import Tier
+from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
+from lib.game.costs import Tier
 from lib.trace.ops import FORMS
+from tests.catalog.lessons.families.buckets import buckets
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.refusals import Refused
 from tests.support.replays import ALTERED, GAMES, Game, trace_of
-from tests.support.schedules import overlapping, shards, tiers
+from tests.support.schedules import shards, tiers
 from tests.support.selection import first_of_each_kind
 
 
@@ -57,7 +57,7 @@ def test_every_schedule_is_replayed() -> None:
     replayed = {(game.schedule.__module__, game.schedule.__qualname__.partition(".")[0]) for game in GAMES.values()}
     there = {
         (module.__name__, name)
-        for module in (overlapping, shards, tiers)
+        for module in (shards, tiers)
         for name, one in vars(module).items()
         if getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
     }
@@ -99,7 +99,7 @@ def pipeline_of(draw: Any, ranks: int, count: int) -> Game:
 
 def buckets_of(draw: Any, ranks: int, count: int) -> Game:
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
-    return Game(overlapping.ddp_overlap(*sizes), (sum(sizes), ranks, ranks), Setting(COSTS["buckets"]))
+    return Game(buckets(*sizes), (sum(sizes), ranks, ranks), Setting(COSTS["buckets"]))
 
 
 def replicas_of(draw: Any, ranks: int, count: int) -> Game:
@@ -310,7 +310,7 @@ ON_OTHERS = ["ring", "tangle", "offload", "stream_inference"]
 
 
 def on_mpi_as_here(names: list[str]) -> None:
-    from lib.engine.transports.mpi.spawn import by_mpiexec
+    from lib.engine.launcher import by_mpiexec
 
     traces = json.dumps([trace_to_json(trace_of(name)) for name in names])
     there = json.loads(by_mpiexec(GAMES[names[0]].size[2], "tests.support.replays_over_mpi", traces))

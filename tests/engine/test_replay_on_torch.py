@@ -57,11 +57,11 @@ def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPat
 
     class Noting(ReplayEngine):
         def forward(self, x: Any) -> Any:
+            from lib.engine import torch as engine_torch
             from lib.engine.replay.rank import PERFORM  # here, in the device's process, as the next
-            from lib.engine.transports.distributed import carrier
 
             self.noted: list[str] = []
-            gather, forward = carrier.all_gather_single, PERFORM["forward"]
+            gather, forward = engine_torch.all_gather_single, PERFORM["forward"]
 
             def gathers(*args: Any, **kwargs: Any) -> Any:
                 assert kwargs["async_op"]
@@ -73,7 +73,7 @@ def test_calls_beside_computation_are_asynchronous(monkeypatch: pytest.MonkeyPat
                 return forward(engine, op, used)
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(carrier, "all_gather_single", gathers)
+                patch.setattr(engine_torch, "all_gather_single", gathers)
                 patch.setitem(PERFORM, "forward", computes)
                 return super().forward(x)
 
@@ -100,8 +100,8 @@ def test_copies_beside_computation_are_asynchronous(call: str, beside: str, monk
 
     class Beside(ReplayEngine):
         def forward(self, x: Any) -> Any:
-            from lib.engine.libraries.torch_library import TorchLibrary  # here, in the device's process, as the next
             from lib.engine.replay.rank import PERFORM
+            from lib.engine.torch import TorchLibrary  # here, in the device's process, as the next
 
             copies, computes = getattr(TorchLibrary, call), PERFORM[beside]
             begun, computed = threading.Event(), threading.Event()

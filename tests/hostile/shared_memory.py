@@ -31,7 +31,7 @@ PLACES = {
     "a_frame": "outermost().f_globals.setdefault('box', {})",
     "the_scheduler": "self._port.scheduler.meetings.setdefault(('box',), {})",
     "another_device": "vars(self._port.scheduler.ports[0].work.__closure__[-1].cell_contents).setdefault('box', {})",
-    "a_class_of_the_recorder": "vars(sys.modules['puzzles.sandbox.worker.repeat.recorder']).setdefault('box', {})",
+    "a_class_of_the_recorder": "vars(sys.modules['puzzles.sandbox.worker.recording']).setdefault('box', {})",
     "an_interned_path": "vars(sys.modules['lib.engine.collectives']).setdefault('box', {})",
 }
 """By name: a dictionary that all devices of one process share, or once shared."""
@@ -40,7 +40,7 @@ HEAD = """
 import builtins, contextvars, fractions, gc, json, mmap, os, pickle, string, sys, textwrap, types, weakref
 import numpy as np
 from lib.engine import ShardedEngine
-from lib.engine.metering.meter import current
+from lib.engine.metering import current
 
 KEY = "a box of all devices"
 
@@ -313,7 +313,7 @@ for port in others(self):
 self.barrier()
 return g + sum([self.receive(int(port.device)) for port in others(self)])""",
     "a_meeting_of_others": """
-from lib.engine.call import CollectiveCall
+from lib.engine.collectives import CollectiveCall
 port, everyone = self._port, tuple(range(self.num_devices))
 call = CollectiveCall('all_reduce', 'sum', 0, g.shape, g.dtype.str, everyone)
 return port.collective(call, g)""",
@@ -411,7 +411,7 @@ np.add(g, np.array(Odd([1])))
 np.concatenate(Odd([g, g]))
 return super().all_reduce(g)""",
     "engine_code_for_a_moment": """
-import lib.engine.call as call
+import lib.engine.collectives as call
 engine = sys.modules['lib.engine.engine']
 name = next(n for n in ('collective_call',) if hasattr(engine, n))
 real = getattr(engine, name)

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 import pytest
 
 from lib.layout import Graph, LayoutError, code_of, mesh, plan, propagate
-from lib.layout.code.jax_code import ELEMENTWISE
+from lib.layout.code import ELEMENTWISE
 from lib.layout.examples import feed_forward
-from lib.layout.program.operators import GRADS, KINDS, OPTIMIZER
+from lib.layout.operators import GRADS, KINDS, OPTIMIZER
 from tests.layout.test_pins import CASES
 from tests.screens.texts import approved_refusal
 from tests.support.refusals import Refused

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib.layout import Graph, GraphPlan, P, TensorLayout, mesh, mesh_split, plan
-from lib.layout.layouts.tensor_layout import placement
-from lib.layout.planning.peak import MemoryTimeline
+from lib.layout.layouts import placement
+from lib.layout.plans import MemoryTimeline
 from tests.screens.texts import approved
 from tests.support.layout_strategies import assert_same_program, values
 
@@ -67,7 +67,7 @@ def test_the_copy_is_held_until_the_last_input_has_moved_from_it() -> None:
 
 def by_trying(graph: Graph) -> int:
     """Of every layout of the sources and every order of sources of the inputs, the fewest bytes."""
-    from lib.layout.planning.choices import Choices
+    from lib.layout.problem import Choices
 
     choices = Choices(graph, {}, scatter=True)
     least = None

@@ -19,11 +19,9 @@ from lib.layout import (
     training,
 )
 from lib.layout.examples import embedding_and_head, megatron_mlp
-from lib.layout.layouts.common_refinement import prime_factors
-from lib.layout.layouts.tensor_layout import placement
-from lib.layout.planning.choices import Choices
-from lib.layout.planning.integer_program import IntegerProgram, Solved
-from lib.layout.planning.objective import BYTES
+from lib.layout.integer_program import IntegerProgram, Solved
+from lib.layout.layouts import placement, prime_factors
+from lib.layout.problem import BYTES, Choices
 from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples
@@ -106,6 +104,6 @@ def test_without_a_proof_the_plan_on_the_given_axes_counts_too(monkeypatch: pyte
 
 
 def test_a_program_that_is_too_large_to_write_down_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.layout.planning.integer_program.MAX_VARIABLES", 1_000)
+    monkeypatch.setattr("lib.layout.integer_program.MAX_VARIABLES", 1_000)
     program = IntegerProgram(Choices(embedding_and_head(), {}, True), BYTES, 52_000)
     assert program.solve(60) == (None, 0)

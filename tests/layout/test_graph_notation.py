@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from lib.layout import Graph, propagate
-from lib.layout.errors import LayoutError
-from lib.layout.layouts.device_matrix import DeviceMatrix
-from lib.layout.program.notation import graph_from_data, graph_to_data
+from lib.layout.layouts import DeviceMatrix, LayoutError
+from lib.layout.notation import graph_from_data, graph_to_data
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.support.layout_examples import layer_norm, mixture_of_experts, rotary, swiglu
 

@@ -30,10 +30,9 @@ from lib.layout import (
     redistribute,
 )
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp
-from lib.layout.on_engine import MovingDevice
-from lib.layout.planning.peak import ends
-from lib.layout.planning.planned_device import PlannedDevice
-from lib.layout.redistribution.steps import REDUCING
+from lib.layout.exchanges import REDUCING
+from lib.layout.execution import MovingDevice, PlannedDevice
+from lib.layout.plans import ends
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.support import layout_strategies
 from tests.support.examples import examples

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, GraphPlan, LayoutError, candidates, distribute, mesh
-from lib.layout.planning.breadth_first import storage_layouts
+from lib.layout.propagation import storage_layouts
 from tests.support.examples import examples
 from tests.support.layout_strategies import assert_same_program
 from tests.support.refusals import Refused

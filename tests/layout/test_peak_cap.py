@@ -24,9 +24,9 @@ from lib.layout import (
     training,
 )
 from lib.layout.examples import feed_forward, megatron_mlp, one_matmul
-from lib.layout.layouts.tensor_layout import placement
-from lib.layout.planning.choices import Choices
-from lib.layout.redistribution.redistribution import can_become
+from lib.layout.layouts import placement
+from lib.layout.problem import Choices
+from lib.layout.redistribution import can_become
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import configured_ffn, small_graphs

@@ -7,7 +7,7 @@ import pytest
 
 from lib.layout import Graph, LayoutError, P, TensorLayout, complete, mesh, mesh_split, plan, propagate, training
 from lib.layout.examples import add_attention, feed_forward
-from lib.layout.program.notation import graph_from_data, graph_to_data
+from lib.layout.notation import graph_from_data, graph_to_data
 from tests.screens.texts import approved
 from tests.support.layout_examples import add_mlp
 from tests.support.layout_strategies import assert_same_program, values

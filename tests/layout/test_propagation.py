@@ -23,11 +23,10 @@ from lib.layout import (
     same_placement,
     split,
 )
+from lib.layout.exact import USUAL_FLOPS
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp
-from lib.layout.planning.choices import Choices
-from lib.layout.planning.exact import USUAL_FLOPS
-from lib.layout.planning.objective import Objective
-from lib.layout.program.distributed import strategy_text
+from lib.layout.graph import strategy_text
+from lib.layout.problem import Choices, Objective
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.layout_examples import transformer
@@ -151,7 +150,7 @@ def small_graphs(draw) -> Graph:
 def test_the_exact_plan_is_what_brute_force_finds(graph, data):
     name = data.draw(st.sampled_from(list(graph.operators)))
     operator = graph.operators[name]
-    from lib.layout.program.candidates import candidates
+    from lib.layout.graph import candidates
 
     graph.shard(name, data.draw(st.sampled_from([c.strategy for c in candidates(graph, operator)])))
     choices = Choices(graph, {}, scatter=True)

@@ -25,8 +25,8 @@ from lib.layout import (
     replicate,
     same_placement,
 )
-from lib.layout.redistribution.collective_path import neighbours
-from lib.layout.redistribution.steps import Step
+from lib.layout.exchanges import Step
+from lib.layout.redistribution import neighbours
 from tests.screens.texts import approved
 from tests.support import layout_strategies
 from tests.support.examples import examples
@@ -270,10 +270,10 @@ def test_named_collectives_on_64_devices_make_the_target(shape):
 
 def test_a_search_that_gives_up_says_so(monkeypatch):
     """Its path is that on whole axes; without one everything is gathered."""
-    from lib.layout.redistribution import collective_path
+    from lib.layout import redistribution
 
-    monkeypatch.setattr(collective_path, "MAX_LAYOUTS_SEARCHED", 3)
-    collective_path._cheapest.cache_clear()
+    monkeypatch.setattr(redistribution, "MAX_LAYOUTS_SEARCHED", 3)
+    redistribution._cheapest.cache_clear()
     try:
         source, target = (on(*dims, shape=(36, 36), grid=mesh(x=2, y=3)) for dims in (("x", "y"), ("y", "x")))
         plan = redistribute(source, target, named_only=True)
@@ -283,7 +283,7 @@ def test_a_search_that_gives_up_says_so(monkeypatch):
         assert_makes_the_target(plan)
         assert "gave up" not in redistribute(source, target).explain()
     finally:
-        collective_path._cheapest.cache_clear()
+        redistribution._cheapest.cache_clear()
 
 
 @pytest.mark.parametrize(("names", "others"), [(("x", "y"), "data model"), (("data", "model"), "x y")])

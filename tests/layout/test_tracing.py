@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lib.layout import LayoutError, mesh
-from lib.layout.program.tracing import follow, mesh_split, replicate, split
+from lib.layout.spmd import follow, mesh_split, replicate, split
 from tests.support.layout_strategies import numbers
 
 SHAPES = {"x": (4, 8), "w": (8, 8), "b": (8,)}

@@ -21,16 +21,15 @@ from lib.layout import (
     cut,
     distribute,
     join,
+    layouts,
     least_bytes,
     mesh,
     plan,
     propagate,
     redistribute,
 )
-from lib.layout.layouts import pieces
-from lib.layout.planning.breadth_first import storage_layouts
-from lib.layout.program import distributed
-from lib.layout.program.distributed import ways_to_reduce
+from lib.layout.graph import ways_to_reduce
+from lib.layout.propagation import storage_layouts
 from tests.layout.test_operators import KINDS, one
 from tests.layout.test_peak import assert_buffers_are_measured
 from tests.support import layout_strategies
@@ -50,7 +49,7 @@ def poison(patch: pytest.MonkeyPatch) -> None:
     def blank(shape, dtype):
         return np.full(shape, np.nan if np.dtype(dtype).kind == "f" else 10**6, dtype)
 
-    for module in ("layouts.pieces", "engine_steps"):
+    for module in ("layouts", "execution"):
         patch.setattr(f"lib.layout.{module}.blank", blank)
 
 
@@ -74,7 +73,7 @@ def test_parts_may_be_padding_only():
 
 def equal_where_real(a, b, layout: TensorLayout) -> None:
     for device in range(layout.devices):
-        np.testing.assert_array_equal(*(pieces.trimmed(each[device], layout, device) for each in (a, b)))
+        np.testing.assert_array_equal(*(layouts.trimmed(each[device], layout, device) for each in (a, b)))
 
 
 @examples(60)
@@ -192,7 +191,7 @@ def test_without_the_cut_padding_would_reach_a_result(kind, monkeypatch):
     """The test above fails if an operator computes with the padding."""
     poison(monkeypatch)
     graph = one(kind, sizes=(3, 6, 5))
-    monkeypatch.setattr(distributed, "trimmed", lambda piece, layout, device: piece)
+    monkeypatch.setattr("lib.layout.graph.trimmed", lambda piece, layout, device: piece)
     wrong = 0
     for way in every_split(graph):
         with np.errstate(invalid="ignore"):

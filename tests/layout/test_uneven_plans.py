@@ -26,7 +26,7 @@ from lib.layout import (
     training,
 )
 from lib.layout.examples import attention
-from lib.layout.program.distributed import ways_to_reduce
+from lib.layout.graph import ways_to_reduce
 from tests.layout.test_peak import any_plan, assert_peaks_are_measured, chosen_plan, trained
 from tests.layout.test_training import PROGRAMS, every_program, numbers
 from tests.layout.test_uneven import assert_runs_as_predicted, poison, small_values, uneven_graphs
@@ -178,7 +178,7 @@ def test_the_exact_plan_is_the_cheapest_of_all_even_and_uneven_ones(graph, data)
 
 
 def _stored(graph: Graph, name: str) -> list[TensorLayout]:
-    from lib.layout.program.candidates import source_layouts
+    from lib.layout.graph import source_layouts
 
     return source_layouts(graph.shapes[name], graph)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from lib import Model, Setting, run
-from lib.engine.replay.pipelining import missing
-from lib.engine.replay.recording import names_of
+from lib.engine.replay.pipelining import missing, names_of
 from lib.profiles import Shares, Study, sources_of, study
 from lib.schedules import dualpipev, one_f_one_b
 from lib.torch_csv import Pipeline, read_csv, write_table

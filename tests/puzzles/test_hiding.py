@@ -53,7 +53,7 @@ def test_arrays_whose_products_no_meter_counts(name: str) -> None:
 
 
 def test_a_fused_kernel_is_for_programs_of_layouts() -> None:
-    kernel = "from lib.engine.metering import kernel\n        kernel.run_kernel(lambda: self.w0 * 2)"
+    kernel = "from lib.engine import metering\n        metering.run_kernel(lambda: self.w0 * 2)"
     require_refused(verdict(hiding.with_statement(SOLUTION, kernel)), "run_kernel() is for programs of layouts")
 
 

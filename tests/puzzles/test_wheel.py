@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lib import PuzzleError
-from lib.engine.transports.mpi.spawn import mpiexec
+from lib.engine.launcher import mpiexec
 from puzzles.version import VERSION
 from tests.support import environments, fresh_jupyter
 from tests.support.environments import ROOT, Environment
@@ -109,7 +109,7 @@ from lib import Model
 import lib, lib.layout, drawing, puzzles, solutions.engine.fsdp
 spec = lib.__spec__
 from training_puzzles.lib import Model as Same
-import training_puzzles.lib.layout.layouts.mesh
+import training_puzzles.lib.layout.layouts
 from training_puzzles.solutions.engine.fsdp import FSDP
 assert Same is Model and training_puzzles.lib is lib and training_puzzles.lib.layout is lib.layout
 assert training_puzzles.drawing is drawing and training_puzzles.puzzles.play is puzzles.play

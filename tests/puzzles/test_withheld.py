@@ -12,7 +12,7 @@ import pytest
 from lib import layout as layouts
 from lib import schedules
 from lib.layout import plan
-from lib.layout.program.notation import graph_to_data
+from lib.layout.notation import graph_to_data
 from puzzles import play
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.grading.session import run_in
@@ -183,33 +183,33 @@ def ffn(graph: Graph) -> None:
 WAYS_TO_A_PLANNER = """
 import gc, importlib, importlib.util, os, pickle, pkgutil, runpy, sys
 import lib.layout
-from lib.layout import planning
+import lib.layout
 
-FOLDER = planning.__path__[0]
+FOLDER = lib.layout.__path__[0]
 
 def from_the_package():
     from lib.layout import plan
     return plan
 
 def from_its_module():
-    from lib.layout.planning.exact import plan
+    from lib.layout.exact import plan
     return plan
 
 def by_relative_name():
-    return importlib.import_module(".completion", "lib.layout.planning").complete
+    return importlib.import_module(".completion", "lib.layout").complete
 
 def of_spmd():
     from lib.layout.spmd import complete
     return complete
 
 def from_a_file(loader=None):
-    spec = importlib.util.spec_from_file_location("lib.layout.planning.mine", FOLDER + "/completion.py")
+    spec = importlib.util.spec_from_file_location("lib.layout.mine", FOLDER + "/completion.py")
     module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module.complete
 
 def as_text(path=FOLDER + "/integer_program.py"):
-    names = {"__name__": "lib.layout.planning.mine", "__package__": "lib.layout.planning"}
+    names = {"__name__": "lib.layout.mine", "__package__": "lib.layout"}
     exec(open(path).read(), names)
     return names["IntegerProgram"]
 
@@ -218,7 +218,7 @@ def from_an_open_folder():
     return as_text(os.dup(os.open("integer_program.py", os.O_RDONLY, dir_fd=at)))
 
 def in_memory():
-    return next(x for x in gc.get_objects() if getattr(x, "__module__", "") == "lib.layout.planning.completion")
+    return next(x for x in gc.get_objects() if getattr(x, "__module__", "") == "lib.layout.completion")
 
 WAYS = {
     "from the package": from_the_package,
@@ -227,14 +227,14 @@ WAYS = {
     "complete": lambda: lib.layout.complete,
     "by getattr": lambda: getattr(sys.modules["lib.layout"], "plan"),
     "reloaded": lambda: importlib.reload(sys.modules["lib.layout"]).plan,
-    "by name": lambda: importlib.import_module("lib.layout.planning.exact").plan,
+    "by name": lambda: importlib.import_module("lib.layout.exact").plan,
     "by relative name": by_relative_name,
-    "by __import__": lambda: __import__("lib.layout.planning.integer_program", fromlist=["x"]).IntegerProgram,
-    "by its choices": lambda: importlib.import_module("lib.layout.planning.choices").Choices,
-    "by pickle": lambda: pickle.loads(b"clib.layout.planning.exact\\nplan\\n."),
-    "by pkgutil": lambda: pkgutil.resolve_name("lib.layout.planning.exact:plan"),
-    "by runpy": lambda: runpy.run_module("lib.layout.planning.completion")["complete"],
-    "by its loader": lambda: planning.__spec__.loader.get_data(FOLDER + "/completion.py"),
+    "by __import__": lambda: __import__("lib.layout.integer_program", fromlist=["x"]).IntegerProgram,
+    "by its choices": lambda: importlib.import_module("lib.layout.problem").Choices,
+    "by pickle": lambda: pickle.loads(b"clib.layout.exact\\nplan\\n."),
+    "by pkgutil": lambda: pkgutil.resolve_name("lib.layout.exact:plan"),
+    "by runpy": lambda: runpy.run_module("lib.layout.completion")["complete"],
+    "by its loader": lambda: lib.layout.__spec__.loader.get_data(FOLDER + "/completion.py"),
     "from a file": from_a_file,
     "as text": as_text,
     "from an open folder": from_an_open_folder,

@@ -13,7 +13,7 @@ import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.site.archive import LEFT_OUT
+from puzzles.site.build import LEFT_OUT
 from puzzles.site.in_browser import api, player
 from puzzles.tracks import ALL
 from tests.support.engine_trials import REFERENCES
@@ -93,7 +93,7 @@ import numpy
 import lib.engine, lib.layout, drawing.layouts.graph
 import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.layout
 import puzzles.tracks.engine.judge, puzzles.tracks.layout.judge, puzzles.tracks.layout.show
-print(numpy.__version__, sys.modules["lib.engine.transports.tasks"].greenlet.__module__)
+print(numpy.__version__, sys.modules["lib.engine.transport"].greenlet.__module__)
 """
 
 
@@ -103,4 +103,4 @@ def test_what_is_imported_is_in_a_browser(tmp_path: Path) -> None:
     absent = "greenlet scipy torch jax mpi4py rich click multiprocessing unittest doctest pydoc"
     absent = f"{absent} {' '.join(name for name in LEFT_OUT if name.startswith('puzzles'))}"
     done = subprocess.run([sys.executable, "-c", IMPORTS, str(wheel), absent], cwd=ROOT, capture_output=True, text=True)
-    assert (done.stdout, done.stderr) == ("0 lib.engine.transports.suspended\n", "")
+    assert (done.stdout, done.stderr) == ("0 lib.engine.suspended\n", "")

@@ -15,10 +15,9 @@ import numpy as np
 import pytest
 
 from lib.layout import LayoutError, P, from_jax, mesh, plan, propagate, training
-from lib.layout.planning.choices import Choices
-from lib.layout.planning.integer_program import IntegerProgram
-from lib.layout.planning.objective import BYTES
-from lib.layout.program.notation import graph_from_data, graph_to_data
+from lib.layout.integer_program import IntegerProgram
+from lib.layout.notation import graph_from_data, graph_to_data
+from lib.layout.problem import BYTES, Choices
 from tests.support.layout_integer_program import least_bytes
 from tests.support.layout_strategies import assert_same_program
 

@@ -57,18 +57,18 @@ SOLVED = {
     ),
     "swaps_its_meter": (
         "grads):",
-        "grads):\n        from lib.engine.metering.meter import Meter\n        self._port.meter = Meter()",
+        "grads):\n        from lib.engine.metering import Meter\n        self._port.meter = Meter()",
         "rule", "crash",
     ),
     "patches_the_meter": (
         "class DataParallel",
-        "import lib.engine.metering.meter as m\nm.Meter.communicate = lambda *a: None\nm.Meter.compute = lambda *a: None\n"
+        "import lib.engine.metering as m\nm.Meter.communicate = lambda *a: None\nm.Meter.compute = lambda *a: None\n"
         "class DataParallel",
         "rule",
     ),
     "patches_the_code_of_the_meter": (
         "class DataParallel",
-        "import lib.engine.metering.meter as m\nm.Meter.reading.__code__ = (lambda self: None).__code__\nclass DataParallel",
+        "import lib.engine.metering as m\nm.Meter.reading.__code__ = (lambda self: None).__code__\nclass DataParallel",
         "rule", "crash",
     ),
     "patches_numpy": ("class DataParallel", "np.matmul = lambda *a, **k: 0\nclass DataParallel", "rule"),
@@ -78,7 +78,7 @@ SOLVED = {
     ),
     "patches_the_transport": (
         "class DataParallel",
-        "import lib.engine.transports.inprocess as p\np.InProcessPort.collective = lambda self, call, arr: arr\nclass DataParallel",
+        "import lib.engine.inprocess as p\np.InProcessPort.collective = lambda self, call, arr: arr\nclass DataParallel",
         "rule",
     ),
     "patches_bytes_sent": (
@@ -114,7 +114,7 @@ SOLVED = {
 BODIES = {
     "prints_success": ("print('passed')", "rule"),
     "patches_compare": (
-        "import puzzles.tracks.engine.trial_runs as j\nj.compare = j.require_right = lambda *a: None", "crash",
+        "import puzzles.tracks.engine.judge as j\nj.compare = j.require_right = lambda *a: None", "crash",
     ),
     "imports_the_trials": ("from puzzles.content.engine.data import trials", "crash"),
     "reads_the_trials": (

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lib.layout import Graph, TensorLayout, propagate
-from lib.layout.planning import decisions
-from lib.layout.planning.cost_model import Cost
+from lib.layout import Graph, TensorLayout, propagate, propagation
+from lib.layout.propagation import Cost
 
 FILE = Path(__file__).parents[2] / "docs" / "generate" / "mindspore.json"
 SETTINGS = {"full": True, "some": False}
@@ -65,14 +64,14 @@ def agreement(setting: str, networks: list[dict[str, Any]]) -> Agreement:
 def remembering_costs() -> Iterator[None]:
     """As MindSpore in one process: it remembers what a redistribution costs by its layouts, without the shape."""
     costs: dict[Any, Cost] = {}
-    real = decisions.redistribution_cost
+    real = propagation.redistribution_cost
 
     def remembered(source: TensorLayout, target: TensorLayout, itemsize: int) -> Cost:
         key = (source.matrix, source.tensor_map, target.matrix, target.tensor_map)
         return costs.setdefault(key, real(source, target, itemsize))
 
-    decisions.redistribution_cost = remembered  # type: ignore[assignment]
+    propagation.redistribution_cost = remembered  # type: ignore[assignment]
     try:
         yield
     finally:
-        decisions.redistribution_cost = real
+        propagation.redistribution_cost = real

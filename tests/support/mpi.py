@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lib import PuzzleError
-from lib.engine.transports.mpi.spawn import mpiexec
+from lib.engine.launcher import mpiexec
 
 
 def mpiexec_or_skip() -> list[str]:

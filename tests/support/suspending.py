@@ -14,8 +14,8 @@ from typing import Any
 from greenlet import getcurrent, greenlet
 
 PATCHED = {
-    "lib.engine.transports.inprocess": ("GreenletExit", "getcurrent", "greenlet"),
-    "lib.engine.transports.base": ("GreenletExit",),
+    "lib.engine.inprocess": ("GreenletExit", "getcurrent", "greenlet"),
+    "lib.engine.transport": ("GreenletExit",),
 }
 """Modules that a run in one process uses, with what they have from `tasks`."""
 
@@ -51,12 +51,12 @@ def _suspended() -> Iterator[Any]:
     sys.modules |= {"pyodide": pyodide, "pyodide.ffi": ffi}
     saved = [(module, name, getattr(import_module(module), name)) for module in PATCHED for name in PATCHED[module]]
     try:
-        tasks = import_module("lib.engine.transports.suspended")
+        tasks = import_module("lib.engine.suspended")
         for module, name, _ in saved:
             setattr(sys.modules[module], name, getattr(tasks, name))
         yield tasks
     finally:
         for module, name, before in saved:
             setattr(sys.modules[module], name, before)
-        for name in ("pyodide", "pyodide.ffi", "lib.engine.transports.suspended"):
+        for name in ("pyodide", "pyodide.ffi", "lib.engine.suspended"):
             sys.modules.pop(name, None)

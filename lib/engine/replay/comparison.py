@@ -1,29 +1,246 @@
-"""Compares the results and measurements of a replay with a single device's results and the trace's predictions."""
+"""What is right: the results of a single device, and a replay compared with them and with the predictions.
 
-from collections.abc import Mapping, Sequence
+The single device trains in the most direct way, without the game's rules, so that an error in them shows.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import chain
-from typing import Any
+from operator import add
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lib.engine.call import WORD
-from lib.engine.metering.meter import Reading
-from lib.game.ring import elements_sent
-from lib.judging.rank_state import RankState
+from lib.engine.collectives import WORD, Array
+from lib.engine.metering import Reading
+from lib.engine.replay.rank import TENSOR_COLLECTIVES, TIERS
+from lib.engine.replay.workload import Result, Workload, is_output, width_with_sums
+from lib.game.costs import elements_sent
+from lib.judging.recomputation import RankState, uses_of_weights
 from lib.judging.referee import BYTES_PER_ELEMENT
-from lib.rules.collectives import COLLECTIVES
-from lib.rules.rooted import ROOT_OF
+from lib.rules.collectives import COLLECTIVES, ROOT_OF
 from lib.trace.lifetimes import lifetimes
 from lib.trace.ops import Op, group_of, sent_values
-from lib.values.base import Value
-from lib.values.kinds import ActivationGrad, Parked
+from lib.values.algebra import Average, averages_of
+from lib.values.kinds import ActivationGrad, Parked, Value, Weight, WeightGrad
 
-from .contents import Result, is_output, width_with_sums
-from .outer_reference import numbered_copies, trained_with_outer_steps
-from .reference import averages_in, outputs, trained, versions_in
-from .tensor_device import TENSOR_COLLECTIVES, TIERS
-from .workload import Workload
+# --- The results of a single device, with which a replay is compared: outputs, or the weights after all steps ---
+
+Replica = tuple[list[Array], list[Array]]
+"""Weights and states, by layer."""
+
+
+def outputs(workload: Workload) -> list[Array]:
+    """The last layer's output for each batch, with the loaded weights."""
+    weights = [workload.weight(layer) for layer in range(workload.size.layers)]
+    return [_inputs(workload, weights, batch, 0)[-1] for batch in range(workload.size.batches)]
+
+
+def trained(
+    workload: Workload, averages: Sequence[Average] = (), versions: Mapping[int, int] | None = None
+) -> list[Array]:
+    """The weights of every layer after all steps. `averages` are the averages of replicas that trained separately
+    before; `versions` maps steps whose gradients were made with older weights to the step of these weights."""
+    layers, everything = range(workload.size.layers), range(workload.size.batches)
+    alike: Replica = [workload.weight(layer) for layer in layers], [workload.state(layer) for layer in layers]
+    states: dict[tuple[int, ...], list[Array]] = {}
+    done = 0
+    for parted, until, partition in averages:
+        alike = _train(workload, alike, everything, range(done, parted))
+        alone = [
+            _train(workload, (alike[0], states.get(batches, alike[1])), batches, range(parted, until))
+            for batches in partition
+        ]
+        states.update((batches, replica[1]) for batches, replica in zip(partition, alone))
+        sums = [reduce(add, column) for column in zip(*[weights for weights, _ in alone])]
+        alike, done = ([workload.average(total, len(alone)) for total in sums], alike[1]), until
+    return _train(workload, alike, everything, range(done, workload.setting.steps), versions)[0]
+
+
+def _train(
+    workload: Workload,
+    replica: Replica,
+    batches: Iterable[int],
+    steps: Iterable[int],
+    versions: Mapping[int, int] | None = None,
+) -> Replica:
+    weights, states = replica
+    weights_of: dict[int, list[Array]] = {}
+    for step in steps:
+        weights_of[step] = weights
+        used = weights_of[(versions or {}).get(step, step)]
+        grads = [np.zeros_like(weight) for weight in weights]
+        for batch in batches:
+            for layer, grad in gradients(workload, used, batch, step):
+                grads[layer] += grad
+        norm = [reduce(add, map(workload.squares, grads))] * workload.setting.clip
+        updated = [
+            tensors[1:] if layer in workload.setting.frozen else workload.update(*tensors, *norm)
+            for layer, tensors in enumerate(zip(grads, weights, states))
+        ]
+        weights, states = [pair[0] for pair in updated], [pair[1] for pair in updated]
+    return weights, states
+
+
+def gradients(workload: Workload, weights: Sequence[Array], batch: int, step: int) -> Iterator[tuple[int, Array]]:
+    """The weight gradient of each layer, the last layer first."""
+    inputs = _inputs(workload, weights, batch, step)
+    grad = workload.layers[-1].loss(inputs.pop(), workload.target(batch, step)[None])
+    for layer in reversed(range(len(weights))):
+        of = workload.layers[layer]
+        yield layer, of.backward_weight(inputs[layer], grad, weights[layer])
+        if layer:
+            grad = of.backward_input(inputs[layer], grad, weights[layer])
+
+
+def _inputs(workload: Workload, weights: Iterable[Array], batch: int, step: int) -> list[Array]:
+    """The input of each layer, and the last layer's output, each (1, tokens, h)."""
+    inputs = [workload.input(batch, step)[None]]
+    for layer, weight in zip(workload.layers, weights):
+        inputs.append(layer.forward(inputs[-1], weight))
+    return inputs
+
+
+def averages_in(ranks: Sequence[RankState]) -> tuple[Average, ...]:
+    """The averages of replicas before the final weights."""
+    return next((averages_of(weight.copy) for rank in ranks for weight in rank.final), ())
+
+
+def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
+    """The steps whose gradients were made with older weights, each with the step of these weights."""
+    grads = [value for rank in ranks for value in rank.values.values() if isinstance(value, WeightGrad)]
+    return {grad.step: grad.version for grad in grads if grad.version is not None}
+
+
+# --- The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them ---
+#
+# The rounds, the copies, and the steps at which copies take over an average are read from the run.
+
+Own = tuple[int, frozenset[int]]
+"""A replica's copy: the layer, and its batches."""
+
+
+class _Course(NamedTuple):
+    """By layer, the rounds; by copy, the steps at which a round's average is merged into it or replaces it."""
+
+    rounds: Mapping[int, tuple[Average, ...]]
+    copies: Mapping[int, frozenset[frozenset[int]]]
+    merged: frozenset[tuple[Own, int, int]]
+    replaced: frozenset[tuple[int, int, int, int]]
+
+
+def _course(ranks: Sequence[RankState]) -> _Course:
+    rounds: dict[int, tuple[Average, ...]] = defaultdict(tuple)
+    copies: dict[int, set[frozenset[int]]] = defaultdict(set)
+    for value in (value for rank in ranks for value in rank.values.values()):
+        if isinstance(value, Weight) and value.copy is not None:
+            rounds[value.layer] = max(rounds[value.layer], value.copy.averages, key=len)
+            copies[value.layer] |= {value.copy.batches} - {frozenset()}
+    merges = [rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})]
+    merged = {
+        ((weight_copy.layer, weight_copy.copy.batches), weight_copy.step, len(weight_copy.copy.averages))
+        for weight_copy in merges
+        if isinstance(weight_copy, Weight) and weight_copy.copy is not None
+    }
+    replaced = set()
+    for _, values in uses_of_weights(ranks):
+        weight = next(value for value in values if isinstance(value, Weight))
+        if weight.copy is not None and not weight.copy.batches:
+            batches = values[0].batches  # type: ignore[attr-defined]  # data have batches
+            replaced |= {(weight.layer, batch, weight.step, len(weight.copy.averages)) for batch in batches}
+    return _Course(
+        rounds, {layer: frozenset(batches) for layer, batches in copies.items()}, frozenset(merged), frozenset(replaced)
+    )
+
+
+class _Training:
+    """The copies of all replicas, and the weights on which they agree."""
+
+    def __init__(self, workload: Workload, course: _Course) -> None:
+        self.workload, self.course = workload, course
+        layers = self.layers = range(workload.size.layers)
+        self.agreed = [[workload.weight(layer)] for layer in layers]
+        self.outer = [workload.outer_state(layer) for layer in layers]
+        every = [(layer, copy) for layer in layers for copy in course.copies.get(layer, ())]
+        self.copies: dict[Own, Array] = {copy: self.agreed[copy[0]][0] for copy in every}
+        self.states: dict[Own, Array] = {copy: workload.state(copy[0]) for copy in every}
+        for step in range(workload.setting.steps):
+            self.average(step)
+            self.train(step)
+        self.average(workload.setting.steps)
+
+    def average(self, step: int) -> None:
+        """Ends the rounds that end before a step, and lets copies take over their averages."""
+        for layer in self.layers:
+            rounds = self.course.rounds.get(layer, ())
+            for number in range(len(rounds) + 1):
+                self.take_over(layer, number, step)
+                if number < len(rounds) and rounds[number][1] == step:
+                    self.end_round(layer, number, rounds[number])
+
+    def take_over(self, layer: int, number: int, step: int) -> None:
+        for copy in (copy for copy in self.copies if copy[0] == layer):
+            if (copy, step, number) in self.course.merged:
+                self.copies[copy] = self.workload.mixed(self.copies[copy], self.agreed[layer][number])
+            elif any((layer, batch, step, number) in self.course.replaced for batch in copy[1]):
+                self.copies[copy] = self.agreed[layer][number]
+
+    def end_round(self, layer: int, number: int, ended: Average) -> None:
+        before, partition = self.agreed[layer][number], ended[2]
+        total = reduce(add, [before - self.copies[layer, frozenset(batches)] for batches in partition])
+        weight, self.outer[layer] = self.workload.outer_update(before, total, len(partition), self.outer[layer])
+        self.agreed[layer].append(weight)
+
+    def train(self, step: int) -> None:
+        sums: dict[Own, Array] = {}
+        for batch in range(self.workload.size.batches):
+            trained = [
+                next(copy for copy in self.copies if copy[0] == layer and batch in copy[1]) for layer in self.layers
+            ]
+            weights = [self.copies[copy] for copy in trained]
+            for layer, grad in gradients(self.workload, weights, batch, step):
+                sums[trained[layer]] = sums[trained[layer]] + grad if trained[layer] in sums else grad
+        for copy, grad in sums.items():
+            self.copies[copy], self.states[copy] = self.workload.update(grad, self.copies[copy], self.states[copy])
+
+
+def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> list[Array]:
+    """The agreed weight of each layer after its last round, then for each microbatch the copies of its replica."""
+    training = _Training(workload, _course(ranks))
+    right = [weights[-1] for weights in training.agreed]
+    for batch in range(workload.size.batches):
+        for layer in training.layers:
+            right += [
+                weight
+                for (trained_layer, batches), weight in training.copies.items()
+                if trained_layer == layer and batch in batches
+            ]
+    return right
+
+
+def numbered_copies(
+    workload: Workload, declared: Sequence[Sequence[Result]], ranks: Sequence[RankState]
+) -> list[list[Result]]:
+    """The declared results of all ranks. A copy is listed once for each of its microbatches, numbered like the
+    results."""
+    numbered: list[list[Result]] = []
+    for results, rank in zip(declared, ranks):
+        copies = iter(rank.copies)
+        renumbered: list[Result] = []
+        for number, content, tensor in results:
+            if number is None or number >= 0:
+                renumbered.append((number, content, tensor))
+                continue
+            mark = next(copies).copy
+            batches = mark.batches if mark is not None else ()
+            renumbered += [((1 + batch) * workload.size.layers + ~number, content, tensor) for batch in batches]
+        numbered.append(renumbered)
+    return numbered
+
+
+# --- Compares the results and measurements of a replay with a single device's results and the trace's predictions ---
 
 
 @dataclass(frozen=True)
@@ -100,11 +317,7 @@ def error_of(workload: Workload, results: Sequence[Sequence[Result]], ranks: Seq
     if task == "outer":
         right, results = trained_with_outer_steps(workload, ranks), numbered_copies(workload, results, ranks)
     else:
-        right = (
-            outputs(workload)
-            if task == "infer"
-            else trained(workload, averages_in(ranks, workload.setting.steps), versions_in(ranks))
-        )
+        right = outputs(workload) if task == "infer" else trained(workload, averages_in(ranks), versions_in(ranks))
     trained_ones = [i for i in range(len(right)) if i not in workload.setting.frozen]
     missing = {(i, place) for i in trained_ones for place in range(right[i].shape[-2])}
     worst = 0.0

@@ -1,31 +1,341 @@
-"""Executes one rank's part of a trace on the engine, with real tensors."""
+"""One rank of a replay: its part of a trace, operation by operation, with real tensors on an engine.
 
+The contents of all tensors come from the referee, which has executed the trace before: a replay derives no labels of
+its own. Each operation has a function from the tensors it uses to those it creates.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from dataclasses import dataclass
+from functools import partial, reduce
 from itertools import accumulate
 from math import prod
+from operator import add
 from time import perf_counter
 from typing import Any, cast
 
+import numpy as np
+
+from lib.communication.meetings import Call
 from lib.engine.collectives import Array
-from lib.engine.executors.copies import copy_in
-from lib.engine.libraries.numpy_library import NUMPY
-from lib.engine.metering.meter import unmetered
-from lib.engine.transports.tasks import getcurrent, greenlet
-from lib.rules.rooted import ROOT_OF
-from lib.trace.ops import TIMED, Op, halves
+from lib.engine.devices import copy_in
+from lib.engine.engine import MemoryTier, ShardedEngine
+from lib.engine.metering import current, unmetered
+from lib.engine.replay.workload import (
+    Attention,
+    Content,
+    Layer,
+    Result,
+    Shapes,
+    TensorExchange,
+    Workload,
+    content_of,
+    index_of,
+    joined,
+    layer_with,
+    settled,
+    taken,
+)
+from lib.engine.transport import NUMPY, getcurrent, greenlet
+from lib.errors import TraceError
+from lib.judging.recomputation import RankState, Recomputation
+from lib.rules.collectives import COLLECTIVES, ROOT_OF, is_last, next_member
+from lib.trace.lifetimes import lifetimes
+from lib.trace.ops import TIMED, Op, Trace, group_of, halves, root_of
+from lib.values.kinds import Delta, KeyValue, Value, Weight
 
-from .attention_and_outer import ATTENTION_AND_OUTER
-from .chains import pass_along
-from .contents import joined, taken
-from .layers import Layer
-from .script import RankScript
-from .tensor_device import TENSOR_COLLECTIVES, TensorDevice
-from .vocabulary import layer_of, settled
-from .workload import Workload
+# --- What the referee says of each rank ---
+#
+# Reads from the referee's re-execution of a trace what each rank of a replay needs: the contents of all tensors, and
+# the order of its calls.
+
+CHAIN = -1
+"""The tag of what a broadcast or a reduce sends from one rank to the next; messages have tags from 0 on."""
 
 
-class ReplayEngine(TensorDevice):
+@dataclass(frozen=True, slots=True)
+class RankScript:
+    """One rank: its operations, their order, and the content of each value by its number."""
+
+    ops: Sequence[Op]
+    script: Sequence[int]
+    """The index i of each operation in turn. A call that runs on a lane appears twice: as i where it is made, and as ~i
+    where it runs. All ranks can follow their scripts with blocking calls, because one order of all operations agrees
+    with each script."""
+    contents: Mapping[int, Content]
+    exchanges: Mapping[int, TensorExchange]
+    """By the number of a value that a collective makes."""
+    tags: Mapping[int, Sequence[int]]
+    """By sender: the tags of its messages to this rank, in the order of sending."""
+
+    def freed_after(self) -> dict[int, list[int]]:
+        """By entry of the script: the numbers of the values that are not needed after it. Values that a later-running
+        call uses are needed until the call is awaited."""
+        freed: dict[int, list[int]] = {}
+        later = {~entry for entry in self.script if entry < 0}
+        for number, _, until in lifetimes(self.ops).held:
+            runs_later = until in later and number in self.ops[until].inputs
+            freed.setdefault(~until if runs_later else until, []).append(number)
+        return freed
+
+
+class OrderedRecomputation(Recomputation):
+    """The re-execution of a trace, which also notes the order in which calls are made and run."""
+
+    def __init__(self, trace: Trace, strict: bool = False) -> None:
+        self.calls: list[list[int]] = [[] for _ in trace.ranks]
+        """By rank: the operations that involve other ranks, as in a script."""
+        super().__init__(trace, strict)
+
+    def visit(self, cursor: RankState, op: Op) -> bool:
+        at, visited = cursor.at, super().visit(cursor, op)
+        if visited and op.name not in self.on_lanes:
+            self.calls[cursor.rank].append(at)
+        return visited
+
+    def on_call(self, cursor: RankState, op: Op) -> Call:
+        call = super().on_call(cursor, op)
+        if self.on_lanes:
+            self.calls[cursor.rank].append(cursor.at)
+        return call
+
+    def on_end(self, cursor: RankState, call: Call) -> None:
+        super().on_end(cursor, call)
+        if self.on_lanes:
+            self.calls[cursor.rank].append(~call.at)
+
+    def scripts(self, shapes: Shapes) -> list[RankScript]:
+        """Every rank's part of a legal trace, with tensors of some shapes."""
+        contents = [{number: content_of(value, shapes) for number, value in rank.values.items()} for rank in self.ranks]
+        exchanges = _exchanges(self.trace, contents)
+        orders = [_script(len(rank.ops), calls) for rank, calls in zip(self.ranks, self.calls)]
+        tags = _tags(self.trace, orders)
+        return [RankScript(*columns) for columns in zip(self.trace.ranks, orders, contents, exchanges, tags)]
+
+
+def _script(count: int, calls: Sequence[int]) -> list[int]:
+    """All `count` operations of a rank in turn, with the calls that run on lanes where `calls` has them."""
+    if not any(entry < 0 for entry in calls):
+        return list(range(count))
+    script: list[int] = []
+    past = 0
+    for entry in calls:
+        if entry >= 0:
+            script += range(past, entry + 1)
+            past = entry + 1
+        else:
+            script.append(entry)
+    return [*script, *range(past, count)]
+
+
+def _members(op: Op, ranks: int) -> tuple[int, ...]:
+    return group_of(op) or tuple(range(ranks))
+
+
+def _exchanges(trace: Trace, contents: Sequence[Mapping[int, Content]]) -> list[dict[int, TensorExchange]]:
+    """For each rank its exchanges: the k-th collective of every member of a group meets the k-th of the others."""
+    ranks = range(len(trace.ranks))
+    meetings: dict[tuple[tuple[int, ...], int], dict[int, Op]] = defaultdict(dict)
+    for rank, ops in enumerate(trace.ranks):
+        counts: Counter[tuple[int, ...]] = Counter()
+        for op in ops:
+            if op.name in COLLECTIVES:
+                group = _members(op, len(ranks))
+                meetings[group, counts[group]][rank] = op
+                counts[group] += 1
+    exchanges: list[dict[int, TensorExchange]] = [{} for _ in ranks]
+    for (group, _), calls in meetings.items():
+        if calls[group[0]].name in ROOT_OF:
+            continue
+        for n in range(len(calls[group[0]].inputs)):
+            inputs = [contents[rank][calls[rank].inputs[n]] for rank in group]
+            results = [contents[rank][calls[rank].outputs[n]] for rank in group]
+            for place, rank in enumerate(group):
+                exchanges[rank][calls[rank].outputs[n]] = TensorExchange(group, place, inputs, results)
+    return exchanges
+
+
+def _tags(trace: Trace, scripts: Sequence[Sequence[int]]) -> list[dict[int, list[int]]]:
+    """By receiver and sender: the tags of their messages, in the order of sending."""
+    tags: list[dict[int, list[int]]] = [{} for _ in trace.ranks]
+    for sender, (ops, script) in enumerate(zip(trace.ranks, scripts)):
+        later = {~entry for entry in script if entry < 0}
+        for op in (ops[max(entry, ~entry)] for entry in script if entry not in later):
+            root = root_of(op)
+            if op.name == "pass_to":
+                to, *tag = op.args
+                tags[to].setdefault(sender, []).append(*(tag or (0,)))
+            elif root is not None:
+                members = _members(op, len(trace.ranks))
+                if not is_last(op.name, sender, members, root):
+                    tags[next_member(sender, members)].setdefault(sender, []).append(CHAIN)
+    return tags
+
+
+# --- A device of a replay: its tensors of numpy or torch, and the game's collectives on them ---
+
+TIERS = ("host", "disk")
+
+
+def summed(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+    """The sum of all inputs; for the weights of replicas, their average."""
+    total = engine.all_reduce(tensor, group=exchange.group)
+    return averaged(engine, total, exchange.inputs[exchange.place].value, len(exchange.group))
+
+
+def averaged(engine: ReplayEngine, total: Array, value: Value, ranks: int) -> Array:
+    """A sum over some ranks; for the weights of replicas, their average."""
+    return engine.workload.average(total, ranks) if isinstance(value, Weight) else total
+
+
+def scattered(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+    content = exchange.inputs[exchange.place]
+    tensor = taken(tensor, content, _in_order(exchange.results))
+    return engine.reduce_scatter(tensor, axis=content.axis, group=exchange.group)
+
+
+def gathered(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+    """The rows or tokens of all ranks, in order. Shorter inputs are padded to the longest."""
+    inputs, result = exchange.inputs, exchange.results[exchange.place]
+    axis, most = result.axis, max(len(content.places) for content in inputs)
+    whole = engine.all_gather(padded(engine, tensor, axis, most), axis, group=exchange.group)
+    if all(len(content.places) == most for content in inputs) and _in_order(inputs) == result.places:
+        return whole
+    parts = pieces(whole, len(inputs), axis)
+    short = [part[(*[slice(None)] * axis, slice(len(content.places)))] for part, content in zip(parts, inputs)]
+    return joined(short, inputs, result, engine.zeros(result.shape))
+
+
+def dispatched(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+    """This rank's share of the tokens of all batches. Inputs with fewer batches are padded to the most."""
+    inputs, result = exchange.inputs, exchange.results[exchange.place]
+    n, most = len(inputs), max(len(content.batches) for content in inputs)
+    sent = engine.xp.stack(pieces(padded(engine, tensor, 0, most), n, 1))
+    came = engine.all_to_all(sent, group=exchange.group)
+    place = {batch: (i, k) for i, content in enumerate(inputs) for k, batch in enumerate(content.batches)}
+    ranks, within = zip(*[place[batch] for batch in result.batches])
+    arrived: Array = came[list(ranks), list(within)]
+    return arrived
+
+
+def collected(engine: ReplayEngine, tensor: Array, exchange: TensorExchange) -> Array:
+    """All tokens of the batches that this rank wants. Results with fewer batches are padded to the most."""
+    batches, result = exchange.inputs[exchange.place].batches, exchange.results[exchange.place]
+    most = max(len(content.batches) for content in exchange.results)
+    sent = engine.zeros((len(exchange.results), most, *tensor.shape[1:]))
+    for part, content in zip(sent, exchange.results):
+        part[: len(content.batches)] = tensor[index_of((*batches,), (*content.batches,))]
+    came = engine.all_to_all(sent, group=exchange.group)
+    short = [part[: len(result.batches)] for part in came]
+    return joined(short, exchange.inputs, result, engine.zeros(result.shape))
+
+
+TOKENS, COLUMNS = 1, 2
+"""Axes of an activation."""
+
+
+def exchanged(engine: ReplayEngine, tensor: Array, exchange: TensorExchange, whole: int, cut: int) -> Array:
+    """All tokens with this rank's columns, or its tokens with all columns: the axis that becomes whole, and the one
+    that is cut."""
+    inputs, results, own = exchange.inputs, exchange.results, exchange.place
+    if cut == TOKENS:
+        tensor = taken(tensor, inputs[own], _in_order(results))
+    came = engine.all_to_all(engine.xp.stack(pieces(tensor, len(inputs), cut)), group=exchange.group)
+    result: Array = engine.xp.concatenate([*came], whole)
+    order = index_of(_in_order(inputs), results[own].places) if whole == TOKENS else slice(None)
+    return result if order == slice(None) else result[:, order]
+
+
+TENSOR_COLLECTIVES: Mapping[str, Callable[[ReplayEngine, Array, TensorExchange], Array]] = {
+    "allreduce": summed,
+    "scatterreduce": scattered,
+    "allgather": gathered,
+    "dispatch": dispatched,
+    "collect": collected,
+    "heads": partial(exchanged, whole=TOKENS, cut=COLUMNS),
+    "tokens": partial(exchanged, whole=COLUMNS, cut=TOKENS),
+}
+"""Each collective, from a rank's input tensor to its result."""
+
+
+def padded(engine: ReplayEngine, tensor: Array, axis: int, length: int) -> Array:
+    """A tensor with zeros appended up to a length."""
+    missing = length - tensor.shape[axis]
+    if not missing:
+        return tensor
+    shape = (*tensor.shape[:axis], missing, *tensor.shape[axis + 1 :])
+    longer: Array = engine.xp.concatenate([tensor, engine.zeros(shape)], axis)
+    return longer
+
+
+def pieces(tensor: Array, n: int, axis: int) -> list[Array]:
+    length, before = tensor.shape[axis] // n, [slice(None)] * axis
+    return [tensor[(*before, slice(i * length, (i + 1) * length))] for i in range(n)]
+
+
+def _in_order(contents: Sequence[Content]) -> tuple[int, ...]:
+    return tuple([place for content in contents for place in content.places])
+
+
+# --- Broadcasts and reduces on tensors: each rank of a chain passes on what has come, or adds its own to it ---
+
+
+def pass_along(engine: Any, op: Op, used: list[Array]) -> Sequence[Array]:
+    """One rank's part: the result, if it gets one."""
+    members, device, root = group_of(op) or range(engine.num_devices), engine.device_id, op.args[2]
+    is_sum, content = op.name == "reduce", engine.contents[(op.inputs or op.outputs)[0]]
+    if device != (next_member(root, members) if is_sum else root):
+        came = engine.next_message(next_member(device, members, -1), CHAIN)
+        came = came.reshape(content.shape)
+        used = [came + used[0]] if is_sum else [came]
+    if not is_last(op.name, device, members, root):
+        engine.send(next_member(device, members), used[0].reshape(-1))
+    if not op.outputs:
+        return ()
+    return [averaged(engine, used[0], content.value, len(members)) if is_sum else copy_in(used[0], engine._port)]
+
+
+# --- Performs the operations of attention layers and of outer steps in a replay ---
+
+
+def attend(engine: ReplayEngine, op: Op, used: list[Array]) -> Sequence[Array]:
+    """Attends to each block of keys. The result is added to a tensor that is no block."""
+    layer, (inp, *more) = _layer(engine, op), used
+    queries, *contents = [engine.contents[number] for number in op.inputs]
+    parts = [
+        layer.attend(inp, queries.places, tensor, content.places) if isinstance(content.value, KeyValue) else tensor
+        for tensor, content in zip(more, contents)
+    ]
+    return [reduce(add, parts)]
+
+
+def attend_backward(engine: ReplayEngine, op: Op, used: list[Array]) -> Sequence[Array]:
+    layer, (inp, *blocks, grad) = _layer(engine, op), used
+    queries, *places = [engine.contents[number].places for number in op.inputs[:-1]]
+    pairs = [layer.attend_backward(inp, queries, block, keys, grad) for block, keys in zip(blocks, places)]
+    return [reduce(add, [through for through, _ in pairs]), *[of_keys for _, of_keys in pairs]]
+
+
+def _layer(engine: ReplayEngine, op: Op) -> Attention:
+    layer = engine.workload.layers[op.layer or 0]
+    if isinstance(layer, Attention):
+        return layer
+    raise TraceError(f"layer {op.layer} is not an attention layer")
+
+
+def outer_update(engine: ReplayEngine, op: Op, used: list[Array]) -> Sequence[Array]:
+    before, change, state = used
+    delta = engine.contents[op.inputs[1]].value
+    assert isinstance(delta, Delta)
+    return engine.workload.outer_update(before, change, len(delta.copies), state)
+
+
+# --- Executes one rank's part of a trace on the engine, with real tensors ---
+
+
+class ReplayEngine(ShardedEngine):
     """Holds a tensor from when the trace makes it to its last use, and while it is stored, as the game charges it.
 
     The result of an overlapped call takes memory from the call on, like the output of an asynchronous collective. Only
@@ -58,7 +368,10 @@ class ReplayEngine(TensorDevice):
         self.overlaps = port.library is not NUMPY and workload.setting.costs.overlap
         if port.library is not NUMPY:
             port.rely_on(sorted({exchange.group for rank in scripts for exchange in rank.exchanges.values()}))
-        self.results = []
+        self.results: list[Result] = []
+
+    def load_checkpoint(self, params: Any) -> None:
+        """Does nothing: `load_weights` in the trace determines which part is loaded, and when."""
 
     def forward(self, x: Any) -> Any:
         """Plays the whole trace. Returns the measurements: bytes live at each event and at the end, on the device and
@@ -197,6 +510,49 @@ class ReplayEngine(TensorDevice):
                 self.tensors.pop(number, None)
                 self.arriving.pop(number, None)
 
+    # --- Tensors of the workload ---
+
+    def zeros(self, shape: tuple[int, ...]) -> Array:
+        library = self._port.library
+        array = library.zeros(shape, self.workload.dtype)
+        return array if current.meter is None else library.charged(array, current.meter)
+
+    def tier(self, number: int) -> MemoryTier:
+        """The tier on which a value is parked."""
+        memory: MemoryTier = getattr(self, self.contents[number].tier)
+        return memory
+
+    def live_bytes(self) -> tuple[int, ...]:
+        """Bytes on the device, and on each of TIERS."""
+        meter = self._port.meter
+        return (0,) * 3 if meter is None else (meter.live, *(getattr(meter, tier)["live"] for tier in TIERS))
+
+    def declared(self) -> list[Result]:
+        return self.results
+
+    def declare(self, op: Op, used: list[Array]) -> Sequence[Array]:
+        """Keeps a copy of a result, which is not charged to the device."""
+        with unmetered():
+            number = op.layer if op.name != "set_final_copy" else ~(op.layer or 0)
+            self.results.append((number, self.contents[op.inputs[0]], self._port.library.on_host(used[0])))
+        return ()
+
+    def of_each_batch(self, draw: Callable[[int, int], Array], content: Content) -> Array:
+        step: int = content.value.step  # type: ignore[attr-defined]  # activations have steps
+        with unmetered():
+            if self.workload.shapes.lengths:
+                length = self.workload.shapes.length
+                own = [[at % length for at in content.places if at // length == i] for i in range(len(content.batches))]
+                drawn = np.concatenate([draw(batch, step)[at] for batch, at in zip(content.batches, own)])[None]
+            else:
+                drawn = np.array([draw(batch, step)[list(content.places)] for batch in content.batches])
+        return copy_in(drawn, self._port)
+
+    def bundle(self, tensors: list[Array]) -> Array:
+        """Several tensors as one message; an empty message for no tensors."""
+        flat: Array = self.xp.concatenate([t.reshape(-1) for t in tensors]) if tensors else self.zeros((0,))
+        return flat
+
     # --- What a rank does on its own ---
 
     def load(self, op: Op, used: list[Array]) -> Sequence[Array]:
@@ -221,7 +577,7 @@ class ReplayEngine(TensorDevice):
 
     def layer(self, op: Op) -> Layer:
         """The layer of an operation; a loss belongs to the last layer."""
-        return layer_of(self.workload, op, [self.contents[number] for number in op.inputs])
+        return layer_with(self.workload, op, [self.contents[number] for number in op.inputs])
 
     def loss(self, op: Op, used: list[Array]) -> Sequence[Array]:
         targets = self.of_each_batch(self.workload.target, self.contents[op.inputs[0]])
@@ -304,7 +660,13 @@ PERFORM: Mapping[str, Callable[[ReplayEngine, Op, list[Array]], Sequence[Array]]
     "pair": ReplayEngine.pair,
     "backward_input": lambda engine, op, used: [engine.layer(op).backward_input(*used)],
     "backward_weight": lambda engine, op, used: [engine.layer(op).backward_weight(*used)],
-    **ATTENTION_AND_OUTER,
+    "keys": lambda engine, op, used: [_layer(engine, op).keys(*used)],
+    "attend": attend,
+    "attend_backward": attend_backward,
+    "keys_backward": lambda engine, op, used: _layer(engine, op).keys_backward(*used),
+    "delta": lambda engine, op, used: [used[0] - used[1]],
+    "outer_update": outer_update,
+    "merge": lambda engine, op, used: [engine.workload.mixed(*used)],
     "norm": lambda engine, op, used: [engine.workload.squares(used[0])],
     "update": ReplayEngine.update,
     "tier_update": lambda engine, op, used: engine.without_device(op, engine.update),

@@ -1,23 +1,286 @@
-"""Defines the training steps that a schedule performs on real tensors: data, loss, optimizer.
+"""What a replay computes: layers, data, loss and optimizer on arrays, and which part of them each value of the game is.
 
-The loss is half the squared distance to a target, the optimizer SGD with momentum; the layers are in `layers`. With a
-hidden width h and a length n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game counts
-elements, 4 bytes each.
+Operations of the game are played on matrices of the sizes that the game counts. Small replays use whole numbers, whose
+sums are exact in any order, so a wrong schedule cannot hide behind rounding; the others use float32. Layers are simple
+where the game's figures do not depend on them: attention has no softmax.
 """
 
+from collections.abc import Mapping, Sequence
+from functools import cache
 from math import lcm
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from lib.engine.collectives import Array
-from lib.engine.metering.meter import unmetered
+from lib.engine.metering import unmetered
+from lib.engine.transport import cast_like, namespace, numbers
+from lib.engine.words import SAYS
 from lib.errors import TraceError
-from lib.game.costs import Costs
-from lib.game.kinds import EMBEDDING, HEAD, Kind
+from lib.game.costs import EMBEDDING, HEAD, PRODUCTS, Costs, Kind
 from lib.game.setting import Setting, Size
+from lib.trace.ops import Op
+from lib.values.kinds import Activation, ActivationGrad, Batched, Parked, Scalar, Sharded, Value
 
-from .layers import layer_of
+# --- Attention ---
+#
+# The mathematics of an attention layer, on arrays of numpy or torch: some tokens attend to some keys, head by head.
+#
+# With z = x V as both keys and values, the output for n tokens is x + (x z' masked) z / n in each head. There is no
+# softmax: its two numbers per token change neither the order of operations nor sizes. Without the division, numbers
+# would overflow after a few layers; without x, they would vanish. x and its gradient are added where a token meets its
+# own keys.
+
+HEADS = 8
+
+Places = Sequence[int]
+"""Positions of some tokens in their sequence; the next sequence of a tensor begins at the next multiple of the full
+length."""
+
+
+class Attention:
+    """Activations, keys and values are (batches, tokens, h). A tensor of some heads has only the columns of these
+    heads."""
+
+    variance = 1.0
+
+    def __init__(self, hidden: int, length: int) -> None:
+        self.width, self.length = hidden // HEADS, length
+
+    # --- Of some tokens and keys ---
+
+    def keys(self, inp: Array, weight: Array) -> Array:
+        return inp @ weight
+
+    def attend(self, inp: Array, queries: Places, keys: Array, places: Places) -> Array:
+        q, z, mask = self._heads(inp), self._heads(keys), self._mask(inp, queries, places)
+        seen = self._together(((q @ z.swapaxes(-1, -2)) * mask) @ z)
+        out: Array = self._divided(seen) + inp * self._own(inp, queries, places)
+        return out
+
+    def attend_backward(
+        self, inp: Array, queries: Places, keys: Array, places: Places, grad: Array
+    ) -> tuple[Array, Array]:
+        """The gradients of the queries and of the keys."""
+        q, z, g = self._heads(inp), self._heads(keys), self._heads(grad)
+        mask = self._mask(inp, queries, places)
+        scores, back = (q @ z.swapaxes(-1, -2)) * mask, (g @ z.swapaxes(-1, -2)) * mask
+        of_queries = self._divided(self._together(back @ z)) + grad * self._own(inp, queries, places)
+        of_keys = self._together(scores.swapaxes(-1, -2) @ g + back.swapaxes(-1, -2) @ q)
+        return of_queries, self._divided(of_keys)
+
+    def keys_backward(self, inp: Array, grad: Array, weight: Array, through: Array) -> tuple[Array, Array]:
+        """The weight gradient, and the gradient of the input."""
+        h = inp.shape[-1]
+        return inp.reshape(-1, h).T @ grad.reshape(-1, h), through + grad @ weight.T
+
+    # --- Of a whole sequence on one device ---
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        all_places = range(inp.shape[1])
+        return self.attend(inp, all_places, self.keys(inp, weight), all_places)
+
+    def loss(self, out: Array, target: Array) -> Array:
+        return out - target
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        return self._backward(inp, grad, weight)[1]
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        if weight is None:
+            raise TraceError("the weight half of a layer of attention needs its weight")
+        return self._backward(inp, grad, weight)[0]
+
+    def _backward(self, inp: Array, grad: Array, weight: Array) -> tuple[Array, Array]:
+        all_places = range(inp.shape[1])
+        through, of_keys = self.attend_backward(inp, all_places, self.keys(inp, weight), all_places, grad)
+        return self.keys_backward(inp, of_keys, weight, through)
+
+    # --- Parts ---
+
+    def _heads(self, value: Array) -> Array:
+        """(batches, heads, tokens, width of a head)."""
+        batches, tokens, _ = value.shape
+        split: Array = value.reshape(batches, tokens, -1, self.width).swapaxes(1, 2)
+        return split
+
+    def _together(self, value: Array) -> Array:
+        batches, _, tokens, _ = value.shape
+        joined: Array = value.swapaxes(1, 2).reshape(batches, tokens, -1)
+        return joined
+
+    def _mask(self, like: Array, queries: Places, places: Places) -> Array:
+        """(queries, keys): 1 where a query sees a key, of its own sequence."""
+        q, k = self._of(like, queries)[:, None], self._of(like, places)[None]
+        return cast_like(like, (q >= k) & (q // self.length == k // self.length))
+
+    def _own(self, like: Array, queries: Places, places: Places) -> Array:
+        """(queries, 1): 1 where the keys have the query's token."""
+        there = self._of(like, queries)[:, None] == self._of(like, places)[None]
+        return cast_like(like, there.any(-1))[:, None]
+
+    def _of(self, like: Array, places: Places) -> Array:
+        chosen: Array = numbers(max(places) + 1, like)[list(places)]
+        return chosen
+
+    def _divided(self, value: Array) -> Array:
+        """Whole numbers are not divided: they do not overflow."""
+        return value if "int" in str(value.dtype) else value / self.length
+
+
+# --- The mathematics of each kind of layer, for one device and for many, on arrays of numpy or torch ---
+#
+# A dense layer takes the gradient of its product, before relu. So the weight half of backward needs no weight (Qi et
+# al. 2024, section 2), and the input half masks with the input, which relu has left positive or zero.
+
+EXPERTS = 8
+"""Experts in a layer of experts. Expert i takes the i-th share of every microbatch's tokens, so that all have equal
+work, and the i-th share of the weight's rows. A device's shard of a weight may hold several experts."""
+
+
+class Dense:
+    """relu(x W), with an unsharded weight."""
+
+    variance = 2.0
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        return relu(inp @ weight)
+
+    def loss(self, out: Array, target: Array) -> Array:
+        return (out - target) * (out > 0)
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        return (grad @ weight.T) * (inp > 0)
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        h = inp.shape[-1]
+        if weight is not None:  # a whole backward: its own weight leaves the gradient as it is, another does not
+            grad = grad * (inp @ weight > 0)
+        return inp.reshape(-1, h).T @ grad.reshape(-1, h)
+
+
+class Block:
+    """relu(x V') V, where a shard of the rows of V yields one summand of the output (Shoeybi et al. 2019, section
+    3)."""
+
+    variance = 1.15
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        x, v = self.by_expert(inp, weight)
+        return (relu(x @ turned(v)) @ v).reshape(inp.shape)
+
+    def loss(self, out: Array, target: Array) -> Array:
+        return out - target
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        x, v = self.by_expert(inp, weight)
+        g, _ = self.by_expert(grad, weight)
+        return (((g @ turned(v)) * (x @ turned(v) > 0)) @ v).reshape(inp.shape)
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        if weight is None:
+            raise TraceError("the weight half of a layer that can be cut needs its weight")
+        x, v = self.by_expert(inp, weight)
+        g, _ = self.by_expert(grad, weight)
+        reached = x @ turned(v)
+        back = (g @ turned(v)) * (reached > 0)
+        gradients = turned(relu(reached)) @ g + turned(back) @ x
+        total: Array = gradients.sum(axis=0, dtype=gradients.dtype).reshape(weight.shape)
+        return total
+
+    def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:
+        """Tokens as (batches, experts, tokens of each, h), and a weight as (experts, rows of each, h)."""
+        return tokens[:, None], weight[None]
+
+
+class ExpertBlocks(Block):
+    """A block in which each token meets only the rows of its own expert (Lepikhin et al. 2020, section 3.2)."""
+
+    variance = 4.0
+
+    def by_expert(self, tokens: Array, weight: Array) -> tuple[Array, Array]:
+        (rows, h), (batches, count, _) = weight.shape, tokens.shape
+        experts, left = divmod(rows * EXPERTS, h)
+        if left or not experts or count % experts:
+            raise TraceError(f"{count} tokens do not go to {rows} rows: a layer has {EXPERTS} experts of {h} rows")
+        return tokens.reshape(batches, experts, -1, h), weight.reshape(experts, -1, h)
+
+
+class Embedding(Dense):
+    """relu(W[token]): the rows of W that the token numbers select, as a product with one-hot tokens."""
+
+    def __init__(self, rows: int, hidden: int) -> None:
+        self.rows = rows
+        self.variance = float(hidden)
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        return relu(self.one_hot(inp, weight) @ weight)
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        raise TraceError("token numbers have no gradient")
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        return self.one_hot(inp, grad).reshape(-1, self.rows).T @ grad.reshape(-1, grad.shape[-1])
+
+    def one_hot(self, tokens: Array, like: Array) -> Array:
+        """One-hot tokens (batches, tokens, V) for token numbers (batches, tokens, 1)."""
+        return cast_like(like, numbers(self.rows, tokens) == tokens)
+
+
+class Head(Dense):
+    """Logits x W' for the V rows of W. The loss is V times the cross entropy with the target token numbers, so that
+    gradients have the size of other losses' gradients. In whole numbers it is half the squared distance to one-hot
+    targets."""
+
+    variance = 2.0
+
+    def forward(self, inp: Array, weight: Array) -> Array:
+        return inp @ weight.T
+
+    def loss(self, out: Array, target: Array) -> Array:
+        right = cast_like(out, numbers(out.shape[-1], out) == target)
+        if "int" in str(out.dtype):
+            return out - right
+        xp = namespace(out)
+        scores = xp.exp(out - xp.max(out, axis=-1, keepdims=True))
+        change: Array = (scores / xp.sum(scores, axis=-1, keepdims=True) - right) * out.shape[-1]
+        return change
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        return (grad @ weight) * (inp > 0)
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        return grad.reshape(-1, grad.shape[-1]).T @ inp.reshape(-1, inp.shape[-1])
+
+
+Layer = Dense | Block | Attention
+"""What one layer computes. `inp`, `grad` and the results are (batches, tokens, h); weights are (rows, h). `variance`
+divided by the width is the variance of a weight's initial numbers, which keeps the size of activations."""
+
+LAYERS: Mapping[str, Layer] = {"dense": Dense(), "block": Block(), "experts": ExpertBlocks()}
+
+
+def layer_of(name: str, kind: str, rows: int, hidden: int, length: int) -> Layer:
+    """One layer of a setting, by the setting's `name` of its layers and the layer's kind; its weight is (rows,
+    hidden)."""
+    if name == "attention":
+        return Attention(hidden, length)
+    return Embedding(rows, hidden) if kind == EMBEDDING else Head() if kind == HEAD else LAYERS[name]
+
+
+def relu(x: Array) -> Array:
+    return x.clip(0)
+
+
+def turned(matrices: Array) -> Array:
+    return matrices.swapaxes(-1, -2)
+
+
+# --- Defines the training steps that a schedule performs on real tensors: data, loss, optimizer ---
+#
+# The loss is half the squared distance to a target, the optimizer SGD with momentum. With a
+# hidden width h and a length n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game
+# counts elements, 4 bytes each.
 
 SMALL = 16, 8
 """Width and tokens for tests, 32 times smaller than in the game; with 16 ranks, each still holds a row."""
@@ -191,3 +454,182 @@ class Workload:
             shape = (rows, self.shapes.hidden)
             drawn = draw.integers(-2, 3, shape) if self.exact else draw.standard_normal(shape) * scale
             return drawn.astype(self.dtype)
+
+
+# --- What each tensor holds ---
+#
+# Says what each tensor of a replay holds: the rows of a weight or the tokens of microbatches that a value of the game
+# stands for.
+
+
+class Content(NamedTuple):
+    """What a tensor holds. Its `places` are rows of a weight in a tensor of (rows, hidden), or tokens in a tensor of
+    (batches, tokens, width). Where microbatches have lengths, their tokens follow each other: (1, tokens, width). The
+    tokens of each begin at a multiple of the full length."""
+
+    value: Value
+    places: tuple[int, ...]
+    shape: tuple[int, ...]
+    vocabulary: tuple[int, ...] = ()
+    """Of scores of a split head: the rows of the head that they belong to."""
+    tier: str = ""
+    """The tier where it is parked; empty for a tensor on the device."""
+
+    @property
+    def axis(self) -> int:
+        """The axis along which the tensor is split: its rows or its tokens."""
+        return 0 if len(self.shape) == 2 else 1
+
+    @property
+    def batches(self) -> list[int]:
+        """The microbatches of an activation or its gradient, in the order of the tensor."""
+        assert isinstance(self.value, Batched)
+        return sorted(self.value.batches)
+
+
+Result = tuple[int | None, Content, Array]
+"""A result that a rank has declared: the layer of a final weight, ~layer of a final copy, or None for an output; its
+content; the tensor."""
+
+
+class TensorExchange(NamedTuple):
+    """One tensor's part in a collective: the group, this rank's position in it, and all ranks' inputs and results."""
+
+    group: tuple[int, ...]
+    place: int
+    inputs: Sequence[Content]
+    results: Sequence[Content]
+
+
+def content_of(value: Value, shapes: Shapes) -> Content:
+    """What the tensor of a value holds.
+
+    Raises:
+        TraceError: the rows or tokens cannot be cut into the value's shards.
+    """
+    if isinstance(value, Parked):
+        return content_of(value.value, shapes)._replace(tier=value.tier)
+    if isinstance(value, Scalar):
+        return Content(value, (0,), (1, 1))
+    if isinstance(value, Sharded):
+        rows = _places(shapes.rows(value.layer), value.shards, value.total)
+        return Content(value, rows, (len(rows), shapes.hidden))
+    assert isinstance(value, Batched)
+    reader = value.layer + isinstance(value, ActivationGrad)
+    counts = [shapes.tokens(batch) for batch in sorted(value.batches)] if shapes.lengths else [shapes.length]
+    width = shapes.width(reader) or shapes.hidden
+    scored: tuple[int, ...] = ()
+    if value.vocabulary and reader == value.layers:
+        scored = _places(shapes.rows(value.layers - 1), value.shards, value.total)
+        share, width = (frozenset((0,)), 1), len(scored)
+    else:
+        share = value.shards, value.total
+        if value.vocabulary:
+            width = width_with_sums(shapes.hidden)
+    tokens = tuple([i * shapes.length + at for i, count in enumerate(counts) for at in _places(count, *share)])
+    heads = 1 if value.heads is None else value.heads[1]
+    batches = 1 if shapes.lengths else len(value.batches)
+    return Content(value, tokens, (batches, len(tokens), width // heads), scored)
+
+
+def is_output(content: Content) -> bool:
+    """True for an output of inference, which has microbatches; other results are weights."""
+    return isinstance(content.value, Activation)
+
+
+def width_with_sums(hidden: int) -> int:
+    """Numbers per token in the input gradient that a split head makes."""
+    return 2 * hidden + 1
+
+
+@cache
+def _places(count: int, shards: frozenset[int], total: int) -> tuple[int, ...]:
+    """Positions of some of `total` equal shards, out of `count` rows or tokens."""
+    if count % total:
+        raise TraceError(SAYS("no equal shards", count=count, total=total))
+    size = count // total
+    return tuple([place for shard in sorted(shards) for place in range(shard * size, (shard + 1) * size)])
+
+
+def index_of(have: tuple[int, ...], wanted: tuple[int, ...]) -> Any:
+    """The index of the wanted numbers among those that exist: a slice if they are adjacent."""
+    if have == wanted:
+        return slice(None)
+    place = {number: i for i, number in enumerate(have)}
+    places = [place[number] for number in wanted]
+    return slice(places[0], places[-1] + 1) if places == [*range(places[0], places[-1] + 1)] else places
+
+
+def taken(tensor: Array, content: Content, wanted: tuple[int, ...]) -> Array:
+    """The wanted rows or tokens of a tensor, as a view where possible."""
+    return tensor[(*[slice(None)] * content.axis, index_of(content.places, wanted))]
+
+
+def joined(tensors: Sequence[Array], contents: Sequence[Content], wanted: Content, result: Array) -> Array:
+    """Writes the rows or tokens of all tensors into `result`."""
+    for tensor, content in zip(tensors, contents):
+        result[(*[slice(None)] * wanted.axis, index_of(wanted.places, content.places))] = tensor
+    return result
+
+
+# --- A head that is split by vocabulary ---
+#
+# The mathematics of a head that is split by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch.
+#
+# A shard of the head computes exp(z) for its scores z, negative at the target. Its part of the input gradient has three
+# columns: the weight's rows times exp(z), the row of the target, and the sum of exp(z). Parts are added; the gradient
+# is the first column divided by the third, minus the second. Scores are small here, so the maximum need not be
+# subtracted. In whole numbers the loss is half the squared distance to one-hot targets, and the first column is enough.
+
+
+def layer_with(workload: Workload, op: Op, contents: Sequence[Content]) -> Layer:
+    """The layer of an operation whose inputs have these contents; a loss belongs to the last layer."""
+    for content in contents:
+        if content.vocabulary:
+            return CutHead(content.vocabulary, workload.shapes.rows(workload.size.layers - 1))
+    return workload.layers[-1 if op.layer is None else op.layer]
+
+
+def settled(workload: Workload, op: Op, content: Content, grad: Array) -> Array:
+    """An input of an operation. The sum that a split head makes is turned into the gradient for the layers before
+    it."""
+    head = workload.size.layers - 1
+    from_cut_head = isinstance(content.value, ActivationGrad) and content.value.vocabulary
+    if not from_cut_head or op.name not in PRODUCTS or op.layer == head:
+        return grad
+    hidden = grad.shape[-1] // 2
+    weighted: Array = grad[..., :hidden]
+    if "int" in str(grad.dtype):
+        return weighted
+    return (weighted / grad[..., -1:] - grad[..., hidden : 2 * hidden]) * workload.shapes.rows(head)
+
+
+class CutHead(Head):
+    """Some rows of a head's vocabulary."""
+
+    def __init__(self, vocabulary: Sequence[int], rows: int) -> None:
+        self.vocabulary, self.rows = list(vocabulary), rows
+
+    def loss(self, out: Array, target: Array) -> Array:
+        """The gradient, as far as these rows determine it."""
+        right = cast_like(out, numbers(self.rows, out)[self.vocabulary] == target)
+        if "int" in str(out.dtype):
+            return out - right
+        known: Array = namespace(out).exp(out) * (1 - 2 * right)
+        return known
+
+    def backward_input(self, inp: Array, grad: Array, weight: Array) -> Array:
+        xp, right = namespace(grad), cast_like(grad, grad < 0)
+        scores = grad if "int" in str(grad.dtype) else xp.abs(grad)
+        reached = inp > 0
+        total = xp.sum(scores, axis=-1, keepdims=True, dtype=scores.dtype)
+        joined: Array = xp.concatenate([(scores @ weight) * reached, (right @ weight) * reached, total], -1)
+        return joined
+
+    def backward_weight(self, inp: Array, grad: Array, weight: Array | None = None) -> Array:
+        """The weight gradient of these rows. The argument `weight` is the sum of all parts of the input gradient."""
+        assert weight is not None
+        if "int" not in str(grad.dtype):
+            xp, right = namespace(grad), cast_like(grad, grad < 0)
+            grad = (xp.abs(grad) / weight[..., -1:] - right) * self.rows
+        return super().backward_weight(inp, grad)

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lib.engine.metering.meter import Reading
+from lib.engine.metering import Reading
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Trial:
     """Further arguments of `launch`."""
     packing: bool = False
     """True if this is about compression: bytes sent are then counted of the arrays. Otherwise each number costs at
-    least 4 bytes, see `lib.engine.call.unpacked_bytes`, so that packing several into one is of no use."""
+    least 4 bytes, see `lib.engine.collectives.unpacked_bytes`, so that packing several into one is of no use."""
     about: str = ""
     """What is special about this trial, shown before its messages."""
     spmd: Mapping[str, Any] | None = None

@@ -6,14 +6,14 @@ from typing import Any
 
 from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
-from lib.layout.program.graph import Out, Strategy
-from lib.layout.program.notation import graph_to_data
+from lib.layout.graph import Out, Strategy
+from lib.layout.notation import graph_to_data
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks import base
+from puzzles.tracks.base import Workbench, run_once
 from puzzles.tracks.outcomes import Row, RunRequest, Score
-from puzzles.tracks.workbench import Workbench, run_once
 
 Configured = Mapping[str, tuple[Strategy, Out | None]]
 """By operator: its strategy and its out-strategy."""

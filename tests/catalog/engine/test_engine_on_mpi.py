@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lib.engine.transports.mpi.spawn import by_mpiexec
+from lib.engine.launcher import by_mpiexec
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from tests.support.engine_trials import numbers_of_devices, readings
 from tests.support.mpi import mpiexec_or_skip

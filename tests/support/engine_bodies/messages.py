@@ -159,9 +159,9 @@ def large_puts_leave_nothing_behind(on: str) -> None:
 def abandoned(on: str) -> int:
     if on == "inprocess":
         return 0
-    from lib.engine.transports.processes import messages
+    from lib.engine import processes
 
-    return len(messages._abandoned)
+    return len(processes._abandoned)
 
 
 def empty_puts(on: str) -> None:

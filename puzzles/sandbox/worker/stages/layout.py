@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from lib.layout import Graph
-from lib.layout.program.notation import graph_from_data
+from lib.layout.notation import graph_from_data
 from puzzles.sandbox.plain_data import pack
 
-from .stage import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
+from . import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
 
 
 def prepare(request: Mapping[str, Any]) -> Graph:

@@ -9,7 +9,7 @@ from typing import Any
 from lib.planning.job import Gpu, Job, Transformer
 from lib.planning.split import Prediction, Split
 
-from .stage import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
+from . import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
 
 FIELDS = tuple(Split.__dataclass_fields__)
 UNKNOWN = re.compile(r"Split\.__init__\(\) got an unexpected keyword argument '(\w+)'")

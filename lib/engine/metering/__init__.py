@@ -1,1 +1,0 @@
-"""Meters of the engine: bytes sent, flops, calls and live bytes, counted on every transport."""

@@ -1,1 +1,0 @@
-"""Transports carry arrays between devices."""

@@ -1,1 +1,0 @@
-"""The MPI transport: one process for each device."""

@@ -1,1 +1,0 @@
-"""Plans as code for other frameworks, and as JSON."""

@@ -1,1 +1,0 @@
-"""Tensor layouts: device matrix, mesh, and which piece of a tensor each device holds."""

@@ -1,1 +1,0 @@
-"""Planning: sharding propagation, the exact planner, and completion of annotations."""

@@ -1,1 +1,0 @@
-"""Redistribution: the minimum-traffic transfer from one layout to another."""
