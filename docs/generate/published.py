@@ -11,9 +11,9 @@ from statistics import median
 from textwrap import fill
 from typing import Any
 
+from lib.planning.estimate import estimate, memory_range
 from lib.planning.job import GIB
 from lib.planning.plans import VERDICTS, verdict_of
-from lib.planning.timing import estimate, memory_range
 from tests.support.measured_runs import ROWS as MEASURED_ROWS
 from tests.support.published_runs import (
     ALL,

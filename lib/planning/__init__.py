@@ -12,12 +12,9 @@ of its schedule takes.
 
 from typing import TYPE_CHECKING, Any
 
-from .gpus import Gpu
-from .job import Job
-from .prediction import Prediction
+from .job import Gpu, Job, Transformer
 from .presets import gpu, transformer
-from .split import Split
-from .transformers import Transformer
+from .split import Prediction, Split
 
 if TYPE_CHECKING:
     from .plans import Plan, plan

@@ -9,14 +9,12 @@ from typing import Any, NamedTuple
 
 from lib.errors import RuleError
 
-from .cost_model import TICKS, prices
-from .gpus import SHARES, Gpu
-from .job import GIB, Job
-from .layer_cost import layer_times, shared
+from .estimate import estimate, memory_range
+from .job import GIB, SHARES, Gpu, Job
 from .plans import usual_error
 from .presets import gpu, transformer
+from .prices import TICKS, layer_times, prices, shared
 from .split import Split, require_fit
-from .timing import estimate, memory_range
 
 STEPS = 40
 """Halvings of the factor's range; after these, a step is exact to a tick."""

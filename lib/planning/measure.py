@@ -24,12 +24,10 @@ from lib.errors import RuleError
 from lib.extras import install_command
 
 from .calibration import Calibration, calibrate, preset_text
-from .gpus import SHARES, Gpu
-from .job import GIB, Job
+from .job import GIB, SHARES, Gpu, Job, Transformer
 from .plans import Plan, plan
 from .presets import gpu, table, transformer
 from .split import Split
-from .transformers import Transformer
 
 WARM_UP, STEPS = 3, 7
 """Steps before the measured ones, and how many are measured."""

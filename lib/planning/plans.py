@@ -1,18 +1,35 @@
-"""A plan: one split of a job, with its step time, memory and traffic; and plans that tie."""
+"""A plan: one split of a job, with its step time, memory and traffic; plans that tie; and where the time goes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 from typing import NamedTuple
 
 from lib import Trace
 
-from .actions import program_of
-from .cost_model import TICKS, between_groups, members_of_replicas, of_layers, prices, sent_between, setting_of_replica
-from .gpus import LINKS
-from .job import Job
-from .layer_cost import copied_bytes, ep_traffic, layer_times, link_of, shared
-from .memory import RankMemory, StepFigures, figures
+from .estimate import RankMemory, most_sent, program_of, rank_memory, walked
+from .job import LINKS, Job
+from .prices import (
+    TICKS,
+    between_groups,
+    cast_seconds,
+    compute_seconds,
+    copied_bytes,
+    core_backward,
+    ep_traffic,
+    experts_of,
+    forward_seconds,
+    layer_times,
+    link_of,
+    loss_seconds,
+    members_of_replicas,
+    of_layers,
+    prices,
+    sent_between,
+    setting_of_replica,
+    shared,
+)
 from .split import Split, require_fit
 
 VERDICTS = ("fits", "depends on the code", "does not fit")
@@ -109,17 +126,19 @@ def plan(job: Job, split: Split) -> Plan:
         RuleError: the job cannot be split like this; the text says what would fit.
     """
     require_fit(job, split)
-    totals = figures(job, split)
-    sent = sent_in_step(job, split, totals)
-    waits = {axis: ticks / TICKS for axis, ticks in totals.waits.items()}
-    seconds, eager_seconds = totals.ticks / TICKS, totals.eager_ticks / TICKS
-    return Plan(job, split, seconds, eager_seconds, totals.bubble, totals.memory, sent, links(job, split), waits)
+    fused, eager = walked(job, split), walked(job, split, eager=True)
+    ticks, eager_ticks = (max(rank.ticks for rank in ranks) for ranks in (fused, eager))
+    bubble = 1 - sum(rank.busy for rank in fused) / (split.pp * ticks)
+    memory = tuple(rank_memory(job, split, place, *ranks) for place, ranks in enumerate(zip(fused, eager)))
+    waits = {axis: sum(rank.waits[axis] for rank in fused) / split.pp / TICKS for axis in ("dp", "host")}
+    seconds, sent = (ticks / TICKS, eager_ticks / TICKS), sent_in_step(job, split)
+    return Plan(job, split, *seconds, bubble, memory, sent, links(job, split), waits)
 
 
-def sent_in_step(job: Job, split: Split, totals: StepFigures) -> Mapping[str, int]:
+def sent_in_step(job: Job, split: Split) -> Mapping[str, int]:
     """Bytes that a GPU sends, by axis, in the pipeline and in the calls of each layer and microbatch."""
     priced, times = prices(job, split), layer_times(of_layers(job, split), shared(split))
-    program = program_of(job, split)
+    program, sent = program_of(job, split), most_sent(job, split)
     units = max(len(program.layers_of(place)) for place in range(split.pp))
     layers = split.batches(job) * units * priced.layers
     again = 1 / split.every if split.recompute == "full" else 0
@@ -127,10 +146,10 @@ def sent_in_step(job: Job, split: Split, totals: StepFigures) -> Mapping[str, in
     copied = round(2 * layers * copied_bytes(job, split))
     return {
         **within,
-        "pp": totals.sent["messages"],
-        "dp": totals.sent["gradients"] + totals.sent["weights"],
-        "groups": round(totals.sent["gradients"] * sent_between(split)),
-        "host": totals.sent["host"] + copied,
+        "pp": sent["messages"],
+        "dp": sent["gradients"] + sent["weights"],
+        "groups": round(sent["gradients"] * sent_between(split)),
+        "host": sent["host"] + copied,
     }
 
 
@@ -200,3 +219,73 @@ def tie_text(plans: Sequence[Plan]) -> str:
         f"{kernels} kernels. Plan {places[id(smallest)]} needs the least memory; plan {places[id(quietest)]} "
         "sends the least over the network."
     )
+
+
+# --- Where the time of a step goes, on average over the ranks of a pipeline: from the ideal step to this one ---
+
+PARTS: Mapping[str, str] = MappingProxyType(
+    {
+        "ideal": "the model's flops at the full rate",
+        "matrix": "matrix products below the full rate",
+        "attention": "the core of attention below the full rate",
+        "elementwise": "reading and writing activations",
+        "permute": "moving rows to and from experts",
+        "recomputation": "recomputation",
+        "tp": "tensor parallel communication",
+        "cp": "context parallel communication",
+        "ep": "exposed expert parallel communication",
+        "imbalance": "uneven rows of experts",
+        "contention": "collectives that slow computation",
+        "update": "the optimizer",
+        "dp": "waiting for replicas",
+        "host": "waiting for the host",
+        "bubble": "the pipeline's bubble",
+    }
+)
+"""What the seconds of a step are spent on, in words; every part except the ideal is a loss."""
+
+LEAST_PART = 0.0005
+"""Smaller parts of a step are not shown."""
+
+
+def time_parts(plan: Plan) -> Mapping[str, float]:
+    """Seconds of a step by what they are spent on, see PARTS; they add up to the step. `ideal` is a step at the rate of
+    the data sheet, so its share of the step is the plan's MFU. Recomputation includes its own communication; the bubble
+    includes the messages. Uneven rows are what balanced routing would save; waiting for the host has what full CUDA
+    graphs would save after that."""
+    split, job = plan.split, of_layers(plan.job, plan.split)
+    priced, times = prices(job, split), layer_times(job, shared(split))
+    units = split.batches(job) * sum(priced.units) / split.pp
+    layers = units * priced.layers
+    balanced = replace(job, balanced=True)
+    prompt = replace(balanced, graphs="full")  # all kernels are launched in time
+    experts, once = experts_of(prompt, split), layer_times(replace(prompt, modules=()), shared(split))
+    given, even, in_time = (sum(layer_times(variant, shared(split))[:3]) for variant in (job, balanced, prompt))
+    plain = replace(split, recompute="none") if split.recompute == "ops" else split
+    linear, core, moved = forward_seconds(job, plain)
+    with_ops = sum(compute_seconds(job, split)) - sum(compute_seconds(job, plain))
+    again = times.forward / split.every if split.recompute == "full" else with_ops
+    played = priced.forward + priced.back_input + priced.back_weight
+    played += priced.forward if split.recompute == "full" and split.every == 1 else 0
+    of_head = split.batches(job) * priced.loss / TICKS / split.pp
+    copied, loss = 0.0, 0.0
+    if job.by_kernel:
+        copied = units * cast_seconds(job, priced.parameters)[1]
+        loss = split.batches(job) * loss_seconds(job, split)
+    ideal = plan.seconds * plan.mfu
+    ideal_core = ideal * job.tokens * job.model.attention_flops(job.sequence, job.flash) / job.flops
+    parts = {
+        "ideal": ideal,
+        "matrix": 3 * layers * (linear + experts.slower) + of_head - loss - (ideal - ideal_core),
+        "attention": layers * core * (1 + core_backward(job, plain)) - ideal_core,
+        "elementwise": 3 * layers * moved + copied + loss,
+        "permute": layers * (2 * experts.moved + experts.summed),
+        "recomputation": layers * (again + in_time - sum(once[:3])),
+        **{axis: layers * once.added.get(axis, 0.0) for axis in ("tp", "cp", "ep")},
+        "imbalance": layers * (given - even),
+        "contention": units * played / TICKS - layers * (sum(times[:3]) + again - with_ops) - copied,
+        "update": sum(priced.units) / split.pp * priced.update / TICKS,
+        "dp": plan.waits["dp"],
+        "host": plan.waits["host"] + layers * (even - in_time),
+    }
+    return {**parts, "bubble": plan.seconds - sum(parts.values())}

@@ -6,9 +6,7 @@ from lib.profiles import sources_of, study
 bubble, findings, a lower bound and a shorter order; of DDP, FSDP and tensor parallelism it is the `Shares` of ranks.
 """
 
-from .names import read_rules
-from .shares import Shares
-from .sources import Source, sources_of
-from .studying import Study, study
+from .reading import Source, read_rules, sources_of
+from .studying import Shares, Study, study
 
 __all__ = ["Shares", "Source", "Study", "read_rules", "sources_of", "study"]

@@ -1,21 +1,149 @@
-"""All files of a run: their ranks, the steps that they share, and the pipelines that the ranks form."""
+"""All files of a run: their ranks, the steps that they share, the pipelines of the ranks, and one clock for them."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
+from typing import NamedTuple
 
 from lib.errors import PuzzleError, RuleError
 from lib.schedules import Cell, Timetable
-from lib.schedules.cells import OPERATIONS
+from lib.schedules.timetable import OPERATIONS, Message, first_incomplete, in_order
 from lib.values.algebra import consecutive, counted
 
-from .dumps import NAME as DUMP_NAME
-from .dumps import is_dump_config, read_dump
-from .kineto import is_kineto, read_kineto
-from .names import NameRule
-from .replay import Clocks, Order, clocks_of
-from .sources import RankProfile, Source, Span, clipped, json_of
+from .reading import (
+    NAME as DUMP_NAME,
+)
+from .reading import (
+    NameRule,
+    RankProfile,
+    Source,
+    Span,
+    clipped,
+    is_dump_config,
+    is_kineto,
+    json_of,
+    read_dump,
+    read_kineto,
+)
 from .words import SAYS
+
+# --- An order replayed with any times, each slot as early as possible; and one clock for the ranks that ran it ---
+
+Place = tuple[int, int]
+"""The rank and the index of a slot."""
+
+
+class Arrival(NamedTuple):
+    """What a slot receives, and the slot that makes it."""
+
+    made: Place
+    message: Message
+
+
+class Order:
+    """A timetable with the messages that each slot receives from other ranks."""
+
+    def __init__(self, table: Timetable) -> None:
+        self.table = table
+        self.places = {
+            cell: (rank, at) for rank, row in enumerate(table.rows) for at, slot in enumerate(row) for cell in slot
+        }
+        self.arrivals: list[list[list[Arrival]]] = [
+            [[Arrival(self.places[message.made], message) for message in table.needs.received(slot)] for slot in row]
+            for row in table.rows
+        ]
+        self.sequence = [*in_order(table.rows, table.needs)]
+        """All slots, each after its inputs."""
+
+
+def replayed(
+    order: Order,
+    length: Callable[[int, int], float],
+    message: float = 0.0,
+    host: Mapping[Place, float] = MappingProxyType({}),
+) -> list[list[tuple[float, float]]]:
+    """The start and the end of each slot, by rank. A slot starts `host` after its rank is free and its inputs have
+    arrived. A `message` takes the same time between any two ranks, and no rank's time."""
+    times: list[list[tuple[float, float]]] = [[] for _ in order.table.rows]
+    for rank, at in order.sequence:
+        free = times[rank][-1][1] if at else 0.0
+        ready = max((times[source][place][1] + message for (source, place), _ in order.arrivals[rank][at]), default=0.0)
+        start = max(free, ready) + host.get((rank, at), 0.0)
+        times[rank].append((start, start + length(rank, at)))
+    return times
+
+
+def makespan(times: Sequence[Sequence[tuple[float, float]]]) -> float:
+    return max(row[-1][1] for row in times)
+
+
+KEPT = 0.05
+"""Clocks that contradict each other by at most so many ms are not changed."""
+
+
+@dataclass(frozen=True)
+class Clocks:
+    """For each rank the offset to add to its times, its uncertainty, in ms, and oddities.
+
+    Nothing is used before it is made: a message from rank a to rank b implies that the offset of b is at least the
+    offset of a, plus the end of the cell that made it, minus the start of the cell that uses it. Chains of messages
+    imply the same for any two ranks. Each rank takes the middle of its range, the first rank being fixed, so that every
+    message stays possible.
+    """
+
+    offsets: tuple[float, ...]
+    doubt: float = 0.0
+    note: str = ""
+
+    @property
+    def are_kept(self) -> bool:
+        return not any(self.offsets)
+
+
+def clocks_of(order: Order, spans: Sequence[Sequence[Span]], hosts: Sequence[str], ranks: Sequence[int]) -> Clocks:
+    """The offsets of a step's ranks."""
+    p = len(spans)
+    least = [[-inf] * p for _ in range(p)]
+    cells: dict[tuple[int, int], str] = {}
+    for rank, row in enumerate(order.arrivals):
+        for at, arrivals in enumerate(row):
+            for (source, place), message in arrivals:
+                gap = spans[source][place].end - spans[rank][at].start
+                if gap > least[source][rank]:
+                    least[source][rank] = gap
+                    cells[source, rank] = (
+                        f"{message.used} on rank {ranks[rank]} starts before rank {ranks[source]} ends {message.made}"
+                    )
+    most = max((gap for row in least for gap in row), default=-inf)
+    if most <= KEPT:
+        return Clocks((0.0,) * p)
+    note = ""
+    worst = max(cells, key=lambda pair: least[pair[0]][pair[1]])
+    if hosts[0] and len(set(hosts)) == 1:
+        note = f"{cells[worst]}, by {most:.2f} ms, and both ran on {hosts[0]}: the reading or its clocks are in error"
+    for a, b in cells:
+        if (missed := least[a][b] + least[b][a]) > KEPT:
+            raise RuleError(
+                f"no clocks fit: {cells[a, b]}, and {cells[b, a]}, with any offset by {missed:.2f} ms together; a "
+                "clock drifts within the step, so profile again, or fewer microbatches"
+            )
+    for via in range(p):
+        for a in range(p):
+            if least[a][via] > -inf:
+                for b in range(p):
+                    least[a][b] = max(least[a][b], least[a][via] + least[via][b])
+    if (missed := max(least[rank][rank] for rank in range(p))) > KEPT:
+        raise RuleError(
+            f"no clocks fit: around a circle of messages they miss each other by {missed:.2f} ms; a clock drifts"
+        )
+    offsets = tuple((least[0][rank] - least[rank][0]) / 2 if rank else 0.0 for rank in range(p))
+    doubt = max(-(least[a][b] + least[b][a]) / 2 for a, b in cells)
+    return Clocks(offsets, max(doubt, 0.0), note)
+
+
+# --- The files of a run ---
 
 NOT_NAMED = "neither PP:2F5 nor Forward 5, and no messages; 'puzzles profile --hooks torch' names them"
 
@@ -244,38 +372,20 @@ def _step(number: int, rows: Sequence[tuple[RankProfile, list[Span]]]) -> Pipeli
 
 def _require_complete(number: int, ranks: Sequence[int], rows: Sequence[Sequence[Span]]) -> None:
     """Refuses a step in which a cell is missing."""
-    done: dict[tuple[int, int], list[str]] = defaultdict(list)
+    done: dict[tuple[int, int], str] = defaultdict(str)
     rank_of: dict[int, int] = {}
     for rank, row in zip(ranks, rows):
         for cell in (cell for span in row for cell in span.cells):
-            done[cell.stage, cell.batch].append(cell.op)
+            done[cell.stage, cell.batch] += cell.op
             rank_of.setdefault(cell.stage, rank)
-    batches = 1 + max(batch for _, batch in done)
-    for stage in range(1 + max(rank_of)):
-        if stage not in rank_of:
-            raise RuleError(f"step {number} has no cell of stage {stage}")
-        for batch in range(batches):
-            has = done.get((stage, batch), [])
-            wanted = "F" if "B" in has else "FIW" if "I" in has else "FB"
-            if missing := next((op for op in wanted if op not in has), ""):
-                raise RuleError(
-                    SAYS(
-                        "incomplete step",
-                        number=number,
-                        rank=rank_of[stage],
-                        batch=batch,
-                        missing=OPERATIONS[missing].replace("its ", ""),
-                        stage=stage,
-                    )
-                )
-            if len(has) > (2 if "B" in has else 3):
-                raise RuleError(
-                    SAYS(
-                        "cells not once",
-                        number=number,
-                        rank=rank_of[stage],
-                        has=clipped(" ".join(has)),
-                        batch=batch,
-                        stage=stage,
-                    )
-                )
+    place = first_incomplete(done)
+    if place is None:
+        return
+    (stage, batch), has = place, done[place]
+    if stage not in rank_of:
+        raise RuleError(f"step {number} has no cell of stage {stage}")
+    facts = {"number": number, "rank": rank_of[stage], "batch": batch, "stage": stage}
+    wanted = "F" if "B" in has else "FIW" if "I" in has else "FB"
+    if missing := next((op for op in wanted if op not in has), ""):
+        raise RuleError(SAYS("incomplete step", missing=OPERATIONS[missing].replace("its ", ""), **facts))
+    raise RuleError(SAYS("cells not once", has=clipped(" ".join(has)), **facts))

@@ -9,10 +9,8 @@ An order is a `Timetable`, which is data: `print(one_f_one_b(4, 8))` shows it, a
 hand. `pipeline` plays any timetable, `code_of` writes it as a coroutine, and `timetable_of` reads it from a run.
 """
 
-from .cells import Cell
 from .codegen import code_of
 from .data_parallel import ddp, fsdp_prefetch, sequence_parallel, tensor_parallel, zero1, zero2, zero3
-from .draft import Draft
 from .orders import (
     breadth_first,
     chimera,
@@ -31,8 +29,8 @@ from .orders import (
     zb_h2,
     zb_v,
 )
-from .player import pipeline
-from .timetable import Timetable, timetable_of
+from .player import Draft, pipeline
+from .timetable import Cell, Timetable, timetable_of
 
 __all__ = [
     "Cell",

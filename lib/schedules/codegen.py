@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from lib import CLASSIC_SETTING, RuleError, Setting, Size
 from lib.values.algebra import counted
 
-from .cells import by_stream, untagged
-from .timetable import Timetable
-from .timetable_rank import Axes, axes_of
+from .player import Axes, axes_of
+from .timetable import Timetable, by_stream, untagged
 
 CODE = '''\
 import re

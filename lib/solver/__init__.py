@@ -8,10 +8,8 @@ found = solve(ranks=8, microbatches=32, forward=1.0, backward_input=1.1, backwar
 `found.bound` a lower bound.
 """
 
-from .bounds import LowerBound
-from .problem import PLACEMENTS, Problem
-from .solution import Solution
-from .solving import solve
+from .problem import PLACEMENTS, LowerBound, Problem
+from .solving import Solution, solve
 
 Least = LowerBound  # its name until 0.2; for one more release
 

@@ -1,16 +1,273 @@
-"""Hill climbing over schedules with constant lags: each stage works on microbatch j a fixed time after microbatch 0."""
+"""Hill climbing over schedules with constant lags: each stage works on microbatch j a fixed time after microbatch 0.
+
+The search starts from the published orders, and is never worse than any that fits. A candidate is timed in one pass
+over flat lists, which is quick enough for a few thousand orders per second.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from heapq import merge
+from itertools import accumulate
+from math import inf
 from random import Random
+from types import MappingProxyType
+from typing import NamedTuple
 
-from .bounds import bound, least_turnaround
-from .problem import Problem
-from .textbook import ordered, orders
-from .timing import NEVER, Policy, Step, Timed, linked, timed
+from lib import PuzzleError, schedules
+from lib.schedules import Cell, Timetable
+from lib.schedules.orders import Slots, StageCosts, settled, v_half_slots, v_min_slots
+
+from .problem import Problem, bound, least_turnaround
+
+# --- The earliest start of every operation in an order ---
+
+NEVER = 1 << 60
+"""A gap that is never filled; a lag that is never reached."""
+
+Rows = Sequence[Sequence[int]]
+"""For each rank its forwards and input halves in order. The forward of microbatch b in stage s is s m + b, the input
+half S m + s m + b, with S stages and m microbatches."""
+
+
+class Step(NamedTuple):
+    """One operation of a topological order: rank, stage, id, id of its dependency, message time, direction."""
+
+    rank: int
+    stage: int
+    number: int
+    needs: int
+    lag: int
+    is_forward: bool
+
+
+def linked(problem: Problem, rows: Rows) -> list[Step] | None:
+    """The operations of all ranks in a possible order; None if they wait for each other."""
+    m, stages, send = problem.microbatches, problem.stages, problem.ticks.c
+    half = stages * m
+    rank_of = [problem.rank_of(stage) for stage in range(stages)]
+    far = [send if stage and rank_of[stage] != rank_of[stage - 1] else 0 for stage in range(stages)] + [0]
+    done = bytearray(2 * half + 1)
+    done[-1] = 1  # what the first forwards wait for
+    at = [0] * problem.ranks
+    steps: list[Step] = []
+    left = 2 * half
+    sweep = [*range(problem.ranks), *reversed(range(problem.ranks))]
+    while left:
+        before = left
+        for rank in sweep:
+            row, n = rows[rank], at[rank]
+            while n < len(row):
+                number = row[n]
+                if number < half:
+                    stage = number // m
+                    needs, lag, is_forward = (number - m if stage else -1), far[stage], True
+                else:
+                    stage = number // m - stages
+                    last = stage == stages - 1
+                    needs, lag, is_forward = (number - half if last else number + m), far[stage + 1], False
+                    if not done[number - half]:
+                        break
+                if not done[needs]:
+                    break
+                done[number] = 1
+                steps.append(Step(rank, stage, number, needs, lag, is_forward))
+                n += 1
+            left -= n - at[rank]
+            at[rank] = n
+        if left == before:
+            return None
+    return steps
+
+
+@dataclass
+class Policy:
+    """When each rank computes weight halves, the oldest first: once more than `lag` are pending, or after its last
+    forward more than `late`; before an operation for which it waits at least `gap` ticks; and where the next forward
+    would not fit."""
+
+    lag: list[int]
+    late: list[int]
+    gap: list[int]
+
+    def copy(self) -> Policy:
+        return Policy(self.lag[:], self.late[:], self.gap[:])
+
+
+class Timed(NamedTuple):
+    """The time of a schedule, in ticks. Less is better: first in the measure that the problem minimizes, then in the
+    sum of all spans, then in the other measure."""
+
+    least: int
+    total: int
+    other: int
+
+
+def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[list[int]] | None = None) -> Timed | None:
+    """The figures of an order with weight halves placed by a policy; None if it does not fit into memory. Adds what
+    each rank computes to `rows`, with a weight half as -1."""
+    f, i, w, _ = problem.ticks
+    m_b, m_w, caps = problem.sizes
+    ranks, m, v = problem.ranks, problem.microbatches, problem.v
+    ends = [0] * (2 * problem.stages * m + 1)
+    clock, starts = [0] * ranks, [-1] * ranks
+    held, ahead = [0] * ranks, [m * v] * ranks
+    pending: list[deque[int]] = [deque() for _ in range(ranks)]
+    lags, late, gaps = policy.lag[:], policy.late, policy.gap
+    halves = not problem.whole
+    grows = [max(0, size - before) if halves else 0 for size, before in zip(m_w, m_b)]
+    for rank, stage, number, needs, lag, is_forward in steps:
+        now, waiting = clock[rank], pending[rank]
+        ready = ends[needs] + lag
+        room = caps[rank] - (m_b[stage] if is_forward else grows[stage])
+        while held[rank] > room or (ready > now and waiting and ready - now >= gaps[rank]):
+            if not waiting:
+                return None
+            done = waiting.popleft()
+            held[rank] -= m_w[done]
+            now += w[done]
+            if rows is not None:
+                rows[rank].append(-1)
+        if ready > now:
+            now = ready
+        if rows is not None:
+            rows[rank].append(number)
+        if is_forward:
+            if starts[rank] < 0:
+                starts[rank] = now
+            now += f[stage]
+            ends[number] = now
+            held[rank] += m_b[stage]
+            ahead[rank] -= 1
+            if not ahead[rank]:
+                lags[rank] = late[rank]
+        else:
+            now += i[stage]
+            ends[number] = now
+            if halves:
+                held[rank] += m_w[stage] - m_b[stage]
+                waiting.append(stage)
+                while len(waiting) > lags[rank]:
+                    done = waiting.popleft()
+                    held[rank] -= m_w[done]
+                    now += w[done]
+                    if rows is not None:
+                        rows[rank].append(-1)
+            else:
+                held[rank] -= m_b[stage]
+        clock[rank] = now
+    for rank in range(ranks):
+        clock[rank] += sum(w[stage] for stage in pending[rank])
+        if rows is not None:
+            rows[rank] += [-1] * len(pending[rank])
+    spans = [end - start for end, start in zip(clock, starts)]
+    span, makespan = max(spans), max(clock)
+    if problem.least == "span":
+        return Timed(span, sum(spans), makespan)
+    return Timed(makespan, sum(spans), span)
+
+
+# --- The published orders ---
+
+CellRows = list[list[Cell]]
+Order = Callable[[Problem], CellRows | None]
+
+PATTERN = "pattern"
+"""The prefix of the name of a settled pattern."""
+
+IN_TURN = (0, 1, 2, inf)
+"""How many forwards are left when weight halves begin to give way; with infinity they always do."""
+
+
+def _sized(order: Callable[..., Timetable], problem: Problem) -> CellRows | None:
+    m, p, v = problem.microbatches, problem.ranks, problem.v
+    try:
+        table = order(p, m, *([v] if problem.placement == "looped" else []))
+    except PuzzleError:  # some take a multiple of the ranks
+        return None
+    return [list(_halved(row, problem.whole)) for row in table.rows]
+
+
+def _halved(row: tuple[tuple[Cell, ...], ...], whole: bool) -> Iterator[Cell]:
+    """Cells with backwards in one piece or in halves, as the problem requires."""
+    names = {"F": "F", "B": "B", "I": "B", "W": ""} if whole else {"F": "F", "B": "IW", "I": "I", "W": "W"}
+    for cell in (cell for slot in row for cell in slot):
+        yield from (cell._replace(op=op) for op in names[cell.op])
+
+
+def _pattern(slots: Callable[[int], list[Slots]], in_turn: float, unit: bool, problem: Problem) -> CellRows | None:
+    """V-Min or V-Half, settled under the problem's cap with its times or with equal times."""
+    f, i, w, c = problem.ticks
+    ones, sizes = [1] * problem.stages, problem.sizes
+    if not unit and c == 0 and len({*f, *i, *w}) == 1:
+        return None
+    costs = StageCosts(ones, ones, ones, 0, *sizes) if unit else StageCosts(f, i, w, c, *sizes)
+    return settled(slots(problem.ranks), problem.microbatches, costs, in_turn)
+
+
+def _fewer_in_flight(problem: Problem) -> CellRows | None:
+    """1F1B with as few warm-up forwards as the caps ask for; None if they ask for no fewer than 1F1B has. A rank has no
+    more of them than the rank before it, whose backwards it would wait for."""
+    p, m_b, _, caps = problem.ranks, *problem.sizes
+    most = list(accumulate((cap // held if held else p for cap, held in zip(caps, m_b, strict=True)), min))
+    if all(limit >= p - rank for rank, limit in enumerate(most)):
+        return None
+    rows: CellRows = []
+    for rank, limit in enumerate(most):
+        warmup = max(1, min(limit, p - rank))
+        row = [Cell(rank, "F", batch) for batch in range(min(warmup, problem.microbatches))]
+        for batch in range(problem.microbatches):
+            row += [Cell(rank, op, batch) for op in ("B" if problem.whole else "IW")]
+            row += [Cell(rank, "F", batch + warmup)] * (batch + warmup < problem.microbatches)
+        rows.append(row)
+    return rows
+
+
+@lru_cache(maxsize=64)
+def orders(placement: str, whole: bool) -> Mapping[str, Order]:
+    """The orders with a placement, by name."""
+    books: list[Callable[..., Timetable]]
+    match placement:
+        case "contiguous":
+            books = [schedules.one_f_one_b, schedules.gpipe, *([] if whole else [schedules.zb_h1, schedules.zb_h2])]
+        case "looped":
+            books = [schedules.interleaved, schedules.breadth_first, *([] if whole else [schedules.interleaved_zb])]
+        case _:
+            books = [schedules.zb_v, schedules.dualpipev]
+    by_name: dict[str, Order] = {book.__name__: partial(_sized, book) for book in books}
+    if placement == "contiguous":
+        by_name["one_f_one_b with fewer in flight"] = _fewer_in_flight
+    if placement == "V" and not whole:
+        by_name |= {book.__name__: partial(_sized, book) for book in (schedules.v_min, schedules.v_half)}
+        for in_turn in IN_TURN:
+            for unit in (True, False):
+                for slots in (v_min_slots, v_half_slots):
+                    by_name[f"{PATTERN} {slots.__name__} {in_turn} {unit}"] = partial(_pattern, slots, in_turn, unit)
+    return MappingProxyType(by_name)
+
+
+@lru_cache(maxsize=128)
+def cells(problem: Problem, name: str) -> CellRows | None:
+    """An order at the problem's size; None if it does not exist at that size, or does not fit."""
+    return orders(problem.placement, problem.whole)[name](problem)
+
+
+def ordered(problem: Problem, name: str) -> list[list[int]] | None:
+    """The forwards and input halves of an order, numbered as in `timing`."""
+    rows, m = cells(problem, name), problem.microbatches
+    if rows is None:
+        return None
+    half = problem.stages * m
+    return [
+        [(half if cell.op != "F" else 0) + cell.stage * m + cell.batch for cell in row if cell.op != "W"]
+        for row in rows
+    ]
+
+
+# --- The search ---
 
 
 @dataclass

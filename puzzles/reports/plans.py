@@ -7,11 +7,10 @@ from rich.console import Console
 from rich.table import Table
 
 from lib.planning import Plan, Search
-from lib.planning.changes import largest, memory_advice
+from lib.planning.estimate import KINDS
 from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
-from lib.planning.plans import VERDICTS, Family, tie_text
-from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
-from lib.planning.values import KINDS
+from lib.planning.plans import LEAST_PART, PARTS, VERDICTS, Family, tie_text, time_parts
+from lib.planning.split_search import largest, memory_advice
 from lib.values.algebra import counted
 from puzzles.catalog.text_lines import print_table
 

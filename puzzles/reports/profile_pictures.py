@@ -11,12 +11,11 @@ from drawing.runs.scene import Scene
 from lib import PuzzleError, Setting
 from lib.game.named_costs import COSTS
 from lib.profiles import Study
-from lib.profiles.better import median_times
-from lib.profiles.replay import makespan, replayed
+from lib.profiles.gathered import makespan, replayed
+from lib.profiles.studying import median_times
 from lib.runtime.runner import run_nested
 from lib.schedules import pipeline
-from lib.torch_csv import Pipeline, event_times
-from lib.torch_csv.cell_times import CellTimes
+from lib.torch_csv import CellTimes, Pipeline, event_times
 from puzzles.catalog.schedule_papers import with_papers
 
 from .profiles import findings_text, ladder_text, prospect_text

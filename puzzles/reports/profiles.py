@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from lib.profiles import Shares, Study
 from lib.profiles.gathered import numbers_text
-from lib.profiles.sources import RankProfile
+from lib.profiles.reading import RankProfile
 from lib.values.algebra import counted
 from puzzles.catalog.schedule_papers import with_papers
 

@@ -26,8 +26,7 @@ from lib.engine.replay.pipelining import missing
 from lib.extras import install_command
 from lib.game.named_costs import MEANINGS
 from lib.planning import Job, gpu, transformer
-from lib.planning.gpus import LATENCY, REACHED
-from lib.planning.transformers import Transformer
+from lib.planning.job import LATENCY, REACHED, Transformer
 from lib.profiles import read_rules
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.site.build import NODE_VERSION

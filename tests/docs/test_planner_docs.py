@@ -10,7 +10,7 @@ import pytest
 from click.testing import Result
 
 from lib.planning import plan
-from lib.planning.time_parts import time_parts
+from lib.planning.plans import time_parts
 from tests.support.commands import puzzles
 from tests.support.pages import blocks, page
 from tests.support.published_runs import EXPERTS, seconds_of

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lib.profiles.accounting import accounted
-from lib.profiles.sources import Span
+from lib.profiles.reading import Span
+from lib.profiles.studying import accounted
 
 LENGTH = 30.0
 """Rank 0 computes from 0 to 10 and sends its result; rank 1 computes from 4 to 9 and, with that result, until the end

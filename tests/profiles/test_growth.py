@@ -14,7 +14,7 @@ import pytest
 
 from lib import PuzzleError
 from lib.profiles import study
-from lib.profiles.sources import json_of
+from lib.profiles.reading import json_of
 from tests.support.operations import lines_run
 from tests.support.profiles import Trace, source, sources
 
@@ -155,7 +155,7 @@ def test_cells_within_each_other_are_refused(on_gpu: bool) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("bomb", [b" " * 50_000_000, b"[" * 50_000_000], ids=["blanks", "lists"])
 def test_a_packed_file_is_refused_before_it_takes_much_memory(bomb: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.profiles.sources.MOST_VALUES", 1_000_000)
+    monkeypatch.setattr("lib.profiles.reading.MOST_VALUES", 1_000_000)
     packed = source("rank0.json.gz", gzip.compress(bomb, 1))
     tracemalloc.start()
     try:
@@ -167,7 +167,7 @@ def test_a_packed_file_is_refused_before_it_takes_much_memory(bomb: bytes, monke
 
 
 def test_a_file_with_too_many_values_is_not_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lib.profiles.sources.MOST_VALUES", 1000)
+    monkeypatch.setattr("lib.profiles.reading.MOST_VALUES", 1000)
     text = json.dumps({"traceEvents": [[]] * 1000}).encode()
     with pytest.raises(PuzzleError, match=r"more than 1,000 values"):
         json_of(source("rank0.json", text))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib.profiles import Shares, Source, Study, read_rules, study
-from lib.profiles.replay import Order, replayed
+from lib.profiles.gathered import Order, replayed
 from lib.schedules import Timetable, interleaved, zb_h1
 from tests.support.profiles import Trace, events, moved, restudied, source, sources, studied, traces
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from lib.judging.referee import referee
-from lib.profiles.replay import Order, makespan, replayed
+from lib.profiles.gathered import Order, makespan, replayed
 from lib.schedules import Timetable, interleaved, one_f_one_b, zb_h1, zb_v
 from lib.solver import Problem
-from lib.solver.solution import solution
+from lib.solver.solving import solution
 from lib.torch_csv import read_csv, write_table
 from tests.support.profiles import PIPELINES, shared, studied
 

@@ -11,7 +11,7 @@ import pytest
 
 from lib import PuzzleError
 from lib.profiles import Shares, read_rules, sources_of, study
-from lib.profiles.sources import json_of
+from lib.profiles.reading import json_of
 from tests.support.commands import puzzles
 from tests.support.profiles import TRACES, Trace, events, moved, source, sources, traces
 from tests.support.refusals import Refused

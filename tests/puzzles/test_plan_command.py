@@ -13,8 +13,8 @@ import pytest
 from lib import RuleError
 from lib.planning import Job, Split, Transformer, gpu, plan, transformer
 from lib.planning.configs import export_config
+from lib.planning.plans import time_parts
 from lib.planning.presets import transformer_of_file
-from lib.planning.time_parts import time_parts
 from puzzles.commands.plan import amount
 from tests.support.commands import puzzles
 

@@ -1,6 +1,6 @@
 """Every split of a job, enumerated apart from the planner, with closed forms that no run can be faster or smaller than.
 
-The loops, the divisibility and both bounds are written anew: nothing of `lib.planning.all_splits` is used. Only what
+The loops, the divisibility and both bounds are written anew: nothing of `lib.planning.split_search` is used. Only what
 these bounds leave over is asked for its time.
 """
 
@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from lib.planning.estimate import estimate
 from lib.planning.job import Job
 from lib.planning.split import Split, problems
-from lib.planning.timing import estimate
 
 MICROBATCHES = (1, 2, 3, 4, 6, 8, 16)
 REACHED = 0.8

@@ -14,10 +14,9 @@ from typing import NamedTuple
 from lib import Op
 from lib.judging.recomputation import RankState, Recomputation
 from lib.judging.traffic import sent_by
-from lib.planning.actions import Program, program_of
-from lib.planning.cost_model import Prices, prices, setting_of
+from lib.planning.estimate import Program, program_of
 from lib.planning.job import Job
-from lib.planning.memory_model import Widths, widths
+from lib.planning.prices import Prices, Widths, prices, setting_of, widths
 from lib.planning.schedule import planned
 from lib.planning.split import Split
 from lib.runtime.runner import played

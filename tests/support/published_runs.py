@@ -10,11 +10,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from lib.planning.job import Job
+from lib.planning.estimate import estimate
+from lib.planning.job import Job, Transformer
 from lib.planning.presets import gpu, table, transformer
 from lib.planning.split import Split
-from lib.planning.timing import estimate
-from lib.planning.transformers import Transformer
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +87,7 @@ ALL = _runs(DATA)
 """Every published run of a dense model, and one of Mixtral."""
 
 EXPERTS = _runs(OF_EXPERTS)
-"""Published runs of models with experts, to which the constants of `lib.planning.layer_cost` were fitted."""
+"""Published runs of models with experts, to which the constants of `lib.planning.prices` were fitted."""
 
 RUNS = tuple(run for run in ALL if run.source.timed)
 """Those whose step time the planner is to predict."""

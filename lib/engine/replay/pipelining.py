@@ -20,10 +20,7 @@ from lib.engine.words import SAYS
 from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
 from lib.rules.collectives import COLLECTIVES
-from lib.torch_csv import Pipeline, write_csv
-from lib.torch_csv.cell_times import CellTimes
-from lib.torch_csv.files import slot_text
-from lib.torch_csv.pipeline import slots_of
+from lib.torch_csv import CellTimes, Pipeline, slot_text, slots_of, write_csv
 from lib.trace.ops import Trace
 
 # --- Records a rank with torch.profiler, for `puzzles profile`: a replay names its cells as PyTorch's pipelines do ---

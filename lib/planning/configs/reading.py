@@ -8,10 +8,9 @@ from typing import Any
 
 from lib.errors import RuleError
 
-from ..job import Job
+from ..job import Job, Transformer
 from ..presets import transformer_of_sizes
 from ..split import Split
-from ..transformers import Transformer
 from ..words import SAYS
 
 

@@ -11,8 +11,7 @@ from typing import Any, TypeVar
 
 from lib.errors import RuleError
 
-from ..gpus import Gpu
-from ..transformers import Transformer
+from ..job import Gpu, Transformer
 
 P = TypeVar("P", Transformer, Gpu)
 

@@ -9,9 +9,8 @@ from lib.bounds import memory_bound, pipeline_memory_bound, pipeline_time_bound,
 from lib.errors import RuleError
 from lib.schedules import Cell, Timetable
 from lib.schedules.codegen import code_of
-from lib.schedules.draft import BegunTable, Draft, begun
+from lib.schedules.player import Axes, BegunTable, Draft, axes_of, begun
 from lib.schedules.timetable import timetable_of
-from lib.schedules.timetable_rank import Axes, axes_of
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.tracks.schedule.judge import figures_of

@@ -14,14 +14,12 @@ from functools import lru_cache
 
 from lib import PuzzleError
 from lib.planning import Job, Plan, Prediction, Split, plan
-from lib.planning.changes import Faster, fastest_change, memory_advice
-from lib.planning.cost_model import units_of
+from lib.planning.estimate import KINDS
 from lib.planning.job import GIB
-from lib.planning.plans import VERDICTS, family_of
-from lib.planning.prediction import DOMINATES
-from lib.planning.split import problems
-from lib.planning.time_parts import LEAST_PART, PARTS, time_parts
-from lib.planning.values import KINDS
+from lib.planning.plans import LEAST_PART, PARTS, VERDICTS, family_of, time_parts
+from lib.planning.prices import units_of
+from lib.planning.split import DOMINATES, problems
+from lib.planning.split_search import Faster, fastest_change, memory_advice
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.tracks import base

@@ -11,7 +11,7 @@ import pytest
 
 from lib.planning import Job, Split, plan
 from lib.planning.plans import family_of
-from lib.planning.prediction import DOMINATES, Prediction
+from lib.planning.split import DOMINATES, Prediction
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure

@@ -13,13 +13,22 @@ from typing import Any
 import pytest
 
 from lib import RuleError
-from lib.planning import Job, Split, Transformer, cost_model, gpu, layer_cost, plan, transformer
-from lib.planning.cost_model import prices, shards_of, weights_of_layer
-from lib.planning.gpus import CONTENTION
-from lib.planning.layer_cost import activation_bytes, ep_traffic, experts_of, layer_times, shared
+from lib.planning import Job, Split, Transformer, gpu, plan, transformer
+from lib.planning import prices as costs
+from lib.planning.estimate import estimate, memory_range, walked
+from lib.planning.job import CONTENTION
+from lib.planning.plans import time_parts
+from lib.planning.prices import (
+    activation_bytes,
+    ep_traffic,
+    experts_of,
+    layer_times,
+    prices,
+    shards_of,
+    shared,
+    weights_of_layer,
+)
 from lib.planning.split import problems
-from lib.planning.time_parts import time_parts
-from lib.planning.timing import estimate, memory_range
 from tests.screens.texts import approved
 from tests.support.published_runs import EXPERTS, Published, error, in_unit, seconds_of
 
@@ -92,7 +101,7 @@ def exchange(model: Transformer, ep: int, **how: Any) -> tuple[float, float, flo
     machines and within one."""
     job = Job(replace(model, sequence=10**6), H100, ep, ep, 10**6, balanced=True, **how)
     seconds, out, within = ep_traffic(job, Split(dp=ep, ep=ep))
-    return seconds - layer_cost.DISPATCH_CALL, out, within
+    return seconds - costs.DISPATCH_CALL, out, within
 
 
 @pytest.mark.sampled(1)
@@ -181,7 +190,7 @@ def test_uneven_rows_are_computed_moved_and_sent() -> None:
     assert of[1].products == pytest.approx(2 * of[0].products)
     assert of[1].moved - weights == pytest.approx(2 * (of[0].moved - weights))
     assert of[1].summed == of[0].summed
-    call = layer_cost.DISPATCH_CALL
+    call = costs.DISPATCH_CALL
     assert ep_traffic(twice, EP16)[0] - call == pytest.approx(2 * (ep_traffic(even, EP16)[0] - call))
     assert estimate(job, EP16).ticks == estimate(replace(job, imbalance=1.5), EP16).ticks > estimate(even, EP16).ticks
 
@@ -375,7 +384,7 @@ def ninth(errors: list[float]) -> float:
 
 def errors_of_all() -> list[float]:
     """The sizes of all errors, computed anew."""
-    for cached in (experts_of, layer_times, prices, seconds_of):
+    for cached in (experts_of, layer_times, prices, walked, seconds_of):
         cached.cache_clear()
     return [abs(error(run, in_unit(run, seconds_of(run)))) for run in EXPERTS]
 
@@ -395,7 +404,7 @@ TERMS: dict[str, tuple[dict[str, Any], float]] = {
 def test_without_any_term_the_published_runs_are_predicted_worse(term: str, monkeypatch: pytest.MonkeyPatch) -> None:
     constants, expected = TERMS[term]
     for name, value in constants.items():
-        monkeypatch.setattr(layer_cost, name, value)
+        monkeypatch.setattr(costs, name, value)
     assert median(errors_of_all()) == pytest.approx(expected, abs=0.006)
     monkeypatch.undo()
     errors_of_all()
@@ -419,7 +428,3 @@ def test_the_split_that_trained_deepseek_is_faster_than_what_was_advised_before(
     seconds = [estimate(job, split).ticks / 1e6 for split in (used, fsdp, advised)]
     assert seconds == pytest.approx([19.2, 20.0, 29.5], abs=0.3)
     assert memory_range(job, used)[0] < job.gpu.usable < memory_range(job, advised)[0]
-
-
-def test_cost_model_and_layers_share_one_contention() -> None:
-    assert cost_model.CONTENTION == layer_cost.CONTENTION == CONTENTION

@@ -9,11 +9,10 @@ import pytest
 
 from docs.generate import published
 from lib.planning import Job, Split, gpu, plan, search, transformer
-from lib.planning.all_splits import splits
-from lib.planning.cost_model import prices
-from lib.planning.layer_cost import activation_bytes, copied_bytes
+from lib.planning.estimate import estimate
 from lib.planning.plans import ERRORS, family_of, tie_text, tied
-from lib.planning.timing import estimate
+from lib.planning.prices import activation_bytes, copied_bytes, prices
+from lib.planning.split_search import splits
 
 MODEL = transformer("llama-3-8b", layers=8)
 JOB = Job(MODEL, gpu("h100"), 16, 32, 4096)

@@ -12,11 +12,9 @@ import pytest
 from lib import RuleError
 from lib.planning import Job, Split, gpu, plan, transformer
 from lib.planning.calibration import calibrate, calibrate_stages, preset_text, read_run
-from lib.planning.cost_model import prices
-from lib.planning.gpus import SHARES
-from lib.planning.job import checkpoint_bytes, goodput, training_seconds
-from lib.planning.layer_cost import layer_times, shared
+from lib.planning.job import SHARES, checkpoint_bytes, goodput, training_seconds
 from lib.planning.presets import gpu_of_file
+from lib.planning.prices import layer_times, prices, shared
 from tests.screens.texts import approved
 
 JOB = Job(transformer("llama-3-405b"), gpu("h100"), 16384, 2048)

@@ -8,8 +8,8 @@ import pytest
 
 from lib import RuleError
 from lib.planning import Job, Split, gpu, plan, transformer
-from lib.planning.changes import LARGEST, largest, memory_advice, savings
-from lib.planning.timing import estimate, memory_range
+from lib.planning.estimate import estimate, memory_range
+from lib.planning.split_search import LARGEST, largest, memory_advice, savings
 from tests.screens.texts import approved, approved_refusal
 from tests.support.refusals import Refused
 

@@ -18,9 +18,11 @@ from lib.errors import IncompleteError
 from lib.judging.recomputation import Recomputation
 from lib.judging.traffic import sent_by
 from lib.planning import Job, Split, gpu, transformer
-from lib.planning.gpus import LATENCY, call_seconds
-from lib.planning.layer_cost import (
-    TICKS,
+from lib.planning.job import LATENCY, call_seconds
+from lib.planning.prices import (
+    LAYER_TICKS as TICKS,
+)
+from lib.planning.prices import (
     compute_seconds,
     ep_traffic,
     exact,

@@ -8,8 +8,8 @@ from statistics import median
 import pytest
 
 from lib.planning import Job, Split, gpu, plan, transformer
-from lib.planning.layer_cost import layer_times, shared
-from lib.planning.time_parts import time_parts
+from lib.planning.plans import time_parts
+from lib.planning.prices import layer_times, shared
 from tests.support.measured_runs import ROWS, Measured
 
 H100 = gpu("h100")

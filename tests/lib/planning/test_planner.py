@@ -14,17 +14,21 @@ import pytest
 from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
 from lib.game.setting import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
-from lib.planning.all_splits import lower_bound, splits
-from lib.planning.cost_model import TICKS, prices, setting_of
-from lib.planning.gpus import call_seconds
-from lib.planning.job import KERNELS
-from lib.planning.layer_cost import TICKS as LAYER_TICKS
-from lib.planning.layer_cost import activation_bytes, compute_seconds, exact, layer_times
-from lib.planning.memory import FIXED, figures
+from lib.planning.estimate import FIXED, KINDS, estimate, most_sent
+from lib.planning.job import KERNELS, call_seconds
+from lib.planning.prices import (
+    LAYER_TICKS,
+    TICKS,
+    activation_bytes,
+    compute_seconds,
+    exact,
+    layer_times,
+    prices,
+    setting_of,
+)
 from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
-from lib.planning.timing import estimate
-from lib.planning.values import KINDS
+from lib.planning.split_search import lower_bound, splits
 from tests.screens.texts import approved_refusal
 from tests.support.planned_runs import events_of, run_of_all_ranks
 from tests.support.refusals import Refused
@@ -61,7 +65,7 @@ def compare(job: Job, split: Split) -> None:
             for replica in ran.replicas
         )
     most = max((rank.sent for rank in first), key=lambda sent: sum(sent.values()))
-    assert figures(job, split).sent == most, split
+    assert most_sent(job, split) == most, split
     assert found.bubble == 1 - sum(rank.busy for rank in first) / (split.pp * ticks), split
     waits = {axis: sum(rank.waits[axis] for rank in first) / split.pp / TICKS for axis in ("dp", "host")}
     assert found.waits == pytest.approx(waits), split

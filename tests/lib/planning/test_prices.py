@@ -7,9 +7,8 @@ from dataclasses import replace
 import pytest
 
 from lib.planning import Job, Split, gpu, search, transformer
-from lib.planning.cost_model import CONTENTION, TICKS, prices
-from lib.planning.gpus import HOP, LATENCY, call_seconds
-from lib.planning.layer_cost import FLASH_BACKWARD, compute_seconds
+from lib.planning.job import HOP, LATENCY, call_seconds
+from lib.planning.prices import CONTENTION, FLASH_BACKWARD, TICKS, compute_seconds, prices
 from tests.support.refusals import Refused
 
 MODEL = transformer("llama-3-8b")

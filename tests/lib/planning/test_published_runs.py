@@ -9,8 +9,8 @@ import pytest
 
 from docs.generate import published
 from lib.planning import plan
+from lib.planning.estimate import estimate, memory_range
 from lib.planning.job import GIB
-from lib.planning.timing import estimate, memory_range
 from tests.support.published_runs import ALL, EXPERTS, RUNS, Published, error, percentile, seconds_of
 
 QUICK = [

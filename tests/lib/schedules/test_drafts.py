@@ -27,7 +27,7 @@ from lib.schedules import (
     zb_h2,
     zb_v,
 )
-from lib.schedules.draft import BegunTable, begun
+from lib.schedules.player import BegunTable, begun
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.refusals import Refused

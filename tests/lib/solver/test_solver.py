@@ -14,8 +14,8 @@ import pytest
 from lib import RuleError, inflight, referee, run_async
 from lib.schedules import Timetable, breadth_first, interleaved, zb_v
 from lib.solver import Problem, Solution, solve, solving
-from lib.solver.bounds import makespan_bound, span_bound
-from lib.solver.solution import solution
+from lib.solver.problem import makespan_bound, span_bound
+from lib.solver.solving import solution
 from tests.support.published_search import MOST, Case, Rows, known, makespans, most_held, spans
 
 QUICK = {"effort": 0.05, "proof_seconds": 0}

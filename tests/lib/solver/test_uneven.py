@@ -13,9 +13,9 @@ import pytest
 from lib import RuleError
 from lib.schedules import Timetable, dualpipev, interleaved, interleaved_zb, v_half, v_min, zb_v
 from lib.solver import Problem, Solution, solve
-from lib.solver.bounds import makespan_bound, span_bound
-from lib.solver.solution import figures
-from lib.solver.textbook import cells, orders
+from lib.solver.problem import makespan_bound, span_bound
+from lib.solver.search import cells, orders
+from lib.solver.solving import figures
 from tests.screens.texts import approved, approved_refusal
 from tests.support.published_search import MOST, Case, all_held, known, makespans, most_held, spans
 

@@ -14,8 +14,7 @@ from drawing.runs.scene import Scene, scene_of
 from drawing.runs.text import reasons
 from lib import Model, Setting, Trace
 from lib.schedules import one_f_one_b
-from lib.torch_csv import Pipeline, event_times
-from lib.torch_csv.cell_times import CellTimes
+from lib.torch_csv import CellTimes, Pipeline, event_times
 from tests.support import finished
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, random_pipeline, textbook

@@ -6,11 +6,8 @@ from dataclasses import asdict
 from difflib import get_close_matches
 from typing import Any
 
-from lib.planning.gpus import Gpu
-from lib.planning.job import Job
-from lib.planning.prediction import Prediction
-from lib.planning.split import Split
-from lib.planning.transformers import Transformer
+from lib.planning.job import Gpu, Job, Transformer
+from lib.planning.split import Prediction, Split
 
 from . import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
 

@@ -6,9 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
-from lib.schedules.cells import Cell
 from lib.schedules.orders import one_f_one_b
-from lib.schedules.timetable import Timetable
+from lib.schedules.timetable import Cell, Timetable
 from tests.catalog.lessons.families.orders import Order
 
 

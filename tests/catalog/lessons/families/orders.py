@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lib.schedules.cells import Cell
-from lib.schedules.timetable import Timetable
+from lib.schedules.timetable import Cell, Timetable
 
 Order = Callable[..., Timetable]
 

@@ -1,4 +1,4 @@
-"""Reads a trace that torch.profiler exported: the steps of a rank, its cells, and its collectives.
+"""Reads the files of profiled runs: when a rank computed which cells, by step, and its collectives.
 
 On processors, a cell lasts from the first to the last operation within its annotation that is not communication: an
 annotation begins before its receive has been waited for. On GPUs, it lasts from the first to the last kernel that was
@@ -6,25 +6,392 @@ launched within the annotation, by any thread, since autograd has its own thread
 
 Where no cell is named, a kernel belongs to the step, and to the phase of it, in which it was launched: forward,
 backward or the optimizer, by the ranges that PyTorch records itself.
+
+An event dump is `config.json` with pp_size, vp_size and num_mbs, and `pp_rank_N.json` with lists of starts and ends by
+step, in ms. Megatron-LM writes them in AMD's Primus (--dump_pp_data true); any framework can.
 """
 
 from __future__ import annotations
 
+import json
 import re
+import tomllib
+import zlib
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from lib.errors import RuleError
 from lib.schedules import Cell
-from lib.schedules.cells import Slot
+from lib.schedules.timetable import OPERATIONS, Slot
+from lib.torch_csv import slot_of
 from lib.values.algebra import union
 
-from .names import NameRule, slot_named
-from .sources import JoinedCall, RankProfile, RankStep, Span, clipped, is_time, mapping, whole_number, without
+from .words import SAYS
+
+# --- Files: their bytes as JSON, unpacked within a limit ---
+
+MOST_TEXT = 60
+"""Characters of a name from a file that a message repeats."""
+
+
+class Span(NamedTuple):
+    """When a rank computed the cells of a slot, in ms. The program `posted` it, perhaps ahead of a GPU; `busy` is the
+    time in which kernels ran. A negative stage -1 - c is the rank's chunk c; negative microbatches are counted in
+    order."""
+
+    cells: Slot
+    posted: float
+    start: float
+    end: float
+    busy: float
+
+    @property
+    def length(self) -> float:
+        return self.end - self.start
+
+    @property
+    def kind(self) -> tuple[tuple[int, str], ...]:
+        """The stage and the operation of each cell."""
+        return tuple((cell.stage, cell.op) for cell in self.cells)
+
+    def moved(self, by: float) -> Span:
+        return self._replace(posted=self.posted + by, start=self.start + by, end=self.end + by)
+
+
+class JoinedCall(NamedTuple):
+    """A collective on a rank, in ms: which, the name of its group if the file has it, when the rank joined and when it
+    ended."""
+
+    name: str
+    group: str
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class RankStep:
+    """One step of a rank, in ms of its own clock."""
+
+    start: float
+    end: float
+    spans: tuple[Span, ...] = ()
+    calls: tuple[JoinedCall, ...] = ()
+    computing: tuple[tuple[float, float], ...] = ()
+    """When operations other than communication ran, ascending and disjoint; only where no cells are named."""
+    phases: Mapping[str, float] = field(default_factory=dict)
+    """By phase (forward, backward, optimizer) the ms of `computing` in it."""
+
+    @property
+    def length(self) -> float:
+        return self.end - self.start
+
+
+@dataclass(frozen=True)
+class RankProfile:
+    """One file of a rank. `base` is the zero of its times, in ns since 1970."""
+
+    file: str
+    rank: int
+    world: int | None
+    steps: Mapping[int, RankStep]
+    kind: str
+    host: str = ""
+    base: int = 0
+    groups: Sequence[tuple[int, ...]] = ()
+    """Process groups of pipelines, if the file names them."""
+    notes: tuple[str, ...] = ()
+
+
+def clipped(text: str) -> str:
+    """A name from a file in one short line."""
+    line = " ".join(text.split())
+    return line if len(line) <= MOST_TEXT else f"{line[: MOST_TEXT - 3]}..."
+
+
+def without(
+    intervals: Sequence[tuple[float, float]], holes: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """Disjoint ascending intervals minus other ones."""
+    rest: list[tuple[float, float]] = []
+    at = 0
+    for start, end in intervals:
+        while at < len(holes) and holes[at][1] <= start:
+            at += 1
+        place = at
+        while place < len(holes) and holes[place][0] < end:
+            if holes[place][0] > start:
+                rest.append((start, holes[place][0]))
+            start = max(start, holes[place][1])
+            place += 1
+        if start < end:
+            rest.append((start, end))
+    return rest
+
+
+LIMIT = 500_000_000
+"""Bytes of an unpacked file. A million events are 228 MB."""
+
+MOST_VALUES = 40_000_000
+"""Numbers, texts, lists and objects in a file: each takes Python about 50 bytes. A million events have 15 million."""
+
+GIVE = "give the folder with what torch.profiler wrote, a .json or .json.gz file for each rank"
+"""The advice when files cannot be read."""
+
+PIECE = 1 << 20
+GZIP = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file by its name, and a way to open it: a path here, or bytes in the browser."""
+
+    name: str
+    open: Callable[[], BinaryIO]
+
+    @classmethod
+    def of(cls, path: Path) -> Source:
+        return cls(path.name, lambda: path.open("rb"))
+
+
+def sources_of(paths: list[Path]) -> list[Source]:
+    """The files, and the JSON files of the folders, in the order of their names.
+
+    Raises:
+        RuleError: a folder has none.
+    """
+    sources: list[Source] = []
+    for path in paths:
+        if not path.is_dir():
+            sources.append(Source.of(path))
+            continue
+        inside = [file for file in path.iterdir() if file.is_file() and file.name.endswith((".json", ".json.gz"))]
+        if not inside:
+            raise RuleError(SAYS("no JSON file", folder=path.name))
+        sources += map(Source.of, sorted(inside, key=_by_number))
+    return sources
+
+
+def _by_number(path: Path) -> list[tuple[bool, int, str]]:
+    """rank10 comes after rank9."""
+    return [
+        (not word.isdigit(), int(word[:9]) if word.isdigit() else 0, word) for word in re.split(r"(\d+)", path.name)
+    ]
+
+
+def json_of(source: Source, limit: int = LIMIT) -> Any:
+    """The content of a file."""
+    try:
+        with source.open() as stream:
+            text = _unpacked(stream, source.name, limit).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise RuleError(f"{source.name} is neither text nor JSON packed with gzip; {GIVE}") from None
+    except OSError as why:
+        raise RuleError(f"{source.name} cannot be read: {(why.strerror or str(why)).lower()}") from None
+    try:
+        return json.loads(text)
+    except json.JSONDecodeError as why:
+        if why.pos >= len(why.doc.rstrip()) or why.msg.startswith("Unterminated"):
+            raise RuleError(SAYS("ends within trace", file=source.name, at=len(why.doc))) from None
+        raise RuleError(f"{source.name} is not JSON: {why.msg.lower()} at character {why.pos}; {GIVE}") from None
+    except (RecursionError, ValueError, MemoryError) as why:
+        raise RuleError(f"{source.name} cannot be read as JSON: {clipped(str(why)) or type(why).__name__}") from None
+
+
+def _unpacked(stream: BinaryIO, name: str, limit: int) -> bytearray:
+    """The bytes of a file, packed or not, within the limits on what reading them may take."""
+    head = stream.read(PIECE)
+    unpacker = zlib.decompressobj(31) if head.startswith(GZIP) else None
+    unpacked, values = bytearray(), 0
+    while head:
+        try:
+            part = unpacker.decompress(head, PIECE) if unpacker else head
+        except zlib.error:
+            raise RuleError(f"{name} is damaged: gzip cannot unpack it") from None
+        unpacked += part
+        values += part.count(b",") + part.count(b"[") + part.count(b"{")
+        if len(unpacked) > limit or values > MOST_VALUES:
+            too_many = f"{limit / 1e9:g} GB unpacked" if len(unpacked) > limit else f"{MOST_VALUES:,} values"
+            raise RuleError(SAYS("too much", file=name, too_many=too_many))
+        head = unpacker.unconsumed_tail if unpacker and unpacker.unconsumed_tail else stream.read(PIECE)
+        if unpacker and unpacker.eof:
+            break
+    if unpacker and not unpacker.eof:
+        raise RuleError(SAYS("cut off", file=name))
+    return unpacked
+
+
+def whole_number(value: Any) -> int | None:
+    """A plausible whole number from 0 on; None for anything else."""
+    return value if type(value) is int and 0 <= value < 10**9 else None
+
+
+def is_time(value: Any) -> bool:
+    """True for a plausible finite time."""
+    return type(value) in (int, float) and -1e18 < value < 1e18
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """A JSON object; empty for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+# --- Names: the cells of an annotation of PyTorch's pipelines, and of others by a TOML file ---
+
+GROUPS = ("stage", "batch", "chunk", "op")
+
+GPIPE = re.compile(r"(Forward|Backward) (\d{1,6})")
+
+
+@dataclass(frozen=True)
+class NameRule:
+    """A pattern for full names, and the operation that they mean unless the name states one."""
+
+    match: re.Pattern[str]
+    op: str
+
+    def slot(self, name: str) -> Slot | None:
+        named = self.match.fullmatch(name)
+        if named is None:
+            return None
+        said = named.groupdict()
+        op = said.get("op") or self.op
+        if op not in OPERATIONS:
+            raise RuleError(SAYS("no such operation", name=clipped(name), op=clipped(op)))
+        stage = _number(name, said.get("stage"), -1 - _number(name, said.get("chunk"), 0))
+        return (Cell(stage, op, _number(name, said.get("batch"), -1)),)
+
+
+def _number(name: str, text: str | None, otherwise: int) -> int:
+    if text is None:
+        return otherwise
+    if not re.fullmatch(r"[0-9]{1,6}", text):
+        raise RuleError(SAYS("no number", name=clipped(name), got=clipped(text)))
+    return int(text)
+
+
+def slot_named(name: str, rules: Sequence[NameRule] = ()) -> Slot | None:
+    """The cells that an annotation names; None for any other."""
+    for rule in rules:
+        if (slot := rule.slot(name)) is not None:
+            return slot
+    if name.startswith("PP:"):
+        return slot_of(name.removeprefix("PP:"))
+    if cell := GPIPE.fullmatch(name):
+        return (Cell(-1, cell[1][0], int(cell[2])),)
+    return None
+
+
+def read_rules(text: str, file: str) -> list[NameRule]:
+    """The rules of a TOML file: `[[cell]]` with `match`, a regular expression with the groups stage, batch, chunk and
+    op, and `op`.
+
+    Raises:
+        RuleError: naming the file and what is wrong.
+    """
+    try:
+        cells = tomllib.loads(text).get("cell")
+    except (tomllib.TOMLDecodeError, RecursionError) as why:
+        raise RuleError(f"{file} is not TOML: {clipped(str(why))}") from None
+    if not isinstance(cells, list) or not cells or not all(isinstance(cell, dict) for cell in cells):
+        raise RuleError(f"{file} has no [[cell]]; each has match = '...' and op = \"F\"")
+    rules = []
+    for number, cell in enumerate(cells, 1):
+        match, op = cell.get("match"), cell.get("op", "")
+        if not isinstance(match, str):
+            raise RuleError(f"{file}, cell {number} has no match = '...', a regular expression for full names")
+        try:
+            pattern = re.compile(match)
+        except (re.error, RecursionError, OverflowError) as why:
+            raise RuleError(f"{file}, cell {number}: '{clipped(match)}' is not a regular expression: {why}") from None
+        if unknown := [group for group in pattern.groupindex if group not in GROUPS]:
+            raise RuleError(f"{file}, cell {number} has the group {unknown[0]}; groups are {', '.join(GROUPS)}")
+        if op not in OPERATIONS and "op" not in pattern.groupindex:
+            raise RuleError(f"{file}, cell {number} has no operation: op is F, B, I or W, or a group of the pattern")
+        rules.append(NameRule(pattern, op))
+    return rules
+
+
+# --- Event dumps ---
+
+OPERATION = {"fwd": "F", "bwd": "B", "wgrad": "W"}
+NAME = re.compile(r"pp_rank_(\d{1,6})\.json(?:\.gz)?")
+MOST_CELLS = 1_000_000
+
+
+def is_dump_config(data: Any) -> bool:
+    return "pp_size" in mapping(data)
+
+
+def read_dump(data: Any, file: str, config: Mapping[str, Any]) -> RankProfile:
+    """What a dump says about its rank."""
+    named = NAME.fullmatch(file)
+    if named is None:
+        raise RuleError(f"{file} is not an event dump: next to config.json they are called pp_rank_0.json")
+    ranks = whole_number(config.get("pp_size")) or 0
+    chunks = whole_number(config.get("vp_size") or 1) or 0
+    if not 0 < ranks <= 10_000 or not 0 < chunks <= 1000:
+        raise RuleError("config.json has a pp_size or a vp_size that is not a number of ranks or chunks")
+    steps: dict[int, RankStep] = {}
+    for key, step in mapping(data).items():
+        if not key.isdecimal() or len(key) > 9:
+            raise RuleError(f"{file} has the step '{clipped(key)}', which is not a number")
+        spans = sorted(_spans(mapping(step), f"{file}, step {key}", ranks, chunks), key=lambda span: span.start)
+        if spans:
+            total = mapping(step).get("total")
+            end = max(span.end for span in spans)
+            steps[int(key)] = RankStep(
+                0.0, max(end, _dumped_time(total, file) if total is not None else end), tuple(spans)
+            )
+    return RankProfile(file, int(named[1]), ranks, steps, "event dump")
+
+
+def _spans(step: Mapping[str, Any], where: str, ranks: int, chunks: int) -> Iterator[Span]:
+    halves = bool(step.get("wgrad_start"))
+    for word, letter in OPERATION.items():
+        starts, ends = (
+            _dumped_times(step.get(f"{word}_{side}", []), f"{where}, {word}_{side}") for side in ("start", "end")
+        )
+        if len(starts) != len(ends):
+            raise RuleError(f"{where} has {len(starts)} {word}_start and {len(ends)} {word}_end; it needs as many")
+        batches, places = (step.get(f"{word}_{name}") for name in ("minibatch", "chunk"))
+        op = "I" if letter == "B" and halves else letter
+        for n, (start, end) in enumerate(zip(starts, ends)):
+            if end < start:
+                raise RuleError(f"{where}: {word} {n} ends before it starts")
+            turn = n // (ranks * chunks) * ranks + n % ranks
+            chunk = n % (ranks * chunks) // ranks
+            batch = _entry(batches, n, turn, where)
+            place = _entry(places, n, chunk if letter == "F" else chunks - 1 - chunk, where)
+            yield Span((Cell(-1 - place, op, batch),), start, start, end, end - start)
+
+
+def _entry(given: Any, place: int, otherwise: int, where: str) -> int:
+    if given is None:
+        return otherwise
+    number = whole_number(given[place]) if isinstance(given, list) and place < len(given) else None
+    if number is None or number >= MOST_CELLS:
+        raise RuleError(f"{where} has no microbatch or chunk for entry {place}")
+    return number
+
+
+def _dumped_times(value: Any, where: str) -> list[float]:
+    if not isinstance(value, list) or len(value) > MOST_CELLS:
+        raise RuleError(f"{where} is not a list of times in ms")
+    return [_dumped_time(time, where) for time in value]
+
+
+def _dumped_time(value: Any, where: str) -> float:
+    if not is_time(value):
+        raise RuleError(f"{where} has {clipped(repr(value))}, which is not a time in ms")
+    return float(value)
+
+
+# --- Traces of torch.profiler ---
 
 LAUNCHES = ("cuda_runtime", "cuda_driver", "hip_runtime")
 ON_GPU = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -142,9 +509,9 @@ def _event(event: Mapping[str, Any], where: str) -> TraceEvent:
     length: Any = event.get("dur", 0)
     if not isinstance(name, str):
         raise RuleError(f"{where} has a name that is not a string: {clipped(repr(name))}")
-    for field, value in (("ts", start), ("dur", length)):
+    for entry, value in (("ts", start), ("dur", length)):
         if not is_time(value):
-            raise RuleError(f"{where}, '{clipped(name)}', has a {field} that is not a time: {clipped(repr(value))}")
+            raise RuleError(f"{where}, '{clipped(name)}', has a {entry} that is not a time: {clipped(repr(value))}")
     if length < 0:
         raise RuleError(f"{where}, '{clipped(name)}', lasts less than no time: {length:g} µs")
     if not isinstance(args, dict):
