@@ -15,7 +15,7 @@ PYTEST := $(BIN)/python -m pytest -p no:cacheprovider -n auto --maxprocesses 4 -
 test gate test-all: export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: help play serve test gate test-all nightly mutate hunt fuzz bench check screens docs docs-site site site-archive notebooks wheel packages address release colab lab \
-	browser site-test clean
+	browser site-test site-gate clean
 .NOTPARALLEL:
 
 help:  ## list the targets
@@ -134,12 +134,14 @@ lab: $(VENV)/.browser  ## open the notebooks in my_notebooks with JupyterLab; ex
 browser: $(VENV)/.browser  ## test pictures, pages and JupyterLab in a browser; needs chromium and chromedriver
 	$(BIN)/python -m pytest -rs tests/browser/test_web_pages.py tests/browser/test_jupyterlab.py
 
-# A test whose name has this text is left out.
-EXCEPT ?=
+SITE_TESTS := $(addprefix tests/browser/test_,site.py site_attacks.py site_keeping.py site_versions.py site_axe.py site_numpy.py jupyterlite.py)
 
 site-test: $(VENV)/.browser site  ## test the site in a browser; needs chromium and chromedriver, node and npm
-	$(BIN)/python -m pytest -rs $(if $(EXCEPT),-k "not $(EXCEPT)") tests/browser/test_site.py tests/browser/test_site_attacks.py tests/browser/test_site_keeping.py \
-		tests/browser/test_site_versions.py tests/browser/test_site_axe.py tests/browser/test_site_numpy.py tests/browser/test_jupyterlite.py
+	$(BIN)/python -m pytest -rs $(SITE_TESTS)
+
+# The core path from its first puzzle to its last, and all notebooks, take as long as fifty other tests.
+site-gate: $(VENV)/.browser site  ## test the site's main page, and a third of its other tests; SEED=name chooses another
+	$(BIN)/python -m pytest -rs --durations=10 $(GATE) -k "not every_notebook and not the_core_path_is_played" $(SITE_TESTS)
 
 clean:  ## remove everything that was built: environments, pictures, notebooks, wheels, caches
 	rm -rf $(VENV) .venv-* pictures build dist site notebooks/*.ipynb notebooks/*.whl notebooks/solved \

@@ -9,54 +9,22 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lib.communication.calls import in_group
     from lib.communication.lanes import LANES, clocks, computing
-    from lib.errors import (
-        DeadlockError,
-        IncompleteError,
-        MismatchError,
-        PuzzleError,
-        RuleError,
-        TraceError,
-    )
-    from lib.game.costs import (
-        COMPUTING,
-        HIDDEN,
-        LENGTH,
-        TICKS_PER_STEP,
-        Costs,
-        steps,
-    )
+    from lib.communication.meetings import in_group
+    from lib.errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
+    from lib.game.costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, Kind, steps
     from lib.game.goal import Goal, Record
-    from lib.game.kinds import Kind
     from lib.game.named_costs import COSTS
     from lib.game.setting import CLASSIC_SETTING, Setting, Size
-    from lib.judging.memory import (
-        Sample,
-        Share,
-        inflight,
-        memory_by_kind,
-    )
-    from lib.judging.peak import PeakContents
-    from lib.judging.peak_text import peak_lines
-    from lib.judging.referee import referee
-    from lib.judging.report import Report
-    from lib.judging.training_steps import event_steps, old_versions
+    from lib.judging.memory import PeakContents, Sample, Share, inflight, memory_by_kind, peak_lines
+    from lib.judging.recomputation import event_steps, old_versions
+    from lib.judging.referee import Report, referee
     from lib.rules.collectives import COLLECTIVES
-    from lib.runtime.dist import Dist
+    from lib.runtime.live_run import Dist
     from lib.runtime.model import Model, trace_of
     from lib.runtime.runner import Outcome, run, run_async
     from lib.trace.notation import trace_from_json, trace_to_json
-    from lib.trace.ops import (
-        TIMED,
-        Event,
-        Op,
-        Trace,
-        group_of,
-        halves,
-        root_of,
-    )
-    from lib.values.base import Value
+    from lib.trace.ops import TIMED, Event, Op, Trace, group_of, halves, root_of
     from lib.values.kinds import (
         Activation,
         ActivationGrad,
@@ -65,45 +33,31 @@ if TYPE_CHECKING:
         KeyValueGrad,
         OptState,
         OuterState,
+        Scalar,
+        Value,
         Weight,
         WeightGrad,
     )
-    from lib.values.scalar import Scalar
 
 _MODULES = {
-    "lib.communication.calls": ("in_group",),
     "lib.communication.lanes": ("LANES", "clocks", "computing"),
+    "lib.communication.meetings": ("in_group",),
     "lib.errors": ("DeadlockError", "IncompleteError", "MismatchError", "PuzzleError", "RuleError", "TraceError"),
-    "lib.game.costs": ("COMPUTING", "Costs", "HIDDEN", "LENGTH", "TICKS_PER_STEP", "steps"),
+    "lib.game.costs": ("COMPUTING", "Costs", "HIDDEN", "Kind", "LENGTH", "TICKS_PER_STEP", "steps"),
     "lib.game.goal": ("Goal", "Record"),
-    "lib.game.kinds": ("Kind",),
     "lib.game.named_costs": ("COSTS",),
     "lib.game.setting": ("CLASSIC_SETTING", "Setting", "Size"),
-    "lib.judging.memory": ("Sample", "Share", "inflight", "memory_by_kind"),
-    "lib.judging.peak": ("PeakContents",),
-    "lib.judging.peak_text": ("peak_lines",),
-    "lib.judging.referee": ("referee",),
-    "lib.judging.report": ("Report",),
-    "lib.judging.training_steps": ("event_steps", "old_versions"),
+    "lib.judging.memory": ("PeakContents", "Sample", "Share", "inflight", "memory_by_kind", "peak_lines"),
+    "lib.judging.recomputation": ("event_steps", "old_versions"),
+    "lib.judging.referee": ("Report", "referee"),
     "lib.rules.collectives": ("COLLECTIVES",),
-    "lib.runtime.dist": ("Dist",),
+    "lib.runtime.live_run": ("Dist",),
     "lib.runtime.model": ("Model", "trace_of"),
     "lib.runtime.runner": ("Outcome", "run", "run_async"),
     "lib.trace.notation": ("trace_from_json", "trace_to_json"),
     "lib.trace.ops": ("Event", "Op", "TIMED", "Trace", "group_of", "halves", "root_of"),
-    "lib.values.base": ("Value",),
-    "lib.values.kinds": (
-        "Activation",
-        "ActivationGrad",
-        "Delta",
-        "KeyValue",
-        "KeyValueGrad",
-        "OptState",
-        "OuterState",
-        "Weight",
-        "WeightGrad",
-    ),
-    "lib.values.scalar": ("Scalar",),
+    "lib.values.kinds": ("Activation", "ActivationGrad", "Delta", "KeyValue", "KeyValueGrad", "OptState", "OuterState")
+    + ("Scalar", "Value", "Weight", "WeightGrad"),
 }
 """The exported names of each module."""
 

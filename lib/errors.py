@@ -1,6 +1,8 @@
 """Refusals: one exception with its place and the fix, and a subclass for each kind; sentences that keep their facts."""
 
-from types import NoneType
+import re
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType, NoneType
 from typing import Self
 
 
@@ -90,3 +92,18 @@ class IncompleteError(PuzzleError):
 
 class TraceError(PuzzleError):
     """A trace that cannot be read, or that contradicts itself."""
+
+
+def meant(name: str, known: Iterable[str], other_names: Mapping[str, Iterable[str]] = MappingProxyType({})) -> str:
+    """The known name that is nearest to another one, also by the names that other libraries use; empty if none is."""
+    from difflib import get_close_matches  # here, because only a refusal needs it
+
+    by_name = {_plain(one): one for one in known}
+    for one, others in other_names.items():
+        by_name.update(dict.fromkeys(others, one))
+    near = get_close_matches(_plain(name), by_name, n=1, cutoff=0.75)
+    return by_name[near[0]] if near else ""
+
+
+def _plain(name: str) -> str:
+    return re.sub("_|async$", "", name.lower())

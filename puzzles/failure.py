@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import NamedTuple
 
 from lib import Model, PuzzleError, Value
-from lib.runtime.suggestions import meant
+from lib.errors import meant
 
 GAME_PACKAGES = ("lib", "drawing", "puzzles")
 

@@ -37,9 +37,9 @@ puzzles.package.training_puzzles
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""
 
 LAZY = {
-    ("lib.values.base", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
     ("lib.layout.redistribution", "lib.layout.execution"): "only a redistribution that is executed needs the engine",
     ("lib.layout.plans", "lib.layout.execution"): "only a plan that is executed needs the engine",
+    ("lib.values.kinds", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
     ("puzzles", "puzzles.notebook.play"): "`from puzzles import play` loads it when it is asked for",
     ("puzzles", "puzzles.notebook.profile"): "`from puzzles import profile` loads it when it is asked for",
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tests.support.selection import SHARE, left_to_the_gate
@@ -12,6 +13,10 @@ from tests.support.selection import SHARE, left_to_the_gate
 class FakeTest:
     nodeid: str
     is_slow: bool = False
+
+    @property
+    def path(self) -> Path:
+        return Path(self.nodeid.split("::")[0])
 
     def get_closest_marker(self, name: str) -> Any:
         return "a mark" if name == "slow" and self.is_slow else None
@@ -47,3 +52,17 @@ def test_commits_together_run_every_slow_test() -> None:
 def test_where_nothing_has_run_the_seed_chooses_among_all() -> None:
     chosen, _ = left_to_the_gate([*QUICK, *SLOW], "abc", None)  # type: ignore[arg-type]
     assert 0.5 < len(chosen) * SHARE / 1100 < 1.5
+
+
+def test_files_of_the_site_are_chosen_whole_and_its_main_page_always() -> None:
+    files = ["test_site.py", *(f"test_site_{letter}.py" for letter in "abcdef")]
+    tests = [FakeTest(f"tests/browser/{file}::test[{number}]", is_slow=True) for file in files for number in range(9)]
+    seen = set[str]()
+    for seed in map(str, range(20)):
+        chosen, _ = left_to_the_gate(tests, seed, set())  # type: ignore[arg-type]
+        run = {test.path.name for test in chosen}
+        assert len(run) == 3
+        assert "test_site.py" in run
+        assert len(chosen) == 3 * 9
+        seen |= run
+    assert seen == set(files)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.paper import Paper
+from puzzles.catalog.puzzle import Paper
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
 
 FILE = Path(__file__).parents[1] / "papers.md"

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from lib import COSTS, Model, Setting, Size, schedules
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 
 
 class Short(NamedTuple):

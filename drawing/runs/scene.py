@@ -26,7 +26,7 @@ from lib import (
     referee,
     trace_of,
 )
-from lib.communication.deadlock_text import stuck_ranks
+from lib.communication.meetings import stuck_ranks
 from lib.recognition import recognize, recomputed
 
 from .colouring import Colouring, require_colour

@@ -7,7 +7,7 @@ from chalk.types import Diagram
 from drawing.number_text import time_text
 from drawing.palette import ALARM, CRITICAL, IDLE, IDLE_HATCH, INK, PAPER, SOFT, STEP, STEP_EDGE, STROKE, UNDER_WAY
 from drawing.pen import Point, box, hatch, label, lines, panel, polygons, style, text_width, tooltip
-from lib.communication.deadlock_text import cycle_in
+from lib.communication.meetings import cycle_in
 
 from .axis import AXIS_HEIGHT, LEFT, Scale, draw_axis, draw_grid, draw_row_label
 from .captions import describe, describe_gap, has_ended, short_reason

@@ -15,26 +15,41 @@ Two decisions, from what `work = dist.all_gather(..., async_op=True); work.wait(
   `lanes="group"` have a lane for each group, as NCCL has a stream for each process group, and with "each"
   also one for the messages to every rank. Copies to and from a tier always have lanes of their own.
 
+A call that blocks its rank is one that the rank awaits at once: it is on no lane, and starts when its rank is ready.
+
 Shared by the live run and the referee, each with its own lanes.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
-from lib.errors import PuzzleError
-from lib.game.costs import Costs
+from lib.errors import PuzzleError, Sentences, TraceError
+from lib.game.costs import ON_TIER, Costs
 from lib.game.setting import Game
-from lib.game.tiers import ON_TIER
-from lib.rules import memory_tiers, operations
+from lib.rules import operations
 from lib.rules.collectives import COLLECTIVES, Group, require_contribution
+from lib.rules.updates import tier_ticks
 from lib.trace.ops import Op
 from lib.values.algebra import named
-from lib.values.base import Value
+from lib.values.kinds import Value
 
-from .calls import Call, Lane, OpIndex, PendingValue
-from .meetings import Meetings, message_ticks, results
-from .meetings import ticks as collective_ticks
+from .meetings import (
+    Call,
+    Lane,
+    Mailboxes,
+    Meetings,
+    OpIndex,
+    PendingValue,
+    message_ticks,
+    results,
+)
+from .meetings import (
+    ticks as collective_ticks,
+)
 
 LANES: Mapping[str, str] = {
     **dict.fromkeys(COLLECTIVES, "network"),
@@ -133,13 +148,15 @@ class Lanes:
                 if call.lane is not None:
                     self.require_inputs(call)
                 calls = self.meetings.of(call.group).arrive(call.rank, call) or ()
-            outputs = self.perform(calls) if calls else None
+            elif call.op.name == "pass_to" and self.full(call):
+                return ()
+            if not calls:
+                return ()
+            outputs: Sequence[tuple[Value, ...]] = [()] if call.op.name == "pass_to" else self.perform(calls)
         except PuzzleError as why:
             for member in calls:
                 member.refusal = why
             self.refuse(calls, why)
-            return ()
-        if outputs is None:
             return ()
         self._settle(calls, outputs)
         return calls
@@ -150,13 +167,11 @@ class Lanes:
             if type(part) is PendingValue:
                 require_contribution(self.game, call.name, value)
 
-    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]] | None:
-        """What each of some calls that belong together makes; None if a call must wait."""
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]]:
+        """What each of some calls that belong together makes; a message makes nothing."""
         first, name = calls[0], calls[0].op.name
         if name in COLLECTIVES:
             return results(calls, self.game)
-        if name == "pass_to":
-            return None if self.full(first) else [()]
         return [operations.LOCAL_RULES[name](self.game, first.op, first.values)]
 
     def _settle(self, calls: Sequence[Call], outputs: Sequence[tuple[Value, ...]]) -> None:
@@ -189,7 +204,7 @@ class Lanes:
         """How long calls take that belong together."""
         first, name = calls[0], calls[0].op.name
         if name in ON_TIER:
-            return memory_tiers.ticks(self.costs, name, outputs[0], first.values)
+            return tier_ticks(self.costs, name, outputs[0], first.values)
         if name in COLLECTIVES:
             return collective_ticks(calls, self.game)
         return message_ticks(name, first.values, self.costs, (first.rank, *first.op.args[:1]))
@@ -210,11 +225,13 @@ class Lanes:
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
         if call.lane is None:
+            if call.name == "pass_to":
+                return "post", call.op.args[:1], ""
             return "collective", self.meetings.of(call.group).missing(), ""
         head = call.lane.calls[0]
         behind = "" if head is call else f"behind {head}, which waits "
         if not head.ready():
-            before = next(part.call for part in head.inputs if type(part) is PendingValue and not part.call.settled)
+            before = next(part.call for part in head.inputs if type(part) is PendingValue and part.call.end < 0)
             return "lane", (call.rank,), f"{behind}for what {before} makes"
         if head.name == "pass_to":
             return "post", head.op.args[:1], f"{behind}until rank {head.op.args[0]} reads the message before it"
@@ -225,3 +242,202 @@ class Lanes:
             return "collective", missing, f"{behind}for {named('rank', missing)}"
         ranks = [f"rank {rank}{f', whose lane is held by {by}' if by else ''}" for rank, by in heads.items()]
         return "lane", missing, f"{behind}for {', and for '.join(ranks)}"
+
+
+# --- A walk through a trace: the operations of all ranks in an order in which they could have happened ---
+#
+# A rank goes on until it needs others: a collective is visited when its last rank has come to it, a send when the
+# mailbox has room, a receive when its message is there. Where communication overlaps computation, a rank only makes the
+# call, and goes on until it awaits it. The order is one of many, so no result may depend on it.
+
+
+@dataclass(slots=True, eq=False)
+class Cursor:
+    """A rank's place in its operations: `at` is the index of the next one."""
+
+    rank: int
+    ops: Sequence[Op]
+    at: int = 0
+    clock: Any = 0
+    calls: dict[int, Call] = field(default_factory=dict)
+    """The calls that were not awaited yet, by index."""
+    pending: dict[int, Call] = field(default_factory=dict)
+    """By number of a value: the call that makes it, which was not awaited yet."""
+
+    @property
+    def op(self) -> Op:
+        """The next operation."""
+        return self.ops[self.at]
+
+    @property
+    def ended(self) -> bool:
+        return self.at == len(self.ops)
+
+    def last_event(self) -> OpIndex | None:
+        """The event that set the clock, for walks that ask for it."""
+        return None
+
+    def waits_for(self, call: Call) -> bool:
+        """True if the next operation needs the end of a call."""
+        op = self.ops[self.at] if self.at < len(self.ops) else None
+        return op is not None and op.name == "await" and op.args == (call.at,)
+
+
+C = TypeVar("C", bound=Cursor)
+
+
+class Walk(Lanes, Generic[C]):
+    """Visits every operation; subclasses say what is done there, while the cursor is still at the operation.
+
+    They define the methods `on_...`. A call is visited by `on_call` and `on_end`, on a lane also by `on_await`.
+    `buffered` lets sends go on however many messages are unread.
+    """
+
+    def __init__(self, game: Game, cursors: Sequence[C], buffered: bool = False) -> None:
+        super().__init__(game, len(cursors))
+        self.cursors = cursors
+        self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
+        """For each unread message the index of its `pass_to` on the sender."""
+        self._runnable = deque(cursors)
+        self._visited: C | None = None
+        """The rank that has come to a blocking call last, and goes on by itself."""
+
+    # --- What subclasses say ---
+
+    def on_local(self, cursor: C, op: Op) -> None:
+        """Visits an operation that involves no other rank."""
+
+    def on_receive(self, cursor: C, op: Op, sender: C, sent_at: int) -> None:
+        """Visits a `receive` of the message that the sender's operation `sent_at` has sent."""
+
+    def on_call(self, cursor: C, op: Op) -> Call:
+        """Visits an operation that makes a call. Returns the call."""
+        raise NotImplementedError
+
+    def on_end(self, cursor: C, call: Call) -> None:
+        """Visits the end of a call: its start, its end and what it makes are known."""
+
+    def on_await(self, cursor: C, op: Op, call: Call) -> None:
+        """Visits an `await` of a call that has ended."""
+        cursor.clock = max(cursor.clock, call.end)
+
+    def awaited(self, cursor: C, op: Op) -> Call:
+        """The call that an `await` names."""
+        call = cursor.calls.get(op.args[0])
+        if call is None:
+            raise TraceError(SAYS("not pending", rank=cursor.rank, operation=op.args[0]))
+        return call
+
+    # --- The walk ---
+
+    def walk(self) -> list[C]:
+        """Visits every operation that can be reached. Returns the ranks that wait for ever."""
+        while self._runnable:
+            self.advance(self._runnable.popleft())
+        return [cursor for cursor in self.cursors if not cursor.ended]
+
+    def advance(self, cursor: C) -> None:
+        """Visits one rank's operations until it ends or has to wait for another."""
+        ops, visit = cursor.ops, self.visit
+        while cursor.at < len(ops) and visit(cursor, ops[cursor.at]):
+            pass
+
+    def visit(self, cursor: C, op: Op) -> bool:
+        """Visits one operation and moves the cursor on; False if the rank has to wait."""
+        name = op.name
+        if name in self.on_lanes:
+            call = self.on_call(cursor, op)
+            cursor.calls[cursor.at] = call
+            for number in op.outputs:
+                cursor.pending[number] = call
+            self.issue(call)
+        elif name == "pass_to" or name in COLLECTIVES:
+            self._visited = cursor
+            call = self.on_call(cursor, op)
+            self.issue(call)
+            return call.end >= 0
+        elif name == "receive":
+            return self.receive(cursor, op)
+        elif name == "await":
+            return self.join(cursor, op)
+        else:
+            self.on_local(cursor, op)
+        cursor.at += 1
+        return True
+
+    @staticmethod
+    def call(cursor: C, op: Op, group: Group | None, inputs: Sequence[Any]) -> Call:
+        """The call that a rank's next operation makes, of `inputs`; one that is pending is replaced."""
+        pending = cursor.pending
+        if not pending.keys().isdisjoint(op.inputs):
+            calls = map(pending.get, op.inputs)
+            inputs = [
+                PendingValue(call, call.op.outputs.index(number)) if call else value
+                for call, number, value in zip(calls, op.inputs, inputs)
+            ]
+        return Call(cursor.rank, cursor.at, cursor.clock, cursor.last_event(), op, group, tuple(inputs))
+
+    def receive(self, cursor: C, op: Op) -> bool:
+        """Visits a `receive` if its message is there."""
+        source, *tag = op.args
+        if self.mailboxes.first(source, cursor.rank, *tag) is None:
+            return False
+        sender = self.cursors[source]
+        self.on_receive(cursor, op, sender, self.mailboxes.take(source, cursor.rank, *tag))
+        cursor.at += 1
+        if self.on_lanes:
+            self.retry(source)
+        else:
+            self._wake(sender, "pass_to", (cursor.rank, *tag))
+        return True
+
+    def join(self, cursor: C, op: Op) -> bool:
+        """Visits an `await` if its call has ended."""
+        call = self.awaited(cursor, op)
+        if call.end < 0:
+            return False
+        self.on_await(cursor, op, call)
+        del cursor.calls[call.at]
+        for number in call.op.outputs:
+            del cursor.pending[number]
+        cursor.at += 1
+        return True
+
+    def settle(self, call: Call) -> None:
+        cursor, op = self.cursors[call.rank], call.op
+        self.on_end(cursor, call)
+        blocking = op.name not in self.on_lanes
+        if blocking:
+            cursor.clock = call.end
+            cursor.at += 1
+        if op.name == "pass_to":
+            to, *tag = op.args
+            self.mailboxes.put(call.rank, to, call.at, *tag)
+            self._wake(self.cursors[to], "receive", (call.rank, *tag))
+        if cursor is not self._visited if blocking else cursor.waits_for(call):
+            self._runnable.append(cursor)
+
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        raise why
+
+    def full(self, call: Call) -> bool:
+        to, *tag = call.op.args
+        if to not in range(len(self.cursors)):
+            raise TraceError(SAYS("sent to nobody", rank=call.rank, to=to))
+        return self.mailboxes.full(call.rank, to, *tag)
+
+    def _wake(self, cursor: C, name: str, args: tuple[int, ...]) -> None:
+        """Lets a rank go on if it may be waiting for its partner in this operation."""
+        if cursor.at < len(cursor.ops):
+            op = cursor.ops[cursor.at]
+            if op.name == name and op.args == args:
+                self._runnable.append(cursor)
+
+
+SAYS = Sentences(
+    {
+        "not pending": "rank {rank} awaits operation {operation}, which is not a pending call",
+        "sent to nobody": "rank {rank} sends to rank {to}, which does not exist",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -1,18 +1,228 @@
-"""How calls of several ranks meet: collectives of a group, and messages in mailboxes."""
+"""How calls of several ranks meet: collectives of a group, messages in mailboxes, and deadlocks where they never do.
 
+The k-th call of every member of a group meets the k-th of the others, as in MPI and NCCL. Calls that are matched by a
+name would forgive ranks that call in different orders, which no real library does. A mailbox holds one message, as a
+rendezvous protocol does; with a pool of buffers, a schedule that deadlocks elsewhere would pass here.
+"""
+
+from __future__ import annotations
+
+import re
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from types import MappingProxyType
+from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
+from lib.errors import PuzzleError, RuleError, Sentence, Sentences
 from lib.game.costs import Costs
 from lib.game.setting import Game
 from lib.rules import collectives as rules
-from lib.rules.collectives import Group
-from lib.rules.rooted import ROOT_OF, results_of, root_in
-from lib.trace.ops import call_text
-from lib.values.base import Value
+from lib.rules.collectives import ROOT_OF, Group, group_text, results_of, root_in
+from lib.trace.ops import Op, call_text
+from lib.values import algebra
+from lib.values.algebra import counted, named, numbers_in
+from lib.values.kinds import Value
 
-from .calls import Call, in_group
+# --- Ranks on the named axes of a mesh, and the groups of ranks that may meet ---
+#
+# The last axis changes fastest, as in a torch DeviceMesh: on {"dp": 2, "pp": 2, "tp": 2} rank 5 is dp 1, pp 0, tp 1.
+
+Axes = tuple[tuple[str, int], ...]
+"""The name and the length of each axis."""
+
+
+def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> Axes:
+    """A mesh as a setting holds it."""
+    given = mesh.items() if isinstance(mesh, Mapping) else mesh
+    try:
+        axes = tuple((name, algebra.whole_number(length, f"axis {name!r}", "mesh", least=1)) for name, length in given)
+    except (TypeError, ValueError):
+        raise RuleError(SAYS("no mesh lengths", got=mesh)) from None
+    names = [name for name, _ in axes]
+    if not all(isinstance(name, str) and name for name in names) or len(set(names)) < len(names):
+        raise RuleError(SAYS("axes share a name", names=names))
+    if axes and prod(length for _, length in axes) != ranks:
+        product = prod(length for _, length in axes)
+        lengths = " x ".join(str(length) for _, length in axes)
+        raise RuleError(
+            SAYS(
+                "other number of ranks",
+                lengths=f"{lengths} = " if len(axes) > 1 else "",
+                product=counted(product, "rank"),
+                are="is" if ranks == 1 else "are",
+                ranks=ranks,
+            )
+        )
+    return axes
+
+
+class Mesh:
+    """The axes of a Dist of `ranks` ranks; none where the game has no groups."""
+
+    def __init__(self, axes: Axes, ranks: int) -> None:
+        self.axes = axes_of(axes, ranks)
+        self.ranks = ranks
+        self._stride: dict[str, int] = {}
+        stride = 1
+        for name, length in reversed(self.axes):
+            self._stride[name], stride = stride, stride * length
+
+    def index(self, rank: int, axis: object) -> int:
+        """A rank's place on an axis."""
+        name = self._known(axis)
+        return rank // self._stride[name] % dict(self.axes)[name]
+
+    def along(self, rank: int, names: Collection[object]) -> Group:
+        """The ranks that are like `rank` on all other axes, itself among them, ascending."""
+        group = [rank]
+        for name in map(self._known, names):
+            here, stride = self.index(rank, name), self._stride[name]
+            group = [other + (i - here) * stride for other in group for i in range(dict(self.axes)[name])]
+        return tuple(sorted(group))
+
+    def group(self, rank: int, given: object) -> Group | None:
+        """The group that a rank names: an axis, several axes, or ranks; None if those are all."""
+        self.require()
+        if isinstance(given, str):
+            given = (given,)
+        if not isinstance(given, Collection) or not given:
+            raise RuleError(SAYS("no group", got=given))
+        group = self._members(rank, tuple(given))
+        self.require_member(rank, group)
+        return None if len(group) == self.ranks else group
+
+    def _members(self, rank: int, given: tuple[Any, ...]) -> Group:
+        if all(isinstance(part, str) for part in given):
+            if len(set(given)) < len(given):
+                raise RuleError(SAYS("axis twice", axes=list(given)))
+            return self.along(rank, given)
+        ranks = [algebra.number(part, self.ranks, "rank") for part in given]
+        if len(set(ranks)) < len(ranks):
+            raise RuleError(SAYS("rank twice", ranks=sorted(ranks)))
+        return tuple(sorted(ranks))
+
+    def recorded(self, group: object) -> bool:
+        """True if a trace may hold this as a group: some ranks, ascending, but not all."""
+        return type(group) is tuple and list(group) == sorted({*group}) and {*group} < {*range(self.ranks)}
+
+    def require(self) -> None:
+        """Refuses groups where there is no mesh."""
+        if not self.axes:
+            raise RuleError(SAYS("no mesh"))
+
+    @staticmethod
+    def require_member(rank: int, group: Group) -> None:
+        """Refuses a group without the rank that calls in it."""
+        if rank not in group:
+            raise RuleError(SAYS("not in this group", group=group_text(group)))
+
+    def _known(self, name: object) -> str:
+        if name not in self._stride:
+            self.require()
+            raise RuleError(SAYS("no such axis", axis=name, axes=", ".join((name for name, _ in self.axes))))
+        assert isinstance(name, str)
+        return name
+
+
+# --- One rank's call ---
+
+OpIndex = tuple[int, int]
+"""An operation: its rank, and its index there."""
+
+
+class PendingValue(NamedTuple):
+    """What an earlier call of the same rank will have made: the n-th of its results."""
+
+    call: Call
+    n: int
+
+    @property
+    def number(self) -> int:
+        return self.call.op.outputs[self.n]
+
+    @property
+    def unawaited(self) -> str:
+        """What a message says of it in place of a value."""
+        return f"result {self.n} of {self.call}, which is still pending; await its handle first"
+
+    def __await__(self) -> NoReturn:
+        raise RuleError(SAYS("result not awaited", result=self, this=self.unawaited))
+
+    def __repr__(self) -> str:
+        return f"result {self.n} of {self.call}"
+
+
+def layer_of(part: Value | PendingValue) -> int:
+    """The layer of an input. Outputs have the layers of the inputs."""
+    return layer_of(part.call.inputs[part.n]) if isinstance(part, PendingValue) else part.layer
+
+
+@dataclass(slots=True, eq=False)
+class Call:
+    """One rank's call. `at` is the index of its row, `clock` the rank's clock, `cause` the event that set it, and
+    `inputs` its values, or outputs of other calls that are pending. A blocking call is on no lane: its rank awaits it
+    at once."""
+
+    rank: int
+    at: int
+    clock: int
+    cause: OpIndex | None
+    op: Op
+    group: Group | None
+    inputs: tuple[Value | PendingValue, ...]
+    values: tuple[Value, ...] = ()
+    """The values of its inputs, known when it is first on its lane."""
+    outputs: tuple[Value, ...] = ()
+    start: int = -1
+    end: int = -1
+    """Known when it is settled; -1 before."""
+    last: OpIndex | None = None
+    """The call of its meeting that was ready last."""
+    refusal: PuzzleError | None = None
+    lane: Lane | None = None
+    """The lane that it is on, from when it is issued until it is settled."""
+    payload: Any = None
+    """In a run, what a `pass_to` sends."""
+
+    @property
+    def name(self) -> str:
+        return self.op.name
+
+    def __str__(self) -> str:
+        return f"{self.op.call()}{in_group(self.group)} on line {self.op.line}"
+
+    @property
+    def place(self) -> OpIndex:
+        return self.rank, self.at
+
+    def ready(self) -> bool:
+        """Resolves the inputs; False while one of them is pending."""
+        if not self.values:
+            values = []
+            for part in self.inputs:
+                if type(part) is PendingValue:
+                    if part.call.end < 0:
+                        return False
+                    part = part.call.outputs[part.n]
+                values.append(part)
+            self.values = tuple(values)  # type: ignore[arg-type]  # no PendingValue is left
+        return True
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """The calls of one rank that run one after the other: those that have not ended, and the one before them."""
+
+    calls: deque[Call] = field(default_factory=deque)
+    last: Call | None = None
+
+
+def in_group(group: Group | None) -> str:
+    """' in the group of ranks 0-3'; nothing for the world."""
+    return "" if group is None else f" in the group {group_text(group)}"
+
 
 C = TypeVar("C")
 
@@ -73,8 +283,8 @@ class Meetings(Generic[C]):
 def results(calls: Sequence[Call], game: Game) -> list[tuple[Value, ...]]:
     """Applies the collective's rule to the inputs of all members, and returns the outputs of each member."""
     require_same_call(calls, bool(game.setting.mesh))
-    first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].args)
-    wanted = [call.batches for call in calls] if first.name in rules.REQUESTING else ()
+    first, rule, root = calls[0], rules.COLLECTIVE_RULES[calls[0].name], root_in(calls[0].name, calls[0].op.args)
+    wanted = [call.op.batches for call in calls] if first.name in rules.REQUESTING else ()
     if root is None:
         columns = [rule([call.values[i] for call in calls], first.group, wanted) for i in range(len(first.values))]
         return list(zip(*columns))
@@ -99,7 +309,7 @@ def members_of(game: Game, group: Group | None) -> Group | range:
 
 def _batches(call: Call) -> int:
     """How many local batches a rank contributes to an all-to-all, or requests from it."""
-    return len(call.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
+    return len(call.op.batches) or len(call.values[0].batches)  # type: ignore[attr-defined]  # activations have batches
 
 
 def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tuple[int, int]) -> int:
@@ -117,17 +327,17 @@ def require_same_call(calls: Sequence[Call], has_groups: bool = False) -> None:
     rules.require_same_call(heads, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
 
 
-def _layers(call: Call) -> tuple[int, ...]:
+def _layers(call: Call) -> tuple[int | None, ...]:
     values = call.values
-    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.layer,)
+    return (values[0].layer,) if len(values) == 1 else tuple([value.layer for value in values]) or (call.op.layer,)
 
 
 def _described(call: Call) -> str:
     layers = _layers(call)
     called = call_text(call.name, layers[0]) if len(layers) == 1 else f"{call.name}(layers={list(layers)})"
     if call.name in ROOT_OF:
-        called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.args)})"
-    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.line}"
+        called = f"{called[:-1]}, {ROOT_OF[call.name]}={root_in(call.name, call.op.args)})"
+    return f"rank {call.rank}{in_group(call.group)} calls {called} on line {call.op.line}"
 
 
 M = TypeVar("M")
@@ -172,3 +382,167 @@ class Mailboxes(Generic[M]):
             if tag is None or of == tag:
                 for message in box:
                     yield source, message
+
+
+# --- Deadlocks in words: who waits for whom, where, and the fix ---
+
+
+class WaitingRank(NamedTuple):
+    """One rank that waits in `call`. `kind` is collective, post, receive or lane; `of` the ranks it waits for (none:
+    any). `why` says it in words, where it is more than that."""
+
+    rank: int
+    call: str
+    line: int
+    kind: str
+    of: tuple[int, ...]
+    why: str = ""
+
+
+IN_GROUP = " in the group "
+"""Part of a call that names one."""
+
+CYCLE = "they wait for each other in a cycle: "
+
+FIXES = {
+    "collective": "a collective completes only when every rank calls it, in the same order",
+    "post": "a mailbox holds one unread message; let the other rank receive before you send to it again",
+    "receive": "each `receive` needs a matching `pass_to` to that rank",
+    "lane": "a lane runs its calls in the order in which they were made, so make the calls of different groups in one "
+    "order on all ranks",
+}
+"""By kind of waiting: the fix that a message ends with."""
+
+
+def deadlock_text(
+    waits: Sequence[WaitingRank],
+    absent: Mapping[int, str],
+    has_groups: bool = False,
+    unread: Collection[tuple[int, int]] = (),
+    unsent: Mapping[int, str] = MappingProxyType({}),
+) -> Sentence:
+    """'nobody can move: rank 0 waits in receive() on line 12 for rank 1; rank 1 has returned; each ...'
+
+    `absent` describes the ranks that do not wait here: "has returned". Ranks alike are named together. In a game with
+    `has_groups` a collective may have forgotten its group. `unread` has the sender and the receiver of each message
+    that was not received: a receiver that waits for another rank may have named the wrong one. `unsent` has, by rank, a
+    result that it has neither used nor sent: another rank may wait for that.
+    """
+    groups: dict[tuple[str, int, str, tuple[int, ...], str], list[int]] = {}
+    for wait in waits:
+        groups.setdefault(wait[1:], []).append(wait.rank)
+    clauses = [
+        f"{named('rank', ranks)} wait{'s' if len(ranks) == 1 else ''} in {call} on line {line} {why or _for(kind, of)}"
+        for (call, line, kind, of, why), ranks in groups.items()
+    ]
+    by_state: dict[str, list[int]] = {}
+    for rank, state in sorted(absent.items()):
+        by_state.setdefault(state, []).append(rank)
+    clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
+    cycle = cycle_of(waits)
+    if cycle:
+        clauses.append(CYCLE + ", ".join(f"rank {a} waits for rank {b}" for a, b in cycle))
+    clauses += [f"rank {rank} has neither used nor sent the {value}" for rank, value in unsent.items()]
+    missed = [(source, to) for source, to in unread if any(_passes_over(wait, source, to) for wait in waits)]
+    if missed:
+        clauses.append("unread: " + ", ".join(f"a message from rank {source} to rank {to}" for source, to in missed))
+    fixes = [FIXES[kind] for kind in dict.fromkeys(wait.kind for wait in waits)]
+    if has_groups and FIXES["collective"] in fixes:
+        fixes[fixes.index(FIXES["collective"])] += _without_group(waits)
+    return SAYS(
+        "nobody can move",
+        clauses="; ".join(clauses + fixes),
+        waits={wait.rank: wait.call for wait in waits},
+        of={wait.rank: wait.of for wait in waits},
+        absent=dict(absent),
+        cycle=cycle,
+        unread=missed,
+        unsent=dict(unsent),
+    )
+
+
+def nearest_to_cause(
+    waits: Sequence[WaitingRank],
+    absent: Collection[int],
+    unread: Collection[tuple[int, int]],
+    unsent: Collection[int] = (),
+) -> frozenset[int]:
+    """Ranks whose own call explains a deadlock: those that pass over a message which has come, else those that wait for
+    a rank that has ended, else those that have a result `unsent`. Empty if there are none."""
+    passing = {wait.rank for wait in waits if any(_passes_over(wait, source, to) for source, to in unread)}
+    deserted = {wait.rank for wait in waits if any(rank in absent for rank in wait.of)}
+    return frozenset(passing or deserted or unsent)
+
+
+CLAUSE = re.compile(r"ranks? (?P<ranks>[\d, -]+) waits? (?P<where>in .* on line \d+)")
+
+
+def stuck_ranks(text: str) -> dict[int, str]:
+    """Where each rank is stuck, read back from a deadlock's text: 'in receive() on line 12'."""
+    stuck = {}
+    for clause in text.split("; "):
+        if (match := CLAUSE.search(clause)) is not None:
+            stuck.update(dict.fromkeys(numbers_in(match["ranks"]), match["where"]))
+    return stuck
+
+
+def cycle_in(text: str) -> list[tuple[int, int]]:
+    """The pairs of ranks that wait for each other in a cycle, read back from a deadlock's text."""
+    _, _, cycle = text.partition(CYCLE)
+    return [(int(a), int(b)) for a, b in re.findall(r"rank (\d+) waits for rank (\d+)", cycle)]
+
+
+def _passes_over(wait: WaitingRank, source: int, to: int) -> bool:
+    """True if a rank that has a message from `source` waits for other ranks' messages only."""
+    return wait.rank == to and wait.kind == "receive" and bool(wait.of) and source not in wait.of
+
+
+def _without_group(waits: Sequence[WaitingRank]) -> str:
+    """'; or name a group: ...' on the first collective that has none; empty if there is none."""
+    wait = next((wait for wait in waits if wait.kind == "collective" and IN_GROUP not in wait.call), None)
+    if wait is None:
+        return ""
+    return f"; or name a group: {wait.call} on line {wait.line} has none, so it waits for every rank"
+
+
+def cycle_of(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:
+    """Ranks of which each waits for the next and the last for the first, as pairs; empty if there is no such cycle.
+    Who waits for several ranks or for any, as in a collective, is in none."""
+    waits_for = {wait.rank: wait.of[0] for wait in waits if len(wait.of) == 1}
+    for start in waits_for:
+        walked = [start]
+        while (following := waits_for.get(walked[-1])) is not None and following not in walked:
+            walked.append(following)
+        if following is not None:
+            ring = walked[walked.index(following) :]
+            return list(zip(ring, [*ring[1:], ring[0]]))
+    return []
+
+
+def _for(kind: str, of: tuple[int, ...]) -> str:
+    if kind == "post":
+        return f"until {named('rank', of)} receives the message before it"
+    return f"for {named('rank', of)}" if of else "for a message from any rank"
+
+
+def _in_number(state: str, count: int) -> str:
+    """The state of one rank or of several: 'has returned', 'have returned'."""
+    return state if count == 1 else state.replace("has ", "have ").replace("was ", "were ")
+
+
+SAYS = Sentences(
+    {
+        "no mesh lengths": "a mesh gives the length of each axis, such as {{'dp': 2, 'tp': 4}}; got {got!r}",
+        "axes share a name": "a mesh needs a different name for each axis; got {names!r}",
+        "other number of ranks": "the mesh has {lengths}{product}, but there {are} {ranks}; the lengths of its axes multiply to the number of ranks",
+        "no group": "a group is an axis, a tuple of axes, or ranks such as [0, 2]; got {got!r}",
+        "axis twice": "this group names an axis twice: {axes}; name it once",
+        "rank twice": "this group names a rank twice: {ranks}; name it once",
+        "no mesh": "a group needs a mesh, and this game has none; make one with Dist(8, mesh={{'dp': 4, 'tp': 2}})",
+        "not in this group": "this rank is not in the group {group}; it can call collectives of its own groups only",
+        "no such axis": "there is no axis {axis!r}; this Dist has {axes}",
+        "result not awaited": "this is {this}",
+        "nobody can move": "nobody can move: {clauses}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -1,20 +1,267 @@
-"""Sizes and durations: one frozen record, counted in whole elements and whole ticks."""
+"""Sizes and durations: one frozen record, counted in whole elements and whole ticks.
+
+Time is whole ticks and prices are fractions, so that sums never drift and every machine gets the same figures; floats
+would differ in the last digit, and a target would be met on one machine only. What is sent is counted by the ring
+algorithms, not measured. Layers, ranks and microbatches that differ are a record of their own, `Unequal`, which a game
+makes once: sizes by layer in every record would slow down the games in which all are alike.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import ceil
 from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 
-from . import cost_checks
-from .kinds import Kind, Unequal, checked_slow
-from .ring import elements_sent, hops
-from .tiers import ON_TIER, Tier
-from .words import SAYS
+# --- Bounds: whatever can be made can be written and read ---
+
+MAX_NUMBER = 10**9
+"""The largest number in a cost record, and the most ticks of one communication."""
+
+MAX_PARAMETERS = 10**15
+"""The largest weight of a layer, in elements."""
+
+MAX_DIGITS = 18
+"""Decimal digits of either part of a fraction."""
+
+MAX_NAME = 100
+"""Characters of a name."""
+
+
+def checked_int(given: object, name: str, minimum: int = 0, maximum: int = MAX_NUMBER) -> int:
+    """`given`, if it is a whole number in bounds."""
+    if type(given) is not int or not minimum <= given <= maximum:
+        raise RuleError(SAYS("no number in bounds", name=name, minimum=minimum, maximum=maximum, got=given))
+    return given
+
+
+def fraction(given: object, name: str) -> Fraction:
+    """`given` as an exact fraction; a number with a point is none."""
+    if type(given) is int or isinstance(given, Fraction):
+        exact = Fraction(given)
+        if exact >= 0 and max(exact.as_integer_ratio()) < 10**MAX_DIGITS:
+            return exact
+    raise RuleError(SAYS("no fraction", name=name, digits=MAX_DIGITS, got=given))
+
+
+def checked_text(given: object, name: str) -> str:
+    """`given`, if it is a short text."""
+    if not isinstance(given, str) or len(given) > MAX_NAME:
+        raise RuleError(SAYS("no short text", name=name, most=MAX_NAME, got=given))
+    return given
+
+
+def checked_mapping(given: object, name: str) -> Mapping[str, Any]:
+    """`given`, if it maps names to something."""
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise RuleError(SAYS("no mapping", name=name, got=given))
+    return given
+
+
+# --- Memories beside a device's own, such as the host's ---
+
+COPYING = frozenset(("offload", "fetch", "move"))
+"""Operations that move values between memories."""
+
+ON_TIER: Mapping[str, str] = MappingProxyType(
+    {"offload": "offload", "fetch": "fetch", "move": "fetch", "tier_update": "update"}
+)
+"""By operation on a memory tier: the field of Tier that prices it. A move also has the price of an offload to the other
+tier."""
+
+
+class Tier(NamedTuple):
+    """A memory besides the device's: the ticks to `offload` a value to it and to `fetch` one from it (None: that cannot
+    be done), the elements of each rank that fit (None: any number), and the ticks of an `update` there (None: it has no
+    processor). By size, a copy costs more: see Costs."""
+
+    offload: int | None = None
+    fetch: int | None = None
+    capacity: int | None = None
+    update: int | None = None
+
+
+# --- What the ring algorithms send, and in how many hops ---
+
+
+def elements_sent(operation: str, elements: int, ranks: int) -> int:
+    """Elements one rank sends when it contributes `elements` to an operation of a group of `ranks`, by the ring
+    algorithms.
+
+    All-reduce 2(N-1)/N S, reduce-scatter (N-1)/N S, all-gather (N-1) times the shard (Patarasuk and Yuan 2009,
+    "Bandwidth optimal all-reduce algorithms for clusters of workstations", section 3); the all-to-alls (N-1)/N S; a
+    message S; along the chain of a broadcast or a reduce, all but one rank S.
+    """
+    match operation:
+        case "allreduce":
+            return 2 * (ranks - 1) * elements // ranks
+        case "scatterreduce" | "dispatch" | "collect" | "heads" | "tokens":
+            return (ranks - 1) * elements // ranks
+        case "allgather":
+            return (ranks - 1) * elements
+        case "pass_to":
+            return elements
+        case "broadcast" | "reduce":
+            return elements if ranks > 1 else 0
+    return 0
+
+
+def hops(operation: str, ranks: int) -> int:
+    """Sequential hops of the ring algorithm: 2(n-1) for an all-reduce, n-1 for other collectives, 1 for a message."""
+    match operation:
+        case "allreduce":
+            return 2 * (ranks - 1)
+        case "pass_to":
+            return 1
+        case "receive":
+            return 0
+    return ranks - 1
+
+
+# --- What makes layers, ranks and microbatches unequal ---
+
+BLOCK, EMBEDDING, HEAD = "block", "embedding", "head"
+"""The kinds that are more than a name: a layer as the costs have it, which needs no record; the first layer, which
+looks token numbers up; the last one, which makes logits."""
+
+OWN_PRICES = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")
+"""The operations that a kind may price."""
+
+
+class Kind(NamedTuple):
+    """A kind of layer: elements of its `weight`, of a microbatch's input `inp` and output `out`, and the `ticks` that
+    replace the sizes and prices of the costs. None: as in the costs."""
+
+    weight: int | None = None
+    inp: int | None = None
+    out: int | None = None
+    ticks: Mapping[str, int] = MappingProxyType({})
+
+    @classmethod
+    def checked(cls, given: object, name: str, priced: Collection[str]) -> Kind:
+        """`given`, if it can be a kind of costs that have a price for the operations `priced`."""
+        owner = f"Costs: the kind {name}"
+        if not isinstance(given, Kind):
+            raise RuleError(SAYS("no kind", owner=owner, got=given))
+        for name, most in (("weight", MAX_PARAMETERS), ("inp", MAX_NUMBER), ("out", MAX_NUMBER)):
+            size = getattr(given, name)
+            if size is not None:
+                checked_int(size, f"{owner}: {name}", minimum=1, maximum=most)
+        for operation, price in checked_mapping(given.ticks, f"{owner}: ticks").items():
+            if operation not in OWN_PRICES or operation not in priced:
+                timed = ", ".join(choice for choice in OWN_PRICES if choice in priced)
+                raise RuleError(SAYS("kind without price", owner=owner, timed=timed, got=operation))
+            checked_int(price, f"{owner}: ticks of {operation}")
+        return given
+
+
+def checked_slow(given: object) -> Mapping[int, Fraction]:
+    """How many times slower than the others a rank computes, by rank."""
+    if not isinstance(given, Mapping) or not all(type(rank) is int and rank >= 0 for rank in given):
+        raise RuleError(SAYS("slow not by rank", got=given))
+    slow = {rank: fraction(factor, f"Costs: slow of rank {rank}") for rank, factor in given.items()}
+    for rank, factor in slow.items():
+        if not 1 <= factor <= MAX_NUMBER:
+            raise RuleError(SAYS("impossible slowness", rank=rank, most=MAX_NUMBER, factor=factor))
+    return MappingProxyType(slow)
+
+
+class Unequal:
+    """The sizes and prices of a game whose layers, ranks or microbatches are not all alike."""
+
+    def __init__(self, costs: Costs, kinds: Sequence[str], lengths: Sequence[Fraction]) -> None:
+        self._costs, self.lengths = costs, tuple(lengths)
+        self.kinds = _kinds(costs, kinds)
+        self._names = tuple(kinds)
+        for batch_length in self.lengths:
+            if (batch_length * costs.length).denominator > 1:
+                raise RuleError(SAYS("part of a token", length=batch_length, tokens=costs.length))
+            for size in self._sizes():
+                if (batch_length * size).denominator > 1:
+                    raise RuleError(SAYS("part of an element", length=batch_length, elements=size))
+
+    def _sizes(self) -> set[int]:
+        """The elements of activations and their gradients."""
+        layers = range(len(self.kinds) + 1)
+        return {*map(self.input, layers), *(self.gradient(layer - 1) for layer in layers)}
+
+    def kind(self, layer: int) -> Kind:
+        """The kind of a layer; of one that does not exist, as in the costs."""
+        return self.kinds[layer] if 0 <= layer < len(self.kinds) else Kind()
+
+    def is_kind(self, layer: int, name: str) -> bool:
+        return layer < len(self._names) and self._names[layer] == name
+
+    def weight(self, layer: int) -> int:
+        """Elements of a layer's weight."""
+        size = self.kind(layer).weight
+        return self._costs.weight if size is None else size
+
+    def input(self, layer: int) -> int:
+        """Elements of a layer's input for a full-length microbatch; of the layer after the last one, of the output."""
+        size = self.kinds[0].inp if layer == 0 and self.kinds else self.kind(layer - 1).out
+        return self._costs.activation if size is None else size
+
+    def gradient(self, layer: int) -> int:
+        """Elements of the gradient of a layer's output for a full-length microbatch."""
+        size = self.kind(layer).out
+        return self._costs.activation_grad if size is None else size
+
+    def of_each(self, size: int, batches: Iterable[int]) -> list[int]:
+        """Elements for each of some microbatches, of `size` for a full-length one."""
+        return [int(size * self.length(batch)) for batch in batches]
+
+    def length(self, batch: int) -> Fraction:
+        """The length of a microbatch, as a share of the full length."""
+        return self.lengths[batch] if batch < len(self.lengths) else Fraction(1)
+
+    def price(self, operation: str, layer: int) -> Fraction:
+        """Ticks of an operation on a full-length microbatch, or of an update, on a rank that is not slow."""
+        kind = self.kind(layer)
+        ticks = kind.ticks.get(operation)
+        return self._costs.product(operation, kind.weight) if ticks is None else Fraction(ticks)
+
+    def ticks(self, operation: str, layer: int, batches: Iterable[int], rank: int, share: Fraction) -> int:
+        """Ticks of an operation on some microbatches with a share of a layer's weight; without batches, of an update.
+        Each microbatch is rounded up by itself."""
+        price, slow = self.price(operation, layer) * share, self._costs.slow.get(rank, 1)
+        lengths = [self.length(batch) for batch in batches] or [Fraction(1)]
+        return sum(ceil(ceil(price * length) * slow) for length in lengths)
+
+
+def _kinds(costs: Costs, names: Sequence[str]) -> tuple[Kind, ...]:
+    """The kind of each layer, if each takes what the one before it makes."""
+    kinds: list[Kind] = []
+    before, makes = "", 0
+    for layer, name in enumerate(names):
+        if name != BLOCK and name not in costs.kinds:
+            known = ", ".join((BLOCK, *costs.kinds))
+            raise RuleError(SAYS("unknown kind", layer=layer, kind=name, costs=costs.name, known=known))
+        kind = costs.kinds.get(name, Kind())
+        takes = costs.activation if kind.inp is None else kind.inp
+        if layer and takes != makes:
+            raise RuleError(
+                SAYS(
+                    "kinds do not fit",
+                    layer=layer,
+                    kind=name,
+                    takes=takes,
+                    previous=layer - 1,
+                    previous_kind=before,
+                    makes=makes,
+                )
+            )
+        makes, before = costs.activation if kind.out is None else kind.out, name
+        kinds.append(kind)
+    for special, only, where in ((EMBEDDING, 0, "first"), (HEAD, len(names) - 1, "last")):
+        for layer in (layer for layer, name in enumerate(names) if name == special and layer != only):
+            raise RuleError(SAYS("misplaced kind", layer=layer, kind=special, where=where))
+    return tuple(kinds)
+
 
 TICKS_PER_STEP = 10
 """In the classic costs time is counted in integer tenths of a step, so that sums never drift."""
@@ -156,33 +403,33 @@ class Costs:
         object.__setattr__(self, "by_value", not (self.calls or self.alpha or self.beta or self.islands))
 
     def _check(self) -> None:
-        cost_checks.checked_text(self.name, "Costs: name")
+        checked_text(self.name, "Costs: name")
         for name in ("hidden", "length", "unit", "moments"):
-            cost_checks.checked_int(getattr(self, name), f"Costs: {name}", minimum=1)
+            checked_int(getattr(self, name), f"Costs: {name}", minimum=1)
         if self.parameters is not None:
-            cost_checks.checked_int(self.parameters, "Costs: parameters", minimum=1, maximum=cost_checks.MAX_PARAMETERS)
+            checked_int(self.parameters, "Costs: parameters", minimum=1, maximum=MAX_PARAMETERS)
         given = [name for name in ("gradient", "keys_values") if getattr(self, name) is not None]
         for name in ("islands", "flops_per_tick", *given):
-            cost_checks.checked_int(getattr(self, name), f"Costs: {name}")
+            checked_int(getattr(self, name), f"Costs: {name}")
         for name, allowed in (("lanes", ("one", "group", "each")), ("time_unit", TIME_UNITS)):
             if getattr(self, name) not in allowed:
                 choices = " or ".join(f'"{choice}"' for choice in allowed)
                 raise RuleError(SAYS("no such choice", name=name, choices=choices, got=getattr(self, name)))
         for name in ("ticks", "calls", "alpha", "ticks_between", "alpha_between"):
-            for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items():
-                cost_checks.checked_int(price, f"Costs: {name} of {operation}")
+            for operation, price in checked_mapping(getattr(self, name), f"Costs: {name}").items():
+                checked_int(price, f"Costs: {name} of {operation}")
         if type(self.overlap) is not bool:
             raise RuleError(SAYS("overlap not boolean", got=self.overlap))
-        for place, tier in cost_checks.checked_mapping(self.tiers, "Costs: tiers").items():
+        for place, tier in checked_mapping(self.tiers, "Costs: tiers").items():
             if not isinstance(tier, Tier):
                 raise RuleError(SAYS("no tier", tier=place, got=tier))
             for name, price in tier._asdict().items():
                 if price is not None:
-                    cost_checks.checked_int(price, f"Costs: {name} of the tier {place}")
+                    checked_int(price, f"Costs: {name} of the tier {place}")
         for name in ("beta", "beta_between"):
             exact = {
-                operation: cost_checks.fraction(price, f"Costs: {name} of {operation}")
-                for operation, price in cost_checks.checked_mapping(getattr(self, name), f"Costs: {name}").items()
+                operation: fraction(price, f"Costs: {name} of {operation}")
+                for operation, price in checked_mapping(getattr(self, name), f"Costs: {name}").items()
             }
             object.__setattr__(self, name, MappingProxyType(exact))
         object.__setattr__(self, "slow", checked_slow(self.slow))
@@ -192,8 +439,8 @@ class Costs:
                 raise RuleError(
                     SAYS("impossible pair", least=max(forward, backward), most=forward + backward, got=self.ticks[PAIR])
                 )
-        for name, kind in cost_checks.checked_mapping(self.kinds, "Costs: kinds").items():
-            cost_checks.checked_text(name, "Costs: name of a kind")
+        for name, kind in checked_mapping(self.kinds, "Costs: kinds").items():
+            checked_text(name, "Costs: name of a kind")
             Kind.checked(kind, name, self.ticks)
 
     def for_game(self, kinds: Sequence[str], lengths: Sequence[Fraction]) -> Costs:
@@ -274,7 +521,7 @@ class Costs:
         if crosses:
             alpha, beta = self.alpha_between.get(operation, alpha), self.beta_between.get(operation, beta)
         ticks = self.calls.get(operation, 0) + alpha * hops + ceil(beta * sent)
-        if ticks > cost_checks.MAX_NUMBER:
+        if ticks > MAX_NUMBER:
             raise RuleError(
                 SAYS(
                     "too many ticks",
@@ -282,7 +529,7 @@ class Costs:
                     sent=sent,
                     ticks=ticks,
                     costs=self.name,
-                    most=cost_checks.MAX_NUMBER,
+                    most=MAX_NUMBER,
                 )
             )
         return ticks
@@ -339,3 +586,30 @@ CLASSIC = Costs()
 def steps(ticks: int) -> float:
     """Ticks of the classic costs as steps."""
     return CLASSIC.steps(ticks)
+
+
+SAYS = Sentences(
+    {
+        "no number in bounds": "{name} must be a whole number from {minimum} to {maximum:,}; got {got!r:.60}",
+        "no fraction": "{name} must be a fraction from 0 on, with at most {digits} digits above and below the line, such as Fraction(1, 4096); got {got!r:.60}",
+        "no short text": "{name} must be a text of at most {most} characters; got {got!r:.60}",
+        "no mapping": "{name} maps names to prices; got {got!r:.60}",
+        "no kind": "{owner} must be a Kind(weight, inp, out, ticks); got {got!r:.60}",
+        "kind without price": "{owner} may have ticks of {timed}; got {got}",
+        "slow not by rank": "Costs: slow maps ranks to how many times slower they are, as {{3: 2}}; got {got!r:.60}",
+        "impossible slowness": "Costs: slow of rank {rank} must be from 1 to {most:,}; got {factor}",
+        "part of a token": "Setting: a microbatch of {length} of {tokens} tokens is not a whole number of tokens",
+        "part of an element": "Setting: {length} of {elements:,} elements is not a whole number of elements",
+        "unknown kind": "Setting: layer {layer} is of the kind {kind!r}, which the costs {costs!r} do not have; they have {known}",
+        "kinds do not fit": "Setting: layer {layer} ({kind}) takes {takes:,} elements, layer {previous} ({previous_kind}) makes {makes:,}",
+        "misplaced kind": "Setting: layer {layer} is of the kind {kind!r}, which only the {where} layer can be",
+        "unit does not divide": "Costs: unit, the ticks in a step, must divide {most}; got {got!r}",
+        "no such choice": "Costs: {name} must be {choices}; got {got!r}",
+        "overlap not boolean": "Costs: overlap must be True or False; got {got!r:.60}",
+        "no tier": "Costs: the tier {tier} must be a Tier(offload, fetch, capacity, update); got {got!r:.60}",
+        "impossible pair": "Costs: a pair takes from {least} to {most} ticks here, as long as the longer of its two or as both; got {got}",
+        "too many ticks": "{operation} of {sent:,} elements takes {ticks:,} ticks in the costs {costs!r}, and at most {most:,} are possible; lower its alpha or beta",
+        "no price": "{operation} has no price in the costs {costs!r}{more}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

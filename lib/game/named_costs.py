@@ -5,12 +5,9 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 
-from .costs import CLASSIC, CLASSIC_TICKS, HIDDEN, LENGTH, Costs
-from .kinds import EMBEDDING, HEAD, Kind
-from .tiers import Tier
-from .words import SAYS
+from .costs import CLASSIC, CLASSIC_TICKS, EMBEDDING, HEAD, HIDDEN, LENGTH, Costs, Kind, Tier
 
 FLOPS = 400_000_000
 """Operations in a microsecond: 400 of an H100's 989 dense TFLOP/s in bf16, which large matrix products reach."""
@@ -256,3 +253,11 @@ def costs_named(name: str) -> Costs:
 def pricing(operation: str) -> list[str]:
     """The names of the known cost records in which an operation has a price."""
     return [name for name, costs in COSTS.items() if costs.priced(operation)]
+
+
+SAYS = Sentences(
+    {
+        "unknown costs": "there are no costs {costs!r}; {advice}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -1,20 +1,37 @@
-"""What a game fixes before it is played: its size, and its setting, which the classic puzzles leave as it is."""
+"""What a game fixes before it is played: its size, and its setting, which the classic puzzles leave as it is.
+
+A setting is one flat record with checked fields, so that it can be compared, written and read field by field. Settings
+by inheritance, one class for each task, were rejected: tasks, kinds of layers and costs combine freely. Its notation as
+JSON is here too, because a new field is written and read by the same few tables.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences, TraceError
 
-from .cost_checks import checked_int, fraction
-from .costs import ATTENDING, CLASSIC, PAIR, PRODUCTS, Costs
-from .kinds import OWN_PRICES
-from .named_costs import costs_named
-from .tiers import ON_TIER
-from .words import SAYS
+from .costs import (
+    ATTENDING,
+    CLASSIC,
+    MAX_DIGITS,
+    ON_TIER,
+    OWN_PRICES,
+    PAIR,
+    PRODUCTS,
+    Costs,
+    Kind,
+    Tier,
+    checked_int,
+    checked_text,
+    fraction,
+)
+from .named_costs import COSTS, costs_named
 
 LAYERS = ("dense", "block", "experts", "attention")
 """What a layer is: one matrix; two matrices that can be cut (Megatron's MLP); one expert per shard; causal attention on
@@ -229,3 +246,194 @@ class Game:
         if setting.frozen and (setting.frozen[-1] >= size.layers or len(setting.frozen) == size.layers):
             raise RuleError(SAYS("every layer frozen", layers=size.layers, frozen=setting.frozen))
         return cls(*size, setting, setting.steps, setting.layer, setting.task, setting.lag, setting.shares)
+
+
+# --- As JSON: what is not classic, and nothing else; reading is strict ---
+
+FRACTION = re.compile(rf"[0-9]{{1,{MAX_DIGITS}}}(/[0-9]{{1,{MAX_DIGITS}}})?")
+
+COST_FIELDS = tuple(field.name for field in fields(Costs) if field.init)
+
+
+def setting_to_json(setting: Setting) -> dict[str, Any]:
+    """The fields that are not classic, and always the costs: the name of a known record, or a whole record."""
+    written: dict[str, Any] = {"costs": _costs_to_json(setting.costs)}
+    for name in FIELDS[1:]:
+        content = getattr(setting, name)
+        if content != getattr(CLASSIC_SETTING, name):
+            written[name] = _WRITTEN.get(name, _as_it_is)(content)
+    return written
+
+
+def _as_it_is(content: Any, _: str = "") -> Any:
+    return content
+
+
+_WRITTEN: Mapping[str, Callable[[Any], Any]] = {
+    **{"mesh": dict, "kinds": list, "frozen": list, "mix": str},
+    **{"lengths": lambda all: [*map(str, all)]},
+}
+"""How fields of a setting are written that are no text or number."""
+
+
+def setting_from_json(data: Mapping[str, Any]) -> Setting:
+    """The setting that `setting_to_json` wrote; other keys of `data` are not looked at."""
+    given = {name: data[name] for name in FIELDS[1:] if name in data}
+    try:
+        if "mesh" in given:
+            given["mesh"] = tuple(_numbers(given["mesh"], "mesh", minimum=1).items())
+        for name, read in (("kinds", checked_text), ("lengths", _fraction)):
+            if name in given:
+                given[name] = tuple([read(entry, name) for entry in _list(given[name], name)])
+        if "mix" in given:
+            given["mix"] = _fraction(given["mix"], "mix")
+        if "frozen" in given:
+            given["frozen"] = _list(given["frozen"], "frozen")
+        return Setting(costs_from_json(data.get("costs")), **given)
+    except (RuleError, TypeError) as why:
+        raise TraceError(SAYS("impossible setting", why=why)) from None
+
+
+def _costs_to_json(costs: Costs) -> Any:
+    if COSTS.get(costs.name) == costs:
+        return costs.name
+    return record_to_json(costs)
+
+
+def record_to_json(costs: Costs) -> dict[str, Any]:
+    """A full cost record: its name, and what is not classic."""
+    written: dict[str, Any] = {"name": costs.name}
+    for name in COST_FIELDS[1:]:
+        content = getattr(costs, name)
+        if content != getattr(CLASSIC, name):
+            written[name] = _plain(content) if isinstance(content, Mapping) else content
+    return written
+
+
+def _plain(prices: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(name): _plain_price(price) for name, price in prices.items()}
+
+
+def _plain_price(price: Any) -> Any:
+    if isinstance(price, Kind):
+        return [*price[:3], _plain(price.ticks)]
+    return str(price) if isinstance(price, Fraction) else list(price) if isinstance(price, tuple) else price
+
+
+def costs_from_json(given: Any) -> Costs:
+    """Costs by the name of a known record, or as a full record."""
+    if isinstance(given, str) and given in COSTS:
+        return COSTS[given]
+    if not isinstance(given, dict):
+        raise TraceError(SAYS("unknown costs read", got=given, known=", ".join(COSTS)))
+    if unknown := set(given) - set(COST_FIELDS):
+        raise TraceError(SAYS("unknown fields", fields=", ".join(sorted(unknown)), known=", ".join(COST_FIELDS)))
+    if not isinstance(given.get("name"), str):
+        raise TraceError(SAYS("costs without name"))
+    try:
+        return Costs(**{name: READ.get(name, _as_it_is)(content, name) for name, content in given.items()})
+    except RuleError as why:
+        raise TraceError(SAYS("impossible costs", why=why)) from None
+
+
+def _numbers(given: Any, name: str, minimum: int = 0) -> Mapping[str, int]:
+    return _read_each(given, name, lambda price: checked_int(price, name, minimum))
+
+
+def _fractions(given: Any, name: str) -> Mapping[str, Fraction]:
+    return _read_each(given, name, lambda price: _fraction(price, name))
+
+
+def _fraction(given: Any, name: str) -> Fraction:
+    if isinstance(given, str) and FRACTION.fullmatch(given) and not re.search("/0+$", given):
+        return Fraction(given)
+    raise TraceError(SAYS("unreadable fraction", name=name, got=given))
+
+
+def _tiers(given: Any, name: str) -> Mapping[str, Tier]:
+    def read(tier: Any) -> Tier:
+        if not isinstance(tier, list) or len(tier) != len(Tier._fields):
+            raise TraceError(SAYS("unreadable tier", fields=", ".join(Tier._fields), got=tier))
+        return Tier(*tier)
+
+    return _read_each(given, name, read)
+
+
+def _read_kinds(given: Any, name: str) -> Mapping[str, Kind]:
+    def read(kind: Any) -> Kind:
+        if not isinstance(kind, list) or len(kind) != len(Kind._fields):
+            raise TraceError(SAYS("unreadable kind", fields=", ".join(Kind._fields), got=kind))
+        weight, inp, out, ticks = kind
+        return Kind(weight, inp, out, _numbers(ticks, name))
+
+    return _read_each(given, name, read)
+
+
+def _slow(given: Any, name: str) -> Mapping[int, Fraction]:
+    factors = _fractions(given, name)
+    for rank in factors:
+        if not re.fullmatch("0|[1-9][0-9]{0,8}", rank):
+            raise TraceError(SAYS("not by rank", name=name, got=rank))
+    return {int(rank): factor for rank, factor in factors.items()}
+
+
+def _list(given: Any, name: str) -> list[Any]:
+    if not isinstance(given, list):
+        raise TraceError(SAYS("unreadable list", name=name, got=given))
+    return given
+
+
+def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str, Any]:
+    if not isinstance(given, dict):
+        raise TraceError(SAYS("unreadable object", name=name, got=given))
+    return MappingProxyType({key: read(price) for key, price in given.items()})
+
+
+READ: Mapping[str, Callable[[Any, str], Any]] = {
+    **dict.fromkeys(("ticks", "calls", "alpha", "ticks_between", "alpha_between"), _numbers),
+    **dict.fromkeys(("beta", "beta_between"), _fractions),
+    "tiers": _tiers,
+    "kinds": _read_kinds,
+    "slow": _slow,
+}
+"""By field of a cost record that maps names to prices: what reads it. The record itself checks the others."""
+
+
+SAYS = Sentences(
+    {
+        "no mesh": "Setting: mesh has each axis with its length, as {example}; got {got!r}",
+        "no costs": "Setting: costs must be a record of costs; got {got!r}",
+        "lag without training": "Setting: lag is for the task 'train'; this one is {task!r}",
+        "not boolean": "Setting: {name} must be True or False; got {got!r:.60}",
+        "clip without training": "Setting: clip is for the task 'train'",
+        "none of these": "Setting: {name} must be one of {known}; got {got!r}",
+        "several steps inferred": "Setting: inference takes one step; got {steps}",
+        "only for dense layers": "Setting: {fields} are for dense layers; these are {layers!r}",
+        "pairs of unequal work": "Setting: pairs need dense layers and equal microbatches",
+        "frozen in other game": "Setting: frozen layers need the task 'train', no layers of attention, no lag and no clip",
+        "frozen without halves": "Setting: frozen layers need costs with both halves of backward; got {costs!r}",
+        "mix out of bounds": "Setting: mix must be at least 0 and less than 1; got {mix}",
+        "outer fields without outer": "Setting: outer, late and mix are for the task 'outer'; this one is {task!r}",
+        "shares without attention": "Setting: shares are for layers of attention; these are {layers!r}",
+        "attention in other game": "Setting: layers of attention have neither local replicas nor lag",
+        "shares not equal": "Setting: shares are equal, and {size} cannot be divided into {shares}",
+        "no kinds": "Setting: kinds has the kind of each layer, as ('block', 'head'); got {got!r:.60}",
+        "no frozen layers": "Setting: frozen has the numbers of the frozen layers, as (0, 1); got {got!r:.60}",
+        "no lengths": "Setting: lengths has the length of each microbatch; got {got!r:.60}",
+        "length out of bounds": "Setting: the length of a microbatch is more than 0 and at most 1; got {length}",
+        "setting of other size": "Setting: {name} is of {given} {what}, and this game has {count}",
+        "every layer frozen": "Setting: this game has {layers} layers, of which some are trained; {frozen} cannot be frozen",
+        "impossible setting": "this trace has an impossible setting: {why}",
+        "unknown costs read": "unknown costs {got!r:.60}; known: {known}, or a full record",
+        "unknown fields": "a cost record has no {fields}; it has {known}",
+        "costs without name": "a cost record has a name, which is a text",
+        "impossible costs": "impossible cost record: {why}",
+        "unreadable fraction": '{name} must be a fraction such as "1/4096"; got {got!r:.60}',
+        "unreadable tier": "a tier is a list of {fields}; got {got!r:.60}",
+        "unreadable kind": "a kind is a list of {fields}; got {got!r:.60}",
+        "not by rank": "{name} must be by rank; got {got!r:.60}",
+        "unreadable list": "{name} must be a list; got {got!r:.60}",
+        "unreadable object": "{name} must be an object; got {got!r:.60}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

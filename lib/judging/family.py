@@ -12,10 +12,9 @@ from collections.abc import Sequence, Set
 from lib.game.costs import COMPUTING
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, SUMMING
 from lib.trace.ops import UPDATES, Op
-from lib.values.base import Batched, Value
-from lib.values.kinds import Delta, KeyValue, Weight
+from lib.values.kinds import Batched, Delta, KeyValue, Value, Weight
 
-from .rank_state import RankState
+from .recomputation import RankState
 
 ONE_RANK = "training on one rank"
 DATA_PARALLEL = "data parallelism"
@@ -73,7 +72,8 @@ def family_of(ranks: Sequence[RankState]) -> str:
         return EXPERT_PARALLEL
     if tensor_parallel:
         return TENSOR_PARALLEL
-    if not _each_batch_on_one_rank(ranks):
+    computed = [_batches(rank) for rank in ranks]
+    if sum(map(len, computed)) > len(frozenset[tuple[int, int]]().union(*computed)):  # a batch is on two ranks
         return MIXED
     if _bring(ranks, SUMMING, Weight) or _bring(ranks, SUMMING, Delta):
         return LOCAL_SGD
@@ -119,12 +119,6 @@ def _shards(ranks: Sequence[RankState]) -> bool:
     return _bring(ranks, {"allgather"}, Weight) or not all(
         weight.is_complete() for rank in ranks for op in rank.all(UPDATES) for weight in rank.used(op)[1:2]
     )
-
-
-def _each_batch_on_one_rank(ranks: Sequence[RankState]) -> bool:
-    """True if no two ranks compute the same batch of the same step."""
-    computed = [_batches(rank) for rank in ranks]
-    return sum(map(len, computed)) == len(frozenset[tuple[int, int]]().union(*computed))
 
 
 def _batches(rank: RankState) -> frozenset[tuple[int, int]]:

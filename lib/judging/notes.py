@@ -1,20 +1,142 @@
-"""Notes on correct runs: habits that would not work in real training."""
+"""Notes on correct runs: habits that would not work in real training.
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+A note does not refuse a run, since the original puzzles accept it; some cost the third star. The most important habit
+is that a step can be repeated: each rank ends with the updated form of what it started with.
+"""
 
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
+
+from lib.errors import Sentences
+from lib.game.costs import COPYING
 from lib.game.setting import Game
 from lib.rules.collectives import COLLECTIVES
-from lib.trace.ops import Op
-from lib.values.algebra import named
+from lib.trace.ops import UPDATES, Op
+from lib.values.algebra import named, union
+from lib.values.kinds import OptState, Parked, Sharded, Value, Weight
 
-from .memory import Profile, lasting_peak
-from .peak import PeakContents
-from .peak_text import layers_text, noun, unstored_text
-from .rank_state import RankState
-from .recompute import Recomputation
-from .repeatable import discarded_states, loaded_again, loaded_twice, lost_states, missing_at_end
-from .words import SAYS
+from .memory import PeakContents, Profile, lasting_peak, layers_text, noun, unstored_text
+from .recomputation import RankState, Recomputation
+
+# --- Can the step be repeated? ---
+
+S = TypeVar("S", Weight, OptState)
+
+
+def loaded_twice(state: RankState) -> list[int]:
+    """Layers of which a rank has loaded an element more than once."""
+    loads: dict[int | None, list[tuple[int, int]]] = {}
+    for op in state.all({"load_weights"}):
+        loads.setdefault(op.layer, []).append(op.args[:2])  # (shard, total): from shard/total to (shard + 1)/total
+    return [layer or 0 for layer, parts in loads.items() if len(parts) > 1 and _overlap(parts)]
+
+
+def loaded_again(state: RankState) -> str:
+    """Where a rank loads a layer again: 'line 12 loads layers 0-5 again'; empty if nowhere."""
+    again, seen = loaded_twice(state), set()
+    for op in state.all({"load_weights"}):
+        if op.layer in again and op.layer in seen:
+            return f"line {op.line} loads {named('layer', again)} again"
+        seen.add(op.layer)
+    return ""
+
+
+def _overlap(parts: list[tuple[int, int]]) -> bool:
+    spans = sorted((Fraction(i, n), Fraction(i + 1, n)) for i, n in parts)
+    return any(after[0] < before[1] for before, after in pairwise(spans))
+
+
+def discarded_states(state: RankState, prof: Profile) -> list[int]:
+    """Layers whose updated optimizer state is neither stored at the end nor used."""
+    thrown = {op.outputs[1] for op in state.all(UPDATES)} - prof.lifetimes.stored_at_end
+    if thrown:
+        thrown.difference_update(*[op.inputs for op in state.done if op.name != "store"])
+    return sorted({state.values[number].layer for number in thrown})
+
+
+def lost_states(ranks: Sequence[RankState], profiles: Sequence[Profile], steps: int) -> list[int]:
+    """Layers that were updated, but whose optimizer state is incomplete on all ranks together after all `steps`."""
+    left = [state.values[number] for state, prof in zip(ranks, profiles) for number in prof.lifetimes.stored_at_end]
+    states = _by_layer(OptState, left, steps)
+    updated = {op.layer or 0 for state in ranks for op in state.all(UPDATES)}
+    return [layer for layer in sorted(updated) if not _contain(states.get(layer, []), {1: {0}})]
+
+
+def missing_at_end(state: RankState, prof: Profile, steps: int) -> list[int]:
+    """Layers whose loaded weight a rank has used, but whose updated weight it does not hold after the last of
+    `steps`."""
+    left = [state.values[number] for number in prof.lifetimes.stored_at_end]
+    kept = _by_layer(Weight, [*left, *state.final, *state.copies], steps)
+    loaded = [state.values[op.outputs[0]] for op in state.all({"load_weights"})]
+    if not _fewer(kept, _by_layer(Weight, loaded)):
+        return []  # whoever holds all that was loaded holds all that was used
+    return _fewer(kept, _by_layer(Weight, _used_as_loaded(state)))
+
+
+def _used_as_loaded(state: RankState) -> list[Value]:
+    """Values that were computed with or sent as loaded, perhaps cut or moved first."""
+    loaded: set[int] = set()
+    needed: dict[int, None] = {}
+    for op in state.done:
+        if op.name == "load_weights":
+            loaded.add(op.outputs[0])
+        elif op.name in ("shard", "combine", *COPYING) and loaded.issuperset(op.inputs):
+            loaded.update(op.outputs)  # cut to size or moved before any use: what counts is the part
+        elif op.name not in ("store", "await"):  # await holds what its call used
+            needed.update(dict.fromkeys(loaded.intersection(op.inputs)))
+    return [state.values[number] for number in needed]
+
+
+def _fewer(kept: Mapping[int, Sequence[Sharded]], began: Mapping[int, Sequence[Sharded]]) -> list[int]:
+    """Layers of which the rank holds less than it began with."""
+    return sorted(layer for layer, weights in began.items() if not _contain(kept.get(layer, ()), _shards(weights)))
+
+
+def _by_layer(kind: type[S], values: Iterable[Value], step: int = 0) -> dict[int, list[S]]:
+    """The values of one kind and step, including parked ones, by layer."""
+    by_layer: dict[int, list[S]] = {}
+    for value in values:
+        if type(value) is Parked:
+            value = value.value
+        if type(value) is kind and value.step == step:
+            by_layer.setdefault(value.layer, []).append(value)
+    return by_layer
+
+
+def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:
+    """The shards of all values by their total, each listed once. There are no more than the trace has loaded and
+    cut."""
+    by_total: dict[int, set[int]] = {}
+    for value in values:
+        by_total.setdefault(value.total, set()).update(value.shards)
+    return by_total
+
+
+def _pairs(by_total: Mapping[int, set[int]]) -> set[tuple[int, int]]:
+    """Shards by their count as (shard, total)."""
+    return {(shard, total) for total, shards in by_total.items() for shard in shards}
+
+
+def _contain(values: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
+    """True if the values together cover all wanted shards."""
+    have = _shards(values)
+    if all(shards <= have.get(total, set()) for total, shards in wanted.items()):
+        return True
+    return any(len(shards) == total for total, shards in have.items()) or _cover(_pairs(have), _pairs(wanted))
+
+
+def _cover(have: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> bool:
+    """`_contain` for shards with different totals, as intervals of the unsharded value."""
+    spans = union((Fraction(i, n), Fraction(i + 1, n)) for i, n in have)
+    starts = [start for start, _ in spans]
+    for i, n in wanted:
+        at = bisect_right(starts, Fraction(i, n)) - 1
+        if at < 0 or spans[at][1] < Fraction(i + 1, n):
+            return False
+    return True
 
 
 class Note(NamedTuple):
@@ -43,13 +165,8 @@ def notes_on(
         notes.append(Note(text, costs_a_star=True, about="lost"))
     if recomputation.made_up:
         more = f", and {len(recomputation.made_up) - 1} more like it" if len(recomputation.made_up) > 1 else ""
-        notes.append(
-            Note(
-                f"this run uses {recomputation.made_up[0]}{more}: you may explore with it, but a puzzle refuses it",
-                True,
-                "made up",
-            )
-        )
+        text = f"this run uses {recomputation.made_up[0]}{more}: you may explore with it, but a puzzle refuses it"
+        notes.append(Note(text, costs_a_star=True, about="made up"))
     if (most := max(lasting)) > peak.memory:
         highest = [state for state, elements in zip(ranks, lasting) if elements == most]
         again = "request" if recomputation.game.task == "infer" else "step"
@@ -58,13 +175,8 @@ def notes_on(
         notes.append(Note(f"{text}, because {why}", costs_a_star=True, about="steady"))
     if outside := unstored_text(peak):
         place = f"rank {peak.rank} at t={recomputation.costs.text(peak.tick)}"
-        notes.append(
-            Note(
-                f"the peak, on {place}, includes values that you hold in variables or have passed to pending calls: "
-                f"{outside}",
-                about="unstored",
-            )
-        )
+        held = f"includes values that you hold in variables or have passed to pending calls: {outside}"
+        notes.append(Note(f"the peak, on {place}, {held}", about="unstored"))
     return tuple(notes)
 
 
@@ -87,7 +199,7 @@ def steady_state_peak(state: RankState, sizes: Sequence[int], prof: Profile) -> 
 def _on_rank(state: RankState, prof: Profile, game: Game) -> Iterator[Note]:
     if prof.lifetimes.kept_outside:
         yield _kept_outside(state, prof.lifetimes.kept_outside)
-    if labelled := _labelled(state):
+    if labelled := [op for op in state.all(COLLECTIVES) if len(op.args) > 1 and op.args[1] is not None]:
         yield _other_label(labelled)
     if twice := loaded_twice(state):
         text = f"loaded the same weights of {named('layer', twice)} twice; keep them, or get them from another rank"
@@ -118,20 +230,21 @@ def _kept_outside(state: RankState, hidden: Sequence[int]) -> Note:
     more = f" and {len(hidden) - 1} more" if len(hidden) > 1 else ""
     value = state.values[hidden[0]]  # without its batches, so that ranks which do the same share one note
     kept = f"the {noun(value)} {layers_text([value])}{more} (line {line})"
-    return Note(
-        f"kept outside the dictionaries, where it takes memory until its last use: {kept}", about="kept outside"
-    )
-
-
-def _labelled(state: RankState) -> list[Op]:
-    """Collectives whose `layer` is not the layer of their value."""
-    ops, named = state.ops, state.named
-    indices = [i for name in COLLECTIVES & named.keys() for i in named[name] if len(ops[i].args) > 1]
-    return [op for op in map(ops.__getitem__, sorted(indices)) if op.args[1] is not None]
+    text = f"kept outside the dictionaries, where it takes memory until its last use: {kept}"
+    return Note(text, about="kept outside")
 
 
 def _other_label(labelled: Sequence[Op]) -> Note:
+    """A remark on collectives whose `layer` is not the layer of their value."""
     op = labelled[0]
     label = list(op.args[1]) if isinstance(op.args[1], tuple) else op.args[1]
     more = f", and {len(labelled) - 1} more like it" if len(labelled) > 1 else ""
     return Note(SAYS("other label", call=op.call(), line=op.line, label=label, more=more), about="label")
+
+
+SAYS = Sentences(
+    {
+        "other label": "called {call} on line {line} with layer {label}{more}: pass the layer of the value",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -6,7 +6,7 @@ from functools import cache
 from types import MappingProxyType
 
 from lib import Costs, Setting
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 
 from .gpus import CONTENTION, LATENCY, REACHED, call_seconds
 from .job import Job

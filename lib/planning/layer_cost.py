@@ -17,7 +17,7 @@ from math import ceil, comb
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lib.game.ring import elements_sent
+from lib.game.costs import elements_sent
 
 from .gpus import CONTENTION, LATENCY, REACHED, call_seconds
 from .job import Job

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.game.ring import elements_sent
+from lib.game.costs import elements_sent
 
 from .actions import Program, actions, program_of
 from .cost_model import prices

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lib.errors import RuleError
-from lib.trace.gc_pause import no_collection
+from lib.trace.ops import no_collection
 from lib.values.algebra import counted
 
 from .all_splits import Bound, cells, lower_bound, size_of, splits

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from lib import Op, Weight, halves
 from lib.game.costs import ATTENDING, COMPUTING
-from lib.judging.rank_state import RankState
-from lib.values.base import Batched
+from lib.judging.recomputation import RankState
+from lib.values.kinds import Batched
 
 Batches = frozenset[int]
 

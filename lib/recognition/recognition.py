@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from lib import COMPUTING, Op, PuzzleError, Setting, Trace
 from lib.judging import family as families
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.judging.traffic import staleness
 from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, REDUCING
-from lib.trace.gc_pause import no_collection
-from lib.values.base import Batched
-from lib.values.kinds import Delta, OptState, Parked, Weight, WeightGrad
+from lib.trace.ops import no_collection
+from lib.values.kinds import Batched, Delta, OptState, Parked, Weight, WeightGrad
 
 from . import names as known
 from .computed import Grid, RankWork, grid_of

@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import NamedTuple
 
-from lib.game.tiers import COPYING
+from lib.game.costs import COPYING
 from lib.rules.collectives import COLLECTIVES, HEADS
-from lib.values.base import Batched, Sharded
-from lib.values.kinds import KeyValue, OptState, Weight, WeightGrad
+from lib.values.kinds import Batched, KeyValue, OptState, Sharded, Weight, WeightGrad
 
 from . import names
 from .computed import RankWork

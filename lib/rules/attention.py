@@ -9,20 +9,30 @@ A gradient of keys has a part for each share of queries that sees them.
 from collections.abc import Sequence
 from fractions import Fraction
 from math import ceil
-from typing import Any
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 from lib.game.setting import Game
 from lib.values import algebra
-from lib.values.algebra import Who, set_text
-from lib.values.arguments import refuse_kinds
-from lib.values.base import Batched, Value, require_alike, require_kind, with_fields
-from lib.values.kinds import Activation, ActivationGrad, KeyValue, KeyValueGrad, Weight, WeightGrad
-from lib.values.label_text import batches_text
-from lib.values.sums import ALIKE_PARTS, ONE_LABEL
+from lib.values.algebra import Who, batches_text, set_text
+from lib.values.kinds import (
+    ALIKE_PARTS,
+    ONE_LABEL,
+    Activation,
+    ActivationGrad,
+    Batched,
+    KeyValue,
+    KeyValueGrad,
+    V,
+    Value,
+    Weight,
+    WeightGrad,
+    refuse_kinds,
+    require_alike,
+    require_kind,
+    with_fields,
+)
 
-from .requirements import require_usable, same_model
-from .words import SAYS
+from .layers import require_input, require_layers, require_usable, same_model
 
 Shares = frozenset[int]
 
@@ -35,7 +45,7 @@ def keys(game: Game, layer: int, inp: Value, weight: Value) -> KeyValue:
     require_usable(game, layer, weight, inp)
     _together(inp, "keys")
     same_model(game, inp, weight)
-    return KeyValue.made(**_fields(game, inp, layer, shares_of(game, inp)))
+    return _made(game, KeyValue, inp, layer, shares_of(game, inp))
 
 
 def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
@@ -49,7 +59,7 @@ def attend(game: Game, layer: int, inp: Value, *given: Value) -> Activation:
         if twice := seen & into.parts:
             raise RuleError(SAYS("keys in both", keys=set_text(twice)))
         seen |= into.parts
-    return Activation.made(**_fields(game, inp, layer + 1, queries, seen, of))
+    return _made(game, Activation, inp, layer + 1, queries, seen, of)
 
 
 def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[Value, ...]:
@@ -62,12 +72,12 @@ def attend_backward(game: Game, layer: int, inp: Value, *given: Value) -> tuple[
     _require_same(game, inp, grad, queries)
     _require_all_keys(grad)
     same_model(game, inp, grad)
-    grads: list[Value] = [ActivationGrad.made(**_fields(game, inp, layer - 1, queries, seen, max(queries) + 2))]
+    grads: list[Value] = [_made(game, ActivationGrad, inp, layer - 1, queries, seen, max(queries) + 2)]
     for block in blocks:
         shares = shares_of(game, require_kind(block, KeyValue, "each block of keys"))
         start = min(shares)
         sources = frozenset(q - start for q in queries if q >= start)
-        grads.append(KeyValueGrad.made(**_fields(game, inp, layer, shares, sources, game.shares - start)))
+        grads.append(_made(game, KeyValueGrad, inp, layer, shares, sources, game.shares - start))
     return tuple(grads)
 
 
@@ -100,16 +110,9 @@ def keys_backward(
     if through.of == 1:
         raise RuleError(SAYS("not through these keys", through=through, layer=layer))
     same_model(game, inp, grad, weight, through)
-    numbers = in_shares(game, inp.batches, shares)
-    weight_grad = WeightGrad.made(
-        layer=layer,
-        layers=inp.layers,
-        batches=numbers,
-        total_batches=game.batches * game.shares,
-        step=inp.step,
-        shares=game.shares,
-    )
-    return weight_grad, ActivationGrad.made(**_fields(game, inp, layer - 1, shares))
+    numbers, count = in_shares(game, inp.batches, shares), game.batches * game.shares
+    weight_grad = WeightGrad.made(layer, inp.layers, numbers, count, step=inp.step, shares=game.shares)
+    return weight_grad, _made(game, ActivationGrad, inp, layer - 1, shares)
 
 
 def ticks(game: Game, operation: str, used: Sequence[Value]) -> int:
@@ -200,16 +203,10 @@ def in_shares(game: Game, batches: Shares, shares: Shares) -> Shares:
     return frozenset(batch * game.shares + share for batch in batches for share in shares)
 
 
-def require_attention(game: Game, call: str) -> None:
-    if game.layer != "attention":
-        raise RuleError(SAYS("other kind of layers", call=call, kind="attention", layers=game.layer))
-
-
 def _of_layer(game: Game, layer: int, inp: Activation) -> None:
-    require_attention(game, "this call")
+    require_layers(game, "this call", "attention")
     algebra.number(layer, game.layers, "layer")
-    if inp.layer != layer:
-        raise RuleError(SAYS("other input", inp=inp, layer=layer))
+    require_input(layer, inp)
     _require_all_keys(inp)
 
 
@@ -275,26 +272,20 @@ def _require_into(game: Game, layer: int, inp: Activation, into: Activation, que
     _require_same(game, inp, into, queries)
 
 
-def _fields(
-    game: Game, inp: Activation, layer: int, shares: Shares, parts: Shares = algebra.WHOLE, of: int = 1
-) -> dict[str, Any]:
-    """The fields of a value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are
-    the whole."""
+def _made(
+    game: Game,
+    kind: type[V],
+    inp: Activation,
+    layer: int,
+    shares: Shares,
+    parts: Shares = algebra.WHOLE,
+    of: int = 1,
+) -> V:
+    """A value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are the whole."""
     if len(parts) == of:
         parts, of = algebra.WHOLE, 1
     shards, total = (shares, game.shares) if game.shares > 1 else (algebra.WHOLE, 1)
-    return {
-        "layer": layer,
-        "layers": inp.layers,
-        "batches": inp.batches,
-        "total_batches": inp.total_batches,
-        "step": inp.step,
-        "parts": parts,
-        "of": of,
-        "shards": shards,
-        "total": total,
-        "heads": inp.heads,
-    }
+    return inp.to(kind, layer, parts=parts, of=of, shards=shards, total=total, heads=inp.heads)
 
 
 def exchangeable(value: Value, name: str) -> None:
@@ -315,3 +306,33 @@ def _exchanged(values: Sequence[Value], who: Who, name: str) -> Batched:
         if value.of > 1 and not (halfway and name == "tokens"):
             raise RuleError(SAYS("partial attention exchanged", who=who(i), value=value))
     return first
+
+
+SAYS = Sentences(
+    {
+        "keys in both": "both values already include the keys of {keys}; attend to each block of keys once",
+        "other output gradient": "this is the {grad}; pass the gradient of the output of layer {layer}",
+        "not from attend_backward": "this is the {value}; keys_backward({layer}, ...) needs what attend_backward({layer}) made",
+        "queries missing": "the keys of shares {keys} were read by the queries of shares {users}; run backward for shares {missing} first",
+        "keys missing": "this gradient has come through the keys of {keys} only; the keys of {missing} are missing",
+        "not through these keys": "this is the {through}; pass the gradient that attend_backward({layer}, ...) returned",
+        "other share": "{who} contributes the {value}; its part is share {share} of {n} of the tokens, with all heads",
+        "other heads": "{who} contributes the {value}; its part is heads {heads} of {n}, with all their tokens",
+        "partial key gradients": "{who} contributes the {first}; contribute the gradients of all keys, summed over all queries",
+        "not in shares": "this is the {value}; in this game a microbatch is {shares} shares of tokens",
+        "gradient not yet complete": "this is the {value}, only through the keys of others; keys_backward completes it",
+        "keys not attended": "these tokens {tokens} have seen the keys of {keys} only; attend to the others first",
+        "heads to attention": "these are heads {{{heads}}} of {n}; exchange heads for tokens first, then call {call}",
+        "values do not match": "this is the {value}, and the {inp}; pass values of the same microbatches, step and heads",
+        "other tokens": "the activation has the tokens {tokens}, and the {value} has {others}; pass values of the same tokens",
+        "no keys": "no keys were given; pass a list of what keys(...) returned",
+        "keys of another layer": "these keys are of layer {layer} and {batches}; the queries are of layer {queries_layer} and {queries_batches}",
+        "keys passed twice": "the keys of {keys} were passed twice; pass each block once",
+        "keys come later": "the tokens {tokens} attend to none of {keys}, which come later",
+        "not from attend": "into is the {into}; pass what attend({layer}, ...) returned for the same tokens",
+        "complete attention": "this activation is complete; it includes all keys",
+        "not of attention": "{name} takes an activation, keys and values, or a gradient of these; got the {value}",
+        "partial attention exchanged": "{who} contributes the {value}; only what is summed over all keys can be exchanged",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -3,35 +3,73 @@
  1. A layer, batch, shard or rank must exist.
  2. An operation takes values of its kinds, and the layer it names is the layer of what it is given.
  3. `forward` and `backward` need the full weight of their own step, and every value of one microbatch set: the
-    activation and its gradient carry the same batches (`layer_rules`).
- 4. A sum never counts a batch twice and never mixes layers or shards (`values.kinds.sum_grads`).
+    activation and its gradient carry the same batches (`layers`).
+ 4. A sum never counts a batch twice and never mixes layers or shards (`kinds.sum_grads`).
  5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
-    (`values.base.join_shards`).
+    (`kinds.join_shards`).
  6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
     shards, at the weight's step.
- 7. The k-th collective of every rank in a group is the same operation on the same layer (`collective_rules`).
+ 7. The k-th collective of every rank in a group is the same operation on the same layer (`collectives`).
  8. At the end every layer's updated weight exists whole, and nothing that was sent is left unread.
 
 The mathematics is from data, sharded and pipeline parallel training: ZeRO (Rajbhandari et al. 2020,
-section 5), GPipe (Huang et al. 2019, section 2).
+section 5), GPipe (Huang et al. 2019, section 2). Rules are pure, so that the run and the referee apply the same ones. A
+referee with rules of its own would check more, but every rule would be stated twice.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
-from lib.errors import RuleError
-from lib.game.costs import COMPUTING
+from lib.errors import RuleError, Sentences
+from lib.game.costs import ATTENDING, COMPUTING, ON_TIER, PRODUCTS
 from lib.game.setting import CLASSIC_SETTING, Game
 from lib.values import algebra
-from lib.values.base import Batched, Value, join_shards, require_kind, shard
-from lib.values.kinds import Activation, OptState, Weight, WeightGrad
-from lib.values.replicas import shared
-from lib.values.sums import added
+from lib.values.algebra import shared
+from lib.values.kinds import (
+    Activation,
+    Batched,
+    OptState,
+    Value,
+    Weight,
+    WeightGrad,
+    added,
+    join_shards,
+    require_kind,
+    shard,
+)
 
-from . import attention, clipping, memory_tiers, outer, rooted, updating
-from .layers import backward, backward_input, backward_weight, forward, loss, pair
-from .requirements import WHOLE, require_trained, same_model
-from .words import SAYS
+from . import attention
+from .collectives import require_own
+from .layers import (
+    WHOLE,
+    backward,
+    backward_input,
+    backward_weight,
+    forward,
+    loss,
+    pair,
+    require_layers,
+    require_trained,
+    require_weight_of,
+    same_model,
+)
+from .updates import (
+    delta,
+    fetch,
+    load_outer_state,
+    merge,
+    move,
+    norm,
+    offload,
+    outer_update,
+    parked_weights,
+    require_final,
+    set_final_copy,
+    tier_ticks,
+    tier_update,
+    update,
+)
 
 PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
 """Operations on batches: the batches of the first value that they make."""
@@ -46,7 +84,7 @@ def batches_of(results: Sequence[Any]) -> frozenset[int]:
     return batches
 
 
-# --- What a rank does on its own -------------------------------------------------------------------
+# --- What a rank does on its own ---
 
 
 def load_weights(
@@ -61,9 +99,9 @@ def load_weights(
     shards = frozenset((algebra.number(part, total, "shard"),))
     label = layer, game.layers, 0, shards, total
     weight = Weight.made(*label)
-    more = (outer.load_outer_state(game, weight),) if with_outer else ()
+    more = (load_outer_state(game, weight),) if with_outer else ()
     values = (weight, OptState.made(*label), *more)
-    return values if tier is None else memory_tiers.parked_weights(game, values, tier)
+    return values if tier is None else parked_weights(game, values, tier)
 
 
 def get_activation(game: Game, batches: object, step: object = 0, shares: object = None) -> Activation:
@@ -74,7 +112,7 @@ def get_activation(game: Game, batches: object, step: object = 0, shares: object
     label = 0, game.layers, chosen, game.batches, algebra.number(step, game.steps, "step")
     if game.shares == 1 and shares is None:
         return Activation.made(*label)
-    attention.require_attention(game, "shares=")
+    require_layers(game, "shares=", "attention")
     tokens = range(game.shares) if shares is None else algebra.numbers(shares, game.shares, "share")
     if not tokens:
         raise RuleError(SAYS("no shares"))
@@ -111,11 +149,10 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     weight = require_kind(weight, Weight, "weight")
     if game.task == "infer":
         raise RuleError(SAYS("weight while inferring"))
-    if weight.layer != layer:
-        raise RuleError(SAYS("other weight", weight=weight, layer=layer))
+    require_weight_of(layer, weight)
     require_trained(game, layer)
     if game.task == "outer":
-        outer.require_final(game, weight)
+        require_final(game, weight)
     elif weight.step != game.steps:
         done = "was never updated" if not weight.step else f"is not the one after all {game.steps} steps"
         raise RuleError(SAYS("weight not final", weight=weight, done=done))
@@ -139,7 +176,7 @@ def require_cuttable(game: Game, value: Value) -> None:
         raise RuleError(SAYS("shares not allowed", value=value))
 
 
-# --- What ranks do together; the collectives are in `collective_rules` ---------------------------------
+# --- What ranks do together; `collectives` has the collectives ---
 
 
 def partner(game: Game, rank: int, to: object) -> int:
@@ -161,10 +198,10 @@ def tag(game: Game, given: object) -> int:
 def message(values: Iterable[Value]) -> None:
     """Refuses what cannot be sent."""
     for value in values:
-        rooted.require_own(value)
+        require_own(value)
 
 
-# --- Local operations from a record ------------------------------------------------------------------
+# --- Local operations from a record ---
 
 
 LocalRecord = Any
@@ -201,13 +238,13 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "pair": lambda game, op, v: pair(game, op.layer, *op.args, *v),
     "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
     "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
-    "update": lambda game, op, v: updating.update(game, op.layer, *v),
-    "norm": lambda game, op, v: (clipping.norm(game, op.layer, *v),),
-    "tier_update": lambda game, op, v: updating.tier_update(game, op.layer, *op.args, *v),
-    "delta": lambda game, op, v: (outer.delta(game, op.layer, *v),),
-    "outer_update": lambda game, op, v: outer.outer_update(game, op.layer, *v),
-    "merge": lambda game, op, v: (outer.merge(game, op.layer, *v),),
-    "set_final_copy": lambda game, op, v: outer.set_final_copy(game, op.layer, *v),
+    "update": lambda game, op, v: update(game, op.layer, *v),
+    "norm": lambda game, op, v: (norm(game, op.layer, *v),),
+    "tier_update": lambda game, op, v: tier_update(game, op.layer, *op.args, *v),
+    "delta": lambda game, op, v: (delta(game, op.layer, *v),),
+    "outer_update": lambda game, op, v: outer_update(game, op.layer, *v),
+    "merge": lambda game, op, v: (merge(game, op.layer, *v),),
+    "set_final_copy": lambda game, op, v: set_final_copy(game, op.layer, *v),
     "keys": lambda game, op, v: (attention.keys(game, op.layer, *v),),
     "attend": lambda game, op, v: (attention.attend(game, op.layer, *v),),
     "attend_backward": lambda game, op, v: attention.attend_backward(game, op.layer, *v),
@@ -215,10 +252,56 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "add": lambda game, op, v: (added(v),),
     "combine": lambda game, op, v: (join_shards(v),),
     "shard": lambda game, op, v: (shard_value(game, *v, *op.args),),
-    "offload": lambda game, op, v: (memory_tiers.offload(game, *v, *op.args),),
-    "fetch": lambda game, op, v: (memory_tiers.fetch(game, *v),),
-    "move": lambda game, op, v: (memory_tiers.move(game, *v, *op.args),),
+    "offload": lambda game, op, v: (offload(game, *v, *op.args),),
+    "fetch": lambda game, op, v: (fetch(game, *v),),
+    "move": lambda game, op, v: (move(game, *v, *op.args),),
     "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
     "set_output": lambda game, op, v: set_output(game, *v),
 }
 """Each local operation by name: the values it makes, in order. A new operation is a rule and a row here."""
+
+
+# --- How long a rank's own operation takes ---
+
+
+def ticks(game: Game, operation: str, items: int, used: Sequence[Any], results: Sequence[Any], rank: int) -> int:
+    """The ticks of a rank's own operation on `items` batches: on a shard of a weight, that share of the time."""
+    price = game.prices.get(operation)
+    if price is not None:
+        return price * items
+    costs = game.setting.costs
+    if operation in ON_TIER:
+        return tier_ticks(costs, operation, results, used)
+    if operation in ATTENDING:
+        return attention.ticks(game, operation, used)
+    sized = used if operation in PRODUCTS or operation == "loss" else ()
+    shares = [(len(v.shards), v.total) for v in sized if type(v) is Weight or getattr(v, "vocabulary", False)]
+    shards, total = shares[0] if shares else (1, 1)
+    if costs.unequal is not None:
+        batches = batches_of(results) if operation in PER_BATCH else ()
+        layer = min(used[0].layer, game.layers - 1)  # a loss is the last layer's
+        return costs.unequal.ticks(operation, layer, batches, rank, Fraction(shards, total))
+    return costs.duration(operation, items, shards, total)
+
+
+SAYS = Sentences(
+    {
+        "shard without total": "shard {part} does not exist, because total is 1; give the number of shards too: total=...",
+        "no batches": "no batches were given; give at least one, such as [0]",
+        "no shares": "no shares were given; name at least one, such as shares=[0]",
+        "output while training": "this game trains, so its results are weights; call set_final_weight",
+        "output too early": "this is the {output}; an output comes from the last layer, so go forward first",
+        "partial output": "this is the {output}; an output is a full sum, with all tokens",
+        "weight while inferring": "this game is inference only, so its results are activations; call set_output",
+        "weight not final": "this is the {weight}, which {done}; pass the weight that update returned",
+        "final replica": "this is the {weight}; average the replicas with allreduce first",
+        "shares not named": "this is the {value}; name the tokens in get_activation(batches, shares=[...])",
+        "shares not allowed": "this is the {value}; activations are split only where a layer can use a part",
+        "sent to itself": "a rank cannot send to itself; store the value in a dictionary",
+        "classic tag": "messages of the classic game have no tags; got tag {tag}, so leave it out",
+        "record of no tier": "a record leaves out the memory tier if there is none; got None",
+        "record of outer": "a record says 1 where an outer state is loaded; got {got!r}",
+        "record of a step": "a record names a step from 1 on, as a number; got {step!r}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

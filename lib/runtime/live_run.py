@@ -7,22 +7,29 @@ waits or has ended, no rank can move: then the earliest message goes to a rank t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lib.communication.calls import Call
-from lib.communication.deadlock_text import cycle_of, deadlock_text, nearest_to_cause
 from lib.communication.lanes import Lanes
-from lib.communication.meetings import Mailboxes, require_same_call
-from lib.communication.mesh import Mesh
-from lib.errors import DeadlockError, MismatchError, PuzzleError
+from lib.communication.meetings import (
+    Call,
+    Mailboxes,
+    Mesh,
+    axes_of,
+    cycle_of,
+    deadlock_text,
+    nearest_to_cause,
+    require_same_call,
+)
+from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError, Sentences
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
-from lib.values.base import unrecorded
+from lib.values import algebra
+from lib.values.kinds import unrecorded
 
-from .deadlock_detection import DeadlockDetector, RankTasks
 from .recorder import RankRecorder
-from .waits import CallWait, Message, Offers, ReceiveWait, SendWait, Wait
+from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future, Task
@@ -34,12 +41,6 @@ class LiveLanes(Lanes):
     def __init__(self, run: LiveRun) -> None:
         super().__init__(run.game, run.game.ranks)
         self._run = run
-        self._payloads: dict[Call, Any] = {}
-
-    def send(self, call: Call, payload: Any) -> None:
-        """Issues a `pass_to`."""
-        self._payloads[call] = payload
-        self.issue(call)
 
     def full(self, call: Call) -> bool:
         return self._run.mailboxes.full(call.rank, *call.op.args)
@@ -50,7 +51,7 @@ class LiveLanes(Lanes):
             self._run.recorders[call.rank].complete(call)
         if call.op.name == "pass_to":
             to, *tag = call.op.args
-            message = Message(self._payloads.pop(call), call.values, call.end, *tag)
+            message = Message(call.payload, call.values, call.end, *tag)
             self._run.deliver(call.rank, to, message)
         self._run.settled(call)
 
@@ -77,16 +78,13 @@ class LiveRun:
         """After a deadlock: the ranks whose own call explains it."""
         self._loop = asyncio.get_running_loop
         self._detector = DeadlockDetector(
-            ranks, asyncio.get_running_loop, self._deliver_earliest, self.resolve_deadlock
+            ranks, self._loop, asyncio.current_task, self._deliver_earliest, self.resolve_deadlock
         )
-        self._tasks = RankTasks(ranks, self._detector, asyncio.current_task)
-        self.act = self._tasks.act
+        self.act = self._detector.act
         """Records that a rank is alive."""
-        self.other_rank = self._tasks.other
+        self.other_rank = self._detector.other
         self._waits: list[Wait | None] = [None] * ranks
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
-        self._posting: dict[tuple[int, int, int], SendWait] = {}
-        """By sender, receiver and tag: the wait for a full mailbox."""
         self._offers = Offers()
         self.lanes = LiveLanes(self)
 
@@ -96,7 +94,7 @@ class LiveRun:
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
         """Takes every rank's task, so that it is certain when a rank has ended."""
-        self._tasks.supervise(tasks)
+        self._detector.supervise(tasks)
 
     @property
     def moves(self) -> int:
@@ -105,14 +103,6 @@ class LiveRun:
 
     # --- Each of these answers at once, or returns None: then the rank has to `suspend`. ---
 
-    def post(self, wait: SendWait) -> bool | None:
-        """Sends a message, unless the one before it is unread."""
-        if self.mailboxes.full(wait.rank, wait.to, wait.tag):
-            self._posting[wait.rank, wait.to, wait.tag] = wait
-            return None
-        self.deliver(wait.rank, wait.to, wait.message)
-        return True
-
     def receive(self, wait: ReceiveWait) -> tuple[int, Message] | None:
         """Takes a message. Returns its sender and the message."""
         if wait.source is None:
@@ -120,7 +110,7 @@ class LiveRun:
                 self._offers.add(wait, source, message)
         elif self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
             message = self.mailboxes.take(wait.source, wait.rank, wait.tag)
-            self._refill(wait.source, wait.rank, wait.tag)
+            self._refill(wait.source)
             return wait.source, message
         return None
 
@@ -167,16 +157,15 @@ class LiveRun:
         message, which belongs to its next receive."""
         message = self.mailboxes.take(source, receiver.rank, receiver.tag)
         self._wake(receiver, (source, message))
-        self._refill(source, receiver.rank, receiver.tag)
+        self._refill(source)
 
-    def _refill(self, source: int, to: int, tag: int) -> None:
+    def _refill(self, source: int) -> None:
         """Lets a sender continue that waits for room in a mailbox."""
-        queued = self._posting.pop((source, to, tag), None)
-        if queued is not None:
-            self.deliver(source, to, queued.message)
-            self._wake(queued, True)
+        wait = self._waits[source]
         if self.costs.overlap:
             self.lanes.retry(source)
+        elif isinstance(wait, CallWait) and wait.of.name == "pass_to":
+            self.lanes.issue(wait.of)
 
     def _deliver_earliest(self) -> bool:
         """Gives the earliest message to an open receive that waits for it, if there is one."""
@@ -227,11 +216,8 @@ class LiveRun:
     def _withdraw(self, wait: Wait) -> None:
         """Ends a wait without an answer, and withdraws the rank's offers."""
         self._advance(wait)
-        if isinstance(wait, CallWait):
-            if not self.costs.overlap:
-                self.lanes.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
-        elif isinstance(wait, SendWait) and self._posting.get((wait.rank, wait.to, wait.tag)) is wait:
-            del self._posting[wait.rank, wait.to, wait.tag]
+        if isinstance(wait, CallWait) and not self.costs.overlap:
+            self.lanes.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
 
     def resolve_deadlock(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
@@ -272,10 +258,72 @@ class LiveRun:
             elif wait is None and rank not in self.with_model:
                 absent[rank] = "has no Model"
             elif wait is None:
-                absent[rank] = self._tasks.ending(rank)
+                absent[rank] = self._detector.ending(rank)
         return absent
 
 
 def copied(why: PuzzleError) -> PuzzleError:
     """A copy of a refusal for another rank, which adds its place."""
     return type(why)(why.problem)
+
+
+# --- Groups of ranks that can communicate, and share one live run ---
+
+
+class Dist:
+    """A group of ranks that can communicate: `Dist(4)` for ranks 0 to 3.
+
+    `mesh` puts the ranks on named axes, as in `Dist(8, mesh={"dp": 2, "pp": 2, "tp": 2})`; it becomes part of the
+    setting. `setting` holds everything else that the game fixes: costs, steps, the kind of layers. Giving a rank a
+    second Model starts a new run, so that a notebook cell can be run again.
+    """
+
+    def __init__(self, ranks: int, mesh: Mapping[str, int] | None = None, setting: Setting = CLASSIC_SETTING) -> None:
+        self.ranks = algebra.whole_number(ranks, "ranks", "Dist", least=1)
+        if not isinstance(setting, Setting):
+            raise RuleError(SAYS("no setting", got=setting))
+        axes = axes_of(setting.mesh if mesh is None else mesh, self.ranks)
+        self.setting = setting if axes == setting.mesh else replace(setting, mesh=axes)
+        self._run: LiveRun | None = None
+
+    def __repr__(self) -> str:
+        return f"Dist({self.ranks})"
+
+    def enter(self, rank: object, layers: object, batches: object) -> tuple[LiveRun, int]:
+        """The run that a new Model for `rank` belongs to, and the checked rank.
+
+        Raises:
+            RuleError: there is no such rank, or earlier ranks have named another size.
+        """
+        rank = algebra.number(rank, self.ranks, "rank", "Model")
+        size = Size(
+            algebra.whole_number(layers, "layers", "Model", least=1),
+            algebra.whole_number(batches, "batches", "Model", least=1),
+            self.ranks,
+        )
+        run = self._run
+        if run is None or rank in run.with_model:
+            run = self._run = LiveRun(size, self.setting)
+        elif run.size != size:
+            raise RuleError(
+                SAYS(
+                    "sizes differ",
+                    rank=rank,
+                    layers=size.layers,
+                    batches=size.batches,
+                    other=min(run.with_model),
+                    other_layers=run.size.layers,
+                    other_batches=run.size.batches,
+                )
+            )
+        run.with_model.add(rank)
+        return run, rank
+
+
+SAYS = Sentences(
+    {
+        "no setting": "Dist: setting must be a Setting, such as Setting(steps=2); got {got!r}",
+        "sizes differ": "rank {rank} asks for {layers} layers and {batches} batches, but rank {other} asked for {other_layers} and {other_batches}; all ranks of a Dist share one model: use the same numbers, or make a new Dist",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -1,21 +1,23 @@
-"""Runs a schedule, one coroutine per rank, on a private event loop or on the running loop."""
+"""Runs a schedule, one coroutine per rank, on a private event loop or on the running loop.
+
+Ranks are coroutines, not threads or processes: a run has one order for each order of starts, and a deadlock is seen
+when nothing is left to do, without a timeout. Only on a shared loop, which never runs out of work, is there a patience.
+"""
 
 from __future__ import annotations
 
 import selectors
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lib.errors import DeadlockError, PuzzleError
+from lib.errors import DeadlockError, PuzzleError, Sentences
 from lib.game.setting import CLASSIC_SETTING, Setting
-from lib.trace.gc_pause import no_collection
-from lib.trace.ops import Trace
+from lib.trace.ops import Trace, no_collection
 
-from .dist import Dist
-from .live_run import LiveRun
+from .live_run import Dist, LiveRun
 from .model import Model
-from .words import SAYS
 
 if TYPE_CHECKING:
     import asyncio
@@ -224,3 +226,85 @@ def _sweep(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     if left:
         loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+
+
+# --- A run while an event loop is running: in a notebook's cell, in a page's worker ---
+#
+# Only for the game's own schedules, which wait for nothing but each other. The running loop is blocked until the call
+# returns, as during any computation. A player's schedule may wait for anything, so it needs `run_async`.
+
+
+class _Idle:
+    """A selector with nothing to select from."""
+
+    on_idle: Callable[[], None] = staticmethod(lambda: None)
+
+    def select(self, timeout: float | None) -> tuple[()]:
+        if timeout is None:
+            self.on_idle()
+        return ()
+
+
+def _closed_loop(selector: _Idle) -> asyncio.AbstractEventLoop:
+    """A loop without the operating system: only tasks and futures, no files or sockets (Pyodide has no sockets)."""
+    from asyncio import BaseEventLoop
+
+    class ClosedLoop(BaseEventLoop):
+        _selector = selector
+
+        def _process_events(self, events: object) -> None:
+            """Does nothing: there are no events."""
+
+    return ClosedLoop()
+
+
+def run_nested(
+    schedule: Schedule,
+    layers: int = 2,
+    batches: int = 1,
+    ranks: int = 1,
+    *,
+    setting: Setting = CLASSIC_SETTING,
+) -> Outcome:
+    """Like `run`, but works while an event loop is running."""
+    idle = _Idle()
+    with no_running_loop():
+        return run_on(_closed_loop(idle), idle, schedule, (layers, batches, ranks), setting)
+
+
+def played(schedule: Schedule, size: tuple[int, int, int], setting: Setting) -> Outcome:
+    """Runs one of the game's own schedules, as `run_nested` does."""
+    outcome = run_nested(schedule, *size, setting=setting)
+    if outcome.error is not None:
+        raise outcome.error
+    return outcome
+
+
+@contextmanager
+def no_running_loop() -> Iterator[None]:
+    """Hides this thread's running loop and task.
+
+    Since Python 3.14 a thread has one current task for all loops; before, each loop has its own.
+    """
+    import asyncio
+
+    loop = asyncio._get_running_loop()
+    task = asyncio.current_task(loop) if loop is not None else None
+    swap: Any = getattr(asyncio.tasks, "_swap_current_task", None) if task is not None else None
+    if swap:
+        swap(loop, None)
+    asyncio._set_running_loop(None)
+    try:
+        yield
+    finally:
+        asyncio._set_running_loop(loop)
+        if swap:
+            swap(loop, task)
+
+
+SAYS = Sentences(
+    {
+        "loop is running": "run cannot be called where an event loop is running, as in a notebook; use 'await run_async(...)'",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -1,20 +1,23 @@
-"""Describes a rank's wait in an operation that involves others: what the rank contributes or waits for."""
+"""What a rank waits for, and when none can move by itself: each waits, has ended or was never seen.
+
+Nothing polls: the counter of ranks that can move reaches zero. If the ranks are the player's own tasks, which may start
+late, an absent rank gets a moment to show up.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.communication.calls import Call, in_group
-from lib.communication.deadlock_text import WaitingRank
 from lib.communication.lanes import Lanes
-from lib.trace.ops import call_text, message_text
-from lib.values.base import Value
+from lib.communication.meetings import Call, WaitingRank, in_group
+from lib.trace.ops import message_text
+from lib.values.kinds import Value
 
 if TYPE_CHECKING:
-    from asyncio import Future
+    from asyncio import AbstractEventLoop, Future, Task
 
 
 class Message(NamedTuple):
@@ -61,35 +64,6 @@ class CallWait(Wait):
 
 
 @dataclass(slots=True, eq=False)
-class CopyWait(Wait):
-    """A copy between memories, which waits for no other rank."""
-
-    name: str
-
-    def call(self) -> str:
-        return call_text(self.name)
-
-
-@dataclass(slots=True, eq=False)
-class SendWait(Wait):
-    """A wait to send a message to a full mailbox."""
-
-    to: int
-    message: Message
-    used: tuple[int, ...]
-
-    @property
-    def tag(self) -> int:
-        return self.message.tag
-
-    def call(self) -> str:
-        return message_text("pass_to", self.to, self.tag)
-
-    def described(self) -> WaitingRank:
-        return WaitingRank(self.rank, self.call(), self.line, "post", (self.to,))
-
-
-@dataclass(slots=True, eq=False)
 class ReceiveWait(Wait):
     """A wait for a message from `source`, or from any rank."""
 
@@ -125,3 +99,121 @@ class Offers:
             if is_open(receiver, source, message):
                 return receiver, source
         return None
+
+
+# --- A standstill ---
+
+ABSENCE_GRACE = 0.2
+"""Seconds that a rank has to show up before its absence counts as a deadlock."""
+
+
+class DeadlockDetector:
+    """Follows the task of each rank until it is done, and counts the ranks that cannot move. At a standstill it calls
+    `resolve_deadlock`, which lets a rank continue or ends all waits. If ranks may still show up, it first calls only
+    `hand_over`, which says whether a rank can continue."""
+
+    def __init__(
+        self,
+        ranks: int,
+        loop: Callable[[], AbstractEventLoop],
+        current_task: Callable[[], Task[Any] | None],
+        hand_over: Callable[[], bool],
+        resolve_deadlock: Callable[[], object],
+    ) -> None:
+        self.supervised = False
+        """Every rank's task is known, so an absent rank has certainly ended."""
+        self.moves = 0
+        """Counts how often a rank has begun or ended something that involves others."""
+        self._ranks = self._still = ranks
+        self._waiting = 0
+        self._look_planned = False
+        self._tasks: list[Task[Any] | None] = [None] * ranks
+        """The task that each rank was last seen in, until it is done."""
+        self._ended: dict[int, str] = {}
+        self._loop = loop
+        self._current_task = current_task
+        self._hand_over = hand_over
+        self._end_waiting = resolve_deadlock
+
+    def supervise(self, tasks: Sequence[Task[Any]]) -> None:
+        """Takes every rank's task, in rank order, so that it is certain when a rank has ended."""
+        self.supervised = True
+        for rank, task in enumerate(tasks):
+            self._follow(rank, task)
+
+    def act(self, rank: int) -> None:
+        """Records that a rank is alive, in the running task."""
+        self.moves += 1
+        if not self.supervised:
+            task = self._current_task()
+            if task is not None and self._tasks[rank] is not task:
+                self._follow(rank, task)
+
+    def other(self, rank: int) -> int | None:
+        """Another rank whose task is running; None if it is this rank's task or no rank's."""
+        task = self._current_task()
+        if task is self._tasks[rank]:
+            return None
+        return next((other for other, its in enumerate(self._tasks) if its is task), None)
+
+    def ending(self, rank: int) -> str:
+        """How a rank that does not wait has ended, for a deadlock message: 'has returned'."""
+        return self._ended.get(rank, "has returned or not started")
+
+    def wait(self) -> None:
+        self._waiting += 1
+        self._still += 1
+        if self._still == self._ranks:
+            self._react()
+
+    def advance(self) -> None:
+        """Counts a rank that does not wait any more."""
+        self._waiting -= 1
+        self._still -= 1
+        self.moves += 1
+
+    def _follow(self, rank: int, task: Task[Any]) -> None:
+        if self._tasks[rank] is None:  # it was not seen before, or had ended
+            self._still -= 1
+            self._ended.pop(rank, None)
+        self._tasks[rank] = task
+        task.add_done_callback(lambda done: self._end(rank, done))
+
+    def _end(self, rank: int, task: Task[Any]) -> None:
+        if self._tasks[rank] is not task:
+            return
+        self._tasks[rank] = None
+        if task.cancelled():
+            self._ended[rank] = "was cancelled"
+        elif (error := task.exception()) is not None:
+            self._ended[rank] = f"stopped with {type(error).__name__} ({str(error):.150})"
+        else:
+            self._ended[rank] = "has returned"
+        self.moves += 1
+        self._still += 1
+        if self._stands_still:
+            self._react()
+
+    @property
+    def _stands_still(self) -> bool:
+        return self._still == self._ranks and self._waiting > 0
+
+    def _react(self) -> None:
+        if self.supervised or self._waiting == self._ranks:
+            self._end_waiting()
+        elif not self._look_planned:
+            # Ranks that start after this one, or whose helper task just ended, get their turn first.
+            self._look_planned = True
+            self._loop().call_soon(self._look)
+
+    def _look(self) -> None:
+        self._look_planned = False
+        if self._stands_still and not self._hand_over():
+            self._loop().call_later(ABSENCE_GRACE, self._look_again, self.moves)
+
+    def _look_again(self, moves: int) -> None:
+        if self._stands_still:
+            if moves == self.moves:
+                self._end_waiting()
+            elif not self._look_planned:
+                self._look()

@@ -6,7 +6,7 @@ from typing import Any
 
 from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, RuleError, Weight, WeightGrad
 from lib.values.algebra import counted
-from lib.values.base import object_text
+from lib.values.kinds import object_text
 
 from .cells import Cell, untagged
 from .timetable import Timetable

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Self
 
 from lib import DeadlockError, Op, RuleError, Trace, halves
-from lib.communication.mesh import Mesh
+from lib.communication.meetings import Mesh
 from lib.game.costs import PAIR
 from lib.values.algebra import counted
 

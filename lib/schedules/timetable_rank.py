@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from lib import Activation, ActivationGrad, Model, Setting, Weight, WeightGrad
-from lib.runtime.handles import Handle
+from lib.runtime.rank import Handle
 
 from .cells import Cell, Slot, by_message, untagged
 from .timetable import Timetable

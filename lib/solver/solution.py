@@ -102,7 +102,7 @@ class Solution:
 
     def trace(self) -> Trace:
         """A run of the schedule, even while an event loop is running, as in a notebook or in the browser."""
-        from lib.runtime.nested import played  # here, since asyncio takes longer to import than all of lib
+        from lib.runtime.runner import played  # here, since asyncio takes longer to import than all of lib
 
         return played(self.schedule, self.size, self.setting).trace
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from lib.communication.calls import Call
-from lib.communication.walk import Cursor, Walk
+from lib.communication.lanes import Cursor, Walk
+from lib.communication.meetings import Call
 from lib.game.setting import Game
 from lib.trace.ops import Op, Trace, group_of
 
@@ -74,10 +74,9 @@ class _Times(Walk[_RankTimes]):
         return 0
 
     def on_end(self, cursor: _RankTimes, call: Call) -> None:
-        self.on_local(cursor, call.op)
-
-    def on_send(self, cursor: _RankTimes, op: Op) -> None:
-        time = max((cursor.there.get(value, cursor.now) for value in op.inputs), default=cursor.now)
+        if call.name != "pass_to":
+            return self.on_local(cursor, call.op)
+        time = max((cursor.there.get(value, cursor.now) for value in call.op.inputs), default=cursor.now)
         cursor.spans[cursor.at] = time, time
 
     def on_receive(self, cursor: _RankTimes, op: Op, sender: _RankTimes, sent_at: int) -> None:

@@ -9,9 +9,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from lib import PuzzleError, RuleError, Setting, Trace
-from lib.communication.mesh import Mesh
+from lib.communication.meetings import Mesh
 from lib.game.costs import PAIR
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.recognition.computed import Grid, Part, RankWork, grid_of
 from lib.recognition.rows import placement_of
 from lib.schedules import Cell, Timetable

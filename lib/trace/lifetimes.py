@@ -9,12 +9,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, count
 from typing import Any, NamedTuple, NoReturn
 
-from lib.errors import TraceError
-from lib.values.base import Value
-from lib.values.kinds import HOLDS, HOLDS_TOO
+from lib.errors import Sentences, TraceError
+from lib.values.kinds import HOLDS, HOLDS_TOO, Value
 
 from .ops import NO_BATCHES, TIMED, Op
-from .words import SAYS
 
 Span = tuple[int, int, int]
 """A value's number, and its stay in indices of operations: after which one it is there, and until which one, which
@@ -196,3 +194,11 @@ class Liveness:
         stored = self._stored + [(number, self._since[number], self.at) for number in stored_at_end]
         kept_outside = sorted(self._kept_outside - self._final)
         return Lifetimes(self.at, self.events, self._made, until, stored, kept_outside, stored_at_end)
+
+
+SAYS = Sentences(
+    {
+        "other storing": "this record does not store or delete as a run does: {ops}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

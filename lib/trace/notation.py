@@ -1,20 +1,20 @@
-"""Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal."""
+"""Writes a trace as JSON and reads it back. Reading is strict: the result is a well-formed trace, or a refusal.
+
+A trace comes from a player's process, so nothing in it is trusted: not a type, a count or a name. Pickle would run what
+it reads, and a shorter text form would need a parser that is as strict as this one.
+"""
 
 import json
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
-from lib.errors import PuzzleError, RuleError, TraceError
-from lib.game.setting import Game, Setting, Size
-from lib.game.setting_notation import setting_from_json, setting_to_json
+from lib.errors import PuzzleError, RuleError, Sentences, TraceError
+from lib.game.setting import Game, Setting, Size, setting_from_json, setting_to_json
 from lib.rules.collectives import COLLECTIVES
 from lib.values.algebra import counted
-from lib.values.base import Value
-from lib.values.kinds import KINDS
+from lib.values.kinds import KINDS, Value
 
-from .gc_pause import no_collection
-from .ops import FORMS, NO_BATCHES, Form, Op, Trace, shortest
-from .words import SAYS
+from .ops import FORMS, NO_BATCHES, Form, Op, Trace, no_collection, shortest
 
 FORMAT = "training-puzzles trace"
 VERSION = 1
@@ -88,7 +88,10 @@ def _size(head: Mapping[str, Any]) -> Size:
 
 
 def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
-    _require_possible(size, setting)
+    try:
+        Game.of(size, setting)
+    except RuleError as why:
+        raise TraceError(SAYS("impossible setting", why=why)) from None
     if not isinstance(ranks, list) or len(ranks) != size.ranks:
         count = len(ranks) if isinstance(ranks, list) else "none"
         raise TraceError(SAYS("ranks missing", ranks=counted(size.ranks, "rank"), count=count))
@@ -98,13 +101,6 @@ def _trace(size: Size, setting: Setting, ranks: Any) -> Trace:
             raise TraceError(SAYS("no operations", rank=rank, got=rows))
         read.append(_operations(rows, rank))
     return Trace(size, tuple(read), setting)
-
-
-def _require_possible(size: Size, setting: Setting) -> None:
-    try:
-        Game.of(size, setting)
-    except RuleError as why:
-        raise TraceError(SAYS("impossible setting", why=why)) from None
 
 
 def _operations(rows: list[Any], rank: int) -> tuple[Op, ...]:
@@ -208,3 +204,26 @@ def _key(given: Any) -> Any:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a number here")
+
+
+SAYS = Sentences(
+    {
+        "no JSON": "this is not a trace in JSON: {why}",
+        "no trace": 'this is not a trace: it must be an object with "format": "{form}"',
+        "other version": "this trace is of version {version!r}; this program reads version {read}",
+        "impossible count": "{name} of a trace must be a whole number from 1 to {most:,}; got {got!r:.60}",
+        "ranks missing": "a trace of {ranks} holds a list of operations for each; found {count}",
+        "no operations": "the operations of rank {rank} must be a list; got {got!r:.60}",
+        "impossible setting": "this trace has an impossible setting: {why}",
+        "unreadable operation": "operation {operation} of rank {rank}: {why}",
+        "no operation": "there is no operation {name!r}",
+        "no ticks": "'at' must be the start and the end in ticks; got {got!r:.60}",
+        "no number": "{column} must be a whole number from {first}; got {got!r:.60}",
+        "batch twice": "a batch is listed twice",
+        "no numbers": "{column} must be a list of whole numbers from 0; got {got!r:.60}",
+        "too many": "a value has at most {most:,} of anything; got {got!r:.60}",
+        "no value": "value must be a kind and its fields; got {got!r:.60}",
+        "no key": "a key must be a number, a string or a tuple of these; got an object",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -4,15 +4,30 @@ A trace is complete: values, clock and memory can be computed from it again, and
 It is the same for every order in which the ranks were started, because each rank has its own list of operations.
 """
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
+from lib.game.costs import CLASSIC, COMPUTING, ON_TIER, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting, Size
-from lib.game.tiers import ON_TIER
-from lib.rules import rooted
-from lib.rules.collectives import COLLECTIVES
+from lib.rules.collectives import COLLECTIVES, is_last, root_in
+
+# --- The garbage collector, while many long-lived records are allocated ---
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Collects nothing inside. A run makes no garbage before it ends; looking for it takes half of the time."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            gc.enable()
+
 
 NO_BATCHES: frozenset[int] = frozenset()
 
@@ -167,7 +182,7 @@ def group_of(op: Op) -> tuple[int, ...] | None:
 
 def root_of(op: Op) -> int | None:
     """The root of a broadcast or a reduce."""
-    return rooted.root_in(op.name, op.args)
+    return root_in(op.name, op.args)
 
 
 def sent_values(op: Op, rank: int, members: Sequence[int]) -> tuple[int, ...]:
@@ -175,7 +190,7 @@ def sent_values(op: Op, rank: int, members: Sequence[int]) -> tuple[int, ...]:
     root = root_of(op)
     if root is None:
         return op.inputs
-    return () if rooted.is_last(op.name, rank, members, root) else op.inputs or op.outputs
+    return () if is_last(op.name, rank, members, root) else op.inputs or op.outputs
 
 
 def shortest(*args: Any) -> tuple[Any, ...]:

@@ -2,7 +2,8 @@
 
 Reading TOML takes ten times as long as reading JSON. So what the files say is kept as JSON beside them, as Python keeps
 modules compiled; a digest of the files says whether it is theirs. Where there is only the JSON, as on the page, it is
-all there is.
+all there is. A puzzle is made of its file when it is first asked for, so commands that only list slugs stay fast.
+Rejected: puzzles as Python modules, the design before, which teachers could not write.
 """
 
 from __future__ import annotations
@@ -135,22 +136,29 @@ def text_at(path: Path) -> str:
 
 
 @dataclass(frozen=True)
-class Chapter:
-    """A folder of the content, with a file for each of its puzzles."""
+class PuzzleGroup:
+    """Puzzles that belong together, a chapter or a whole track; `name` is what commands call it."""
+
+    name: str
+    title: str
+    idea: str
+    """The question that its puzzles ask."""
+    slugs: tuple[str, ...]
+    """In the order of play."""
+    folder: str = ""
+    """The folder of a teacher's chapter, which may have chapters for several tracks; by its name all are found."""
+
+    def puzzle(self, slug: str) -> Any:
+        """One of its puzzles; a chapter may load it only now."""
+        raise NotImplementedError(f"{self.name} is not a chapter")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chapter(PuzzleGroup):
+    """A folder of the content, by its name, with a file for each of its puzzles."""
 
     track: str
-    name: str
-    """The name of the folder."""
     about: ChapterFile
-    slugs: tuple[str, ...]
-
-    @property
-    def title(self) -> str:
-        return self.about.title
-
-    @property
-    def idea(self) -> str:
-        return self.about.idea
 
     def puzzle(self, slug: str) -> Any:
         """The puzzle, read when it is first asked for: commands that only list slugs stay fast, and free of numpy."""
@@ -250,5 +258,6 @@ def chapters(track: str) -> tuple[Chapter, ...]:
     for folder, slugs in by_folder.items():
         name = f"{track}/{folder}/{CHAPTER_FILE}"
         about = ChapterFile.read(CONTENT / name, content().get(name, {}))
-        made.append(Chapter(track, folder, about, about.in_order(slugs, CONTENT / name)))
+        order = about.in_order(slugs, CONTENT / name)
+        made.append(Chapter(folder, about.title, about.idea, order, track=track, about=about))
     return tuple(sorted(made, key=lambda chapter: chapter.about.place))

@@ -1,13 +1,67 @@
-"""What a puzzle has in every track: its name, texts, the code that a player starts from, the calls that it allows or
-forbids; and how these are read from its file."""
+"""What a puzzle has in every track, the publications that it cites, and the listing of a track's puzzles."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, NamedTuple, TypeVar
 
+from .content import PACKAGE, PuzzleGroup, content
 from .fields import Fields
-from .paper import Paper, cited
+
+# --- Publications ---
+
+
+class Paper(NamedTuple):
+    """A publication: its authors (abridged), year, title, and venue or address."""
+
+    authors: str
+    year: int
+    title: str
+    where: str
+    note: str = ""
+    """Why one puzzle cites it; empty in the list of all."""
+
+    def __str__(self) -> str:
+        note = f" ({self.note})" if self.note else ""
+        return f"{self.authors} ({self.year}). {self.title}. {self.where}{note}"
+
+    @property
+    def short(self) -> str:
+        """'Huang et al. 2019'."""
+        first = self.authors.split(",")[0].removesuffix(" et al.").removesuffix(" authors").split()[-1]
+        others = " et al." if "," in self.authors or self.authors.endswith(" et al.") else ""
+        return f"{first}{others} {self.year}"
+
+    def cited_for(self, note: str) -> Paper:
+        """The same publication, cited for something specific: 'for the word micro-batch'."""
+        return self._replace(note=note)
+
+
+@cache
+def paper(name: str) -> Paper:
+    """The publication of this name."""
+    fields = Fields(f"{PACKAGE}/papers.toml", content()["papers.toml"]).table(name)
+    found = Paper(fields.text("authors"), fields.number("year"), fields.text("title"), fields.text("where"))
+    fields.done()
+    return found
+
+
+def papers() -> Mapping[str, Paper]:
+    """Every publication by its name."""
+    return {name: paper(name) for name in content()["papers.toml"]}
+
+
+def cited(source: str) -> Paper | str:
+    """A publication by its name, after which a colon and a note may say what it is cited for; other texts as they
+    are."""
+    name, _, note = source.partition(": ")
+    return paper(name).cited_for(note) if name in content()["papers.toml"] else source
+
+
+# --- Puzzles ---
+
 
 GAP = "# ----- your code -----"
 END_OF_GAP = "# ----- end of your code -----"
@@ -76,3 +130,52 @@ def rules_of(fields: Fields, known: tuple[str, ...]) -> dict[str, Any]:
     if rules["allowed"] and rules["forbidden"]:
         raise fields.refusal("give either the calls that are allowed, or those that are forbidden")
     return rules
+
+
+# --- The puzzles of a track ---
+
+
+P = TypeVar("P", bound=Puzzle)
+
+
+class Listing(Mapping[str, P]):
+    """A mapping from slugs to puzzles, each loaded when it is first asked for."""
+
+    def __init__(self, chapters: Iterable[PuzzleGroup]) -> None:
+        self.chapters: list[PuzzleGroup] = []
+        self._chapter_of: dict[str, PuzzleGroup] = {}
+        for chapter in chapters:
+            self.add(chapter)
+
+    def add(self, chapter: PuzzleGroup) -> None:
+        """Adds a chapter behind all others.
+
+        Raises:
+            ValueError: the name of the chapter or of one of its puzzles is taken.
+        """
+        names = {one.name for one in self.chapters}
+        taken = {slug for slug in chapter.slugs if slug in self._chapter_of} | ({chapter.name} & names)
+        if taken:
+            raise ValueError(f"there is already a chapter or puzzle named '{min(taken)}'")
+        self.chapters.append(chapter)
+        self._chapter_of.update(dict.fromkeys(chapter.slugs, chapter))
+
+    def remove(self, chapter: PuzzleGroup) -> None:
+        """Removes a chapter that was added."""
+        self.chapters.remove(chapter)
+        for slug in chapter.slugs:
+            del self._chapter_of[slug]
+
+    def chapter_of(self, slug: str) -> PuzzleGroup:
+        """The chapter that a puzzle is in."""
+        return self._chapter_of[slug]
+
+    def __getitem__(self, slug: str) -> P:
+        puzzle: P = self._chapter_of[slug].puzzle(slug)
+        return puzzle
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._chapter_of)
+
+    def __len__(self) -> int:
+        return len(self._chapter_of)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from lib.recognition import Recognition, names
 
-from .paper import paper
+from .puzzle import paper
 
 PAPERS: Mapping[str, tuple[str, ...]] = {
     names.GPIPE: ("GPIPE",),

@@ -1,5 +1,9 @@
-"""Plain Markdown as lines of text, for a terminal and for comments: paragraphs, code, lists, tables. Lines end between
-words, and never inside a call, a command or a path. Tables that do not fit a terminal are printed in parts."""
+"""Plain Markdown as lines of text, for a terminal and for comments: paragraphs, code, lists, tables.
+
+Lines end between words, and never inside a call, a command or a path. A table that does not fit a terminal is printed
+in parts, each of which repeats its first column; only where two columns do not fit are words folded. Rejected: rich's
+own Markdown, which breaks calls at spaces and crops columns.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +15,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
-    from rich.table import Table
-if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.measure import Measurement
     from rich.table import Column, Table
@@ -116,12 +118,21 @@ def aligned_lines(rows: Sequence[Sequence[str]], width: int) -> list[str]:
 def _printed(table: Table, width: int) -> list[str]:
     from rich.console import Console
 
-    from .text_lines import print_table
-
     console = Console(file=StringIO(), width=width, color_system=None)
     with console.capture() as capture:
         print_table(console, table)
     return [line.rstrip() for line in capture.get().splitlines()]
+
+
+def table_of_figures(*headings: str) -> Table:
+    """A table with these columns, which are aligned on the right and never wrapped."""
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    for heading in headings:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
 
 
 UNLIMITED_WIDTH = 10_000

@@ -6,7 +6,7 @@ import click
 
 from lib import Costs
 from lib.game.named_costs import MEANINGS, costs_named
-from lib.game.setting_notation import record_to_json
+from lib.game.setting import record_to_json
 from lib.values.algebra import counted
 from puzzles.catalog.text_lines import print_table
 from puzzles.reports.screen import print_wrapped

@@ -11,8 +11,7 @@ import click
 from lib.extras import install_command
 from lib.values.algebra import counted
 from puzzles.catalog.text_lines import wrapped
-from puzzles.sandbox.protection import protection
-from puzzles.sandbox.start import can_fork
+from puzzles.sandbox.client import can_fork, protection
 
 MARGIN = 13
 """Characters of a line before its finding."""

@@ -10,13 +10,12 @@ import click
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.submission import Submission, source_of
-from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.sandbox.limits import TIME_LIMIT
 from puzzles.tracks import OptionError, track_for, track_of
-from puzzles.tracks.workbench import DrawOptions
+from puzzles.tracks.base import DrawOptions
 
-from .shared.game_options import chosen, game_options
 from .shared.params import colour_option, seconds_text, usage_errors
-from .shared.puzzle_params import PUZZLE, SLUG_TEXT, SolutionPath
+from .shared.puzzle_params import PUZZLE, SLUG_TEXT, SolutionPath, chosen, game_options
 
 
 @click.command()
@@ -87,7 +86,7 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
 
     Prints the lines that differ. For a schedule, also draws both runs in one picture.
     """
-    from puzzles.tracks.references import as_lines, differing_lines, reference_file
+    from puzzles.tracks import as_lines, differing_lines, reference_file
 
     from .shared.workbench import CommandWorkbench
 

@@ -1,34 +1,160 @@
-"""`puzzles grade`: the verdict on a file, or on a class."""
+"""`puzzles grade` and `class`: the verdict on a file, or on a class; `puzzles gradescope`: an autograder to upload.
+
+A class has its rules in `course.toml`, and every run of the command reads them: points, lateness, the roster, pages. So
+`grade` itself needs few options. A run of many files keeps its verdicts as it goes, so that an interruption loses
+nothing. If showing the results fails, they are still written and remembered. Where nothing protects the user's files,
+folders of other people's code are refused unless --trust is added; files that are named, and the user's own folder, are
+not. Rejected: rules as options, which a teacher would have to repeat exactly in every call.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib.values.algebra import counted
 from puzzles.custom import folders
 from puzzles.failure import sanitized
 from puzzles.grading.progress import is_own_file, remember
 from puzzles.grading.verdict import Graded
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.sandbox.protection import protection
+from puzzles.sandbox.client import protection
 from puzzles.sandbox.visible_files import INSTALL_ROOT
+from puzzles.tracks.outcomes import amount
 
-from .shared.course_options import class_pages, course_argument, grading_options, outputs_of, submitted_from
-from .shared.game_options import puzzle_slugs
-from .shared.params import abandon_output, limits_from, require_picture, terminal, usage_errors
+from .shared.params import (
+    abandon_output,
+    colour_option,
+    limit_option,
+    limits_from,
+    require_picture,
+    seconds_text,
+    several,
+    terminal,
+    usage_errors,
+)
+from .shared.puzzle_params import SLUG_TEXT, add_folders, puzzle_slugs
 
 if TYPE_CHECKING:
     from puzzles.course.course_file import Course
     from puzzles.course.handed_in import Submitted
-    from puzzles.course.points import Scoring
+    from puzzles.course.points import Late, Scoring
+    from puzzles.reports.class_pages import ClassPages
+
+
+# --- Options ---
+
+
+def _read_course(ctx: click.Context, param: click.Parameter, folder: Path | None) -> Course | None:
+    """Click's callback: reads the course, and adds its puzzles before other parameters look for them."""
+    if folder is None:
+        return None
+    from puzzles.course.course_file import read_course
+
+    with usage_errors():
+        course = read_course(folder)
+    add_folders(ctx, tuple(map(str, course.puzzles)))
+    return course
+
+
+COURSE: dict[str, Any] = {
+    "metavar": "FOLDER",
+    "type": click.Path(exists=True, file_okay=False, path_type=Path),
+    "is_eager": True,
+    "callback": _read_course,
+}
+course_argument = click.argument("course", **COURSE)
+course_option = click.option("--course", help="Points, puzzles and rules of this folder's course.toml.", **COURSE)
+
+grading_options = several(
+    click.option(
+        "--puzzle", "wanted", metavar="SLUG", type=SLUG_TEXT, multiple=True,
+        help="Grade only this puzzle, or the puzzles of a track or chapter; may be repeated.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else."),
+    click.option("--why", is_flag=True, help="Explain a pass: margins, bounds, notes, calls, and the peak's values."),
+    click.option(
+        "-o", "outputs", metavar="FILE|FOLDER", multiple=True,
+        help="Write a report; may be repeated: a folder (an index and a page for each student), .html (one page), .csv "
+        "(a table) or .json (Gradescope's results).",
+    ),
+    colour_option,
+    click.option("--traces", metavar="FOLDER", help="Save the traces of schedules, for 'puzzles verify'."),
+    limit_option,
+    click.option("--trust", is_flag=True, help="Grade other people's code even if nothing protects your files."),
+    click.option(
+        "-j", "--jobs", type=click.IntRange(1, 1024), help="How many files to grade at once  [default: one a core]"
+    ),
+    click.option("--resume", is_flag=True, help="Continue an interrupted run of the same command."),
+)  # fmt: skip
+
+
+def submitted_from(paths: Sequence[str], course: Course) -> tuple[list[Submitted], Late | None]:
+    """The submissions at paths, with their students, and the rule on what is late, with the extensions of these
+    students. Warns of doubtful submissions and extensions on the error stream."""
+    from puzzles.course.handed_in import as_one, handed_in, with_times
+    from puzzles.course.roster import call, read_roster
+
+    submitted = handed_in(paths, course.each_file)
+    warnings: list[str] = []
+    late = course.late
+    if course.one_student:
+        submitted = as_one(submitted, paths[0])
+    elif course.roster:
+        submitted, warnings = call(submitted, read_roster(course.roster))
+    if late:
+        submitted = with_times(submitted)
+        late, doubtful = late.of_class(entry.student for entry in submitted)
+        warnings += [f"the extension for '{word}' matches no student here, or several" for word in doubtful]
+    for warning in warnings:
+        click.echo(f"Warning: {warning}.", err=True)
+    return submitted, late
+
+
+ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".json": "gradescope"}
+
+
+def outputs_of(paths: Sequence[str], course: Course) -> dict[str, str]:
+    """The paths of reports by their formats, those of -o before those of the course; a folder of pages is `pages`."""
+    outputs: dict[str, str] = {}
+    for path in paths:
+        suffix = Path(path).suffix.lower()
+        is_pages = path and (os.path.isdir(path) or not suffix or not os.path.basename(path))
+        name = "pages" if is_pages else ENDINGS.get(suffix)
+        if name is None:
+            raise click.UsageError(
+                f"-o cannot tell what to write to '{path}'; end the name with .html, .csv or .json (Gradescope), or "
+                "with / for a folder of pages"
+            )
+        if same := outputs.get(name):
+            raise click.UsageError(f"-o writes one file of each kind; choose {same} or {path}")
+        outputs[name] = path
+    of_course = {"gradebook": course.gradebook, "pages": course.pages}
+    return {**{name: str(path) for name, path in of_course.items() if path}, **outputs}
+
+
+def class_pages(
+    folder: str, submitted: Sequence[Submitted], options: Mapping[str, Any], scoring: Scoring
+) -> ClassPages:
+    from puzzles.course.handed_in import page_labels
+    from puzzles.reports.class_pages import ClassPages, PageNames
+
+    names, paths = PageNames(Path(folder), page_labels(submitted)), [entry.path for entry in submitted]
+    keeps, colour = bool(options["traces"]) or len(submitted) == 1, options["colour"] or "layer"
+    return ClassPages(folder, names, paths, scoring, keeps, colour)
+
+
+# --- Files, and a class ---
 
 
 @click.command()
@@ -213,3 +339,69 @@ def _remember(graded: Graded, tell: bool) -> None:
 
 def _is_reference(path: str) -> bool:
     return Path(path).resolve().is_relative_to(INSTALL_ROOT / "solutions")
+
+
+# --- An autograder ---
+
+
+@click.command()
+@course_option
+@click.option("-o", "output", metavar="FILE", default="autograder.zip", show_default=True, help="Where to write.")
+@click.option(
+    "--puzzle", "wanted", metavar="SLUG", type=SLUG_TEXT, multiple=True, help="A puzzle, track or chapter to grade."
+)
+@click.option("--with", "packages", metavar="PACKAGE", multiple=True,
+              help="Let submissions import this package; may be repeated.")  # fmt: skip
+@click.option("--time-limit", type=seconds_text, help="Seconds of wall time for each puzzle.")
+@click.option("--wheel", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="The wheel of the game  [default: built from this installation]")  # fmt: skip
+@click.option("--wheels", metavar="FOLDER", type=click.Path(exists=True, file_okay=False, path_type=Path),
+              help="Wheels of the game's dependencies, so that setup needs no network.")  # fmt: skip
+def gradescope(
+    course: Course | None,
+    output: str,
+    wanted: tuple[str, ...],
+    packages: tuple[str, ...],
+    time_limit: float | None,
+    wheel: Path | None,
+    wheels: Path | None,
+) -> None:
+    """Build an autograder for Gradescope: one file to upload.
+
+    It grades the puzzles that have points in the course.toml of --course, or those of --puzzle. --puzzles adds a folder
+    of your own puzzles.
+    """
+    from puzzles.course.course_file import NO_COURSE
+    from puzzles.gradescope.autograder import Autograder, WheelError, is_our_wheel, our_wheel
+
+    course = course or NO_COURSE
+    slugs = list(dict.fromkeys(slug for name in wanted or course.points for slug in puzzle_slugs(name)))
+    if not slugs:
+        raise click.UsageError("say what it grades: --puzzle fsdp, or --course FOLDER, whose course.toml has [points]")
+    with usage_errors():
+        scoring = course.scoring()
+    for package in packages:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.\[\],<>=!~-]*", package):
+            raise click.UsageError(f"--with takes the name of a package, as pip does; got '{package}'")
+    options = ["--limit", f"time={time_limit:g}s"] if time_limit else []
+    if wheel and not is_our_wheel(wheel):
+        raise click.UsageError(
+            f"{wheel} is not a wheel of the game (training_puzzles-*.whl); leave out --wheel to build one"
+        )
+    others = sorted(wheels.glob("*.whl")) if wheels else []
+    if wheels and not others:
+        raise click.UsageError(f"{wheels} has no wheels; 'pip download -d {wheels} GAME.whl' fetches them")
+    own = [folder.path for folder in folders()]
+    try:
+        with TemporaryDirectory() as folder:
+            game = wheel or our_wheel(Path(folder))
+            kept = [one for one in others if not one.name.startswith("training_puzzles-")]
+            points = {slug: scoring.most(slug) for slug in slugs}
+            Autograder(points, course, options, own, game, kept, packages).write(Path(output))
+    except WheelError as why:
+        raise click.ClickException(str(why)) from None
+    except OSError as why:
+        raise click.ClickException(f"cannot write {output}: {why.strerror or why}") from None
+    total = sum(points.values())
+    click.echo(f"Wrote {output}, with {counted(len(slugs), 'puzzle')} and {amount(total, 'points')}.")
+    click.echo("Upload it as the autograder of a programming assignment.")

@@ -1,4 +1,9 @@
-"""`puzzles layout`: what XLA moves for a function of JAX on a mesh, what a plan moves, and what brings XLA closer."""
+"""`puzzles layout`: what XLA moves for a function of JAX on a mesh, what a plan moves, and what brings XLA closer.
+
+The function is traced once. XLA compiles it for as many devices of the processor as the mesh has, and its collectives
+are counted in the compiled program; nothing is run. Then constraints from the plan are compiled one by one, and kept
+while they help: at most two, since each costs a compilation.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +23,7 @@ from lib import PuzzleError
 from puzzles.catalog.text_lines import print_table
 
 from .plan import amount
-from .shared.files import write_text
-from .shared.params import Parsed, terminal, usage_errors
+from .shared.params import Parsed, terminal, usage_errors, write_text
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan, ImportedGraph, TensorLayout
@@ -306,7 +310,8 @@ class LayoutReport:
             f"With {'this constraint' if len(chosen) == 1 else 'these constraints'} XLA moves {least.bytes:,} bytes:"
         ]
         for name, laid in chosen.items():
-            axes = ", ".join(_axes_text([laid.matrix.names[a] for a in dim]) for dim in laid.tensor_map)
+            named = [tuple(laid.matrix.names[axis] for axis in dim) for dim in laid.tensor_map]
+            axes = ", ".join(repr(names[0] if len(names) == 1 else names or None) for names in named)
             lines.append(
                 f"  {self.graph.lines.get(name, name)}: jax.lax.with_sharding_constraint(..., P({axes}))  # {name}"
             )
@@ -359,10 +364,6 @@ def proof_of(found: GraphPlan) -> str:
     if found.tied:
         return "identical layers alike"
     return "proven" if found.at_least is None else f"gap {found.gap:.1%}"
-
-
-def _axes_text(names: Sequence[str]) -> str:
-    return repr(names[0] if len(names) == 1 else tuple(names) if names else None)
 
 
 def _matching(specs: Sequence[Spec], names: Sequence[str], what: str) -> dict[str, tuple[Any, ...]]:

@@ -1,4 +1,9 @@
-"""`puzzles list`, `path`, `status` and `reset`: tracks, chapters and the core path, with the player's stars."""
+"""`puzzles list`, `path`, `status` and `reset`: tracks, chapters and the core path, with the player's stars.
+
+All puzzles are listed by chapters, so that the list fits a screen; only a chapter has titles and targets. The time that
+the core path takes is an estimate from words and lines, and says so. Rejected: one list of all puzzles, which nobody
+reads to its end.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +19,7 @@ from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
 from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
 from puzzles.reports.feedback import what_next
 from puzzles.reports.screen import next_command, print_wrapped
-from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, track_of
-from puzzles.tracks.references import reference_file
+from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, reference_file, track_of
 
 from .shared.params import terminal
 from .shared.puzzle_params import SLUGS, group_or_puzzle

@@ -19,9 +19,9 @@ from puzzles.version import VERSION
 MODULES = {
     "next": "start", "watch": "watch", "list": "list", "show": "show", "start": "start", "grade": "grade",
     "draw": "draw", "path": "list", "run": "run", "hint": "show", "compare": "draw", "status": "list", "reset": "list",
-    "notebook": "notebook", "costs": "costs", "share": "share", "verify": "verify", "new": "check", "check": "check",
-    "class": "grade", "gradescope": "gradescope", "doctor": "doctor", "profile": "profile", "solve": "solve",
-    "plan": "plan", "layout": "layout", "export": "export", "import": "export",
+    "notebook": "start", "costs": "costs", "share": "share", "verify": "share", "new": "check", "check": "check",
+    "class": "grade", "gradescope": "grade", "doctor": "doctor", "profile": "profile", "solve": "solve",
+    "plan": "plan", "layout": "layout", "export": "run", "import": "run",
 }  # fmt: skip
 """The module of each command. The function has the command's name, with an underscore where Python has that name."""
 

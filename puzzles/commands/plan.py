@@ -1,4 +1,9 @@
-"""`puzzles plan`: how to split the training of a model over GPUs, with step time, memory and traffic."""
+"""`puzzles plan`: how to split the training of a model over GPUs, with step time, memory and traffic.
+
+Each part of a split has an option, and what is not given is searched. Options replace what a config file says. A preset
+is a name or a file. Numbers may have the units that people write: 4M, 80GiB. Rejected: an interactive dialogue, which
+no script can repeat; a config file as the only input, because the question is mostly about one number.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
-from lib.trace.gc_pause import no_collection
+from lib.trace.ops import no_collection
 from puzzles.catalog.text_lines import print_table
 
-from .shared.files import preset, text_of, write_text
-from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
+from .shared.params import Parsed, colour_option, preset, require_picture, terminal, text_of, usage_errors, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

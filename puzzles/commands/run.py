@@ -1,20 +1,187 @@
-"""`puzzles run`: a solution on real tensors, compared with what the game predicts."""
+"""`puzzles run`, `export` and `import`: a solution on real tensors, and pipelines from and to PyTorch's files.
 
+`run` plays in the sandbox what a player wrote, and hands over only its trace. With --size or any field of a setting,
+any function of a file is played, without targets. A pipeline of PyTorch comes as CSV: its messages are left out on
+import, because they follow from the order, and on export unless they are asked for, because PyTorch adds its own. A run
+that PyTorch cannot express is refused, with the reason, rather than approximated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from lib import Setting
+from lib import Costs, PuzzleError, Setting, Size, Trace
+from lib import referee as judged
+from lib import run as played
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.sandbox.deadline import TIME_LIMIT
+from puzzles.failure import Failure, write_file
+from puzzles.sandbox.limits import TIME_LIMIT
 from puzzles.tracks import track_for
-from puzzles.tracks.workbench import TensorOptions
+from puzzles.tracks.base import TensorOptions
 
-from .export import imported
-from .shared.game_options import FIELDS, chosen, game_options
-from .shared.params import colour_option, require_picture, seconds_text, usage_errors
-from .shared.puzzle_params import SLUG_TEXT
+from .shared.params import (
+    colour_option,
+    require_endings,
+    require_picture,
+    seconds_text,
+    terminal,
+    usage_errors,
+    write_run,
+)
+from .shared.puzzle_params import FIELDS, SLUG_TEXT, chosen, costs_text, game_options
+
+if TYPE_CHECKING:
+    from lib.schedules import Timetable
+    from puzzles.tracks.free_play import FreeGame
+
+
+# --- Files of PyTorch ---
+
+
+@click.command()
+@click.argument("path", metavar="PATH", type=click.Path(exists=True, dir_okay=False))
+@click.argument("name", metavar="SLUG", type=SLUG_TEXT)
+@game_options
+@click.option(
+    "--format", "form", type=click.Choice(["torch-csv"]), default="torch-csv", show_default=True, help="The format."
+)
+@click.option(
+    "--communication", is_flag=True, help="Write messages, gathers and scatters too; by default PyTorch adds its own."
+)
+@click.option("-o", "output", metavar="FILE.csv", help="Where to write  [default: the terminal]")
+@click.option("--time-limit", type=seconds_text, default=TIME_LIMIT, show_default=True, help="Wall time of the run.")
+def export(
+    path: str, name: str, form: str, communication: bool, output: str | None, time_limit: float, **game: Any
+) -> None:
+    """Write a pipeline as a CSV file that PyTorch loads.
+
+    The file has a row for each rank and a cell for each action. torch.distributed.pipelining loads it with
+    _load_csv(FILE, format="compute_only"), or "compute_comms" with --communication. A run that PyTorch cannot express
+    is refused, with the reason.
+    """
+    from lib.torch_csv import write_csv
+
+    found, trace = judged_run(path, name, game, time_limit)
+    try:
+        text = write_csv(trace, communication)
+    except PuzzleError as why:
+        raise click.ClickException(f"{found.slug} cannot be exported: {why}") from None
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    with usage_errors():
+        write_file(output, text)
+    click.echo(f"Wrote {output}.")
+
+
+def judged_run(path: str, name: str, options: Mapping[str, Any], seconds: float) -> tuple[FreeGame, Trace]:
+    """The game, and the trace of a correct run."""
+    from puzzles.tracks.free_play import FreeGame, own_game
+
+    from .shared.workbench import CommandWorkbench
+
+    puzzle = chosen(name, options)
+    track = track_for(puzzle)
+    if isinstance(puzzle, Puzzle):
+        own = own_game(puzzle.slug)
+        if own is None:
+            raise click.UsageError(
+                f"{puzzle.slug} is a puzzle of the track '{track.name}'; only schedules have a trace"
+            )
+        game = FreeGame(puzzle.slug, *own[1:])
+    else:
+        game = puzzle
+    bench = CommandWorkbench(path, track, game.slug, seconds)
+    outcome = bench.run(game.request())
+    if outcome.is_absent:
+        raise click.ClickException(bench.absent())
+    judged = game.judged(outcome)
+    if isinstance(judged, Failure):
+        raise click.ClickException(f"{game.slug} is not correct ({game.described}): {bench.message(judged)}")
+    return game, judged[0]
+
+
+MAX_FILE = 8 << 20
+"""Bytes of a file that is read."""
+
+
+@click.command("import")
+@click.argument("path", metavar="FILE.csv", type=click.Path(exists=True, dir_okay=False))
+@click.option(
+    "--costs", metavar="NAME", type=costs_text, default="parts", help="Play with these costs.  [default: parts]"
+)
+@click.option("--layers", type=click.IntRange(1, 64), default=1, show_default=True, help="Layers of a stage.")
+@click.option(
+    "-o", "outputs", metavar="FILE", multiple=True,
+    help="Write a file; may be repeated: a picture (.svg, .png, .pdf, .html, .txt), the trace for 'puzzles verify' "
+    "(.json), or the order without communication (.csv).",
+)  # fmt: skip
+@colour_option
+def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colour: str | None) -> None:
+    """Play and judge a pipeline from PyTorch's CSV file.
+
+    The file may come from PyTorch's _dump_csv, with or without communication. Its messages are left out, because they
+    follow from the order. In the game, each rank runs its cells in order, receives a value before its first use, and
+    sends it when it is made.
+    """
+    from puzzles.tracks.free_play import FreeGame, show_report
+
+    require_picture(colour, outputs)
+    require_endings(outputs)
+    table, trace = imported(path, layers, Setting(costs))
+    report = judged(trace)
+    if report.error is not None:
+        raise click.ClickException(f"{path} is not correct: {report.error}")
+    game = FreeGame(Path(path).stem, Size(*trace.size), trace.setting)
+    show_report(terminal(), game, trace, report)
+    if layers > 1 and (pairs := sum(len(slot) > 1 for row in table.rows for slot in row)):
+        click.echo(
+            f"Note: here {pairs} OVERLAP_F_B are played as a forward and then a backward; --layers 1 keeps them, and "
+            "so does -o FILE.csv."
+        )
+    write_run(outputs, game.title, lambda: trace, table, colour=colour)
+
+
+def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace]:
+    """The order of PyTorch's file, and a run of it."""
+    from lib.schedules import pipeline
+    from lib.torch_csv import read_csv
+
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_FILE + 1)
+        if len(data) > MAX_FILE:
+            raise click.UsageError(f"{path} has more than {MAX_FILE:,} bytes; a schedule is smaller")
+        table = read_csv(data.decode())
+        if layers == 1 and any(len(slot) > 1 for row in table.rows for slot in row):
+            setting = replace(setting, costs=_with_pairs(setting.costs))
+        outcome = played(pipeline(table), layers * table.stages, table.batches, table.ranks, setting=setting)
+        if outcome.error is not None:
+            raise outcome.error
+    except OSError as why:
+        raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{path} is not a text file; PyTorch's CSV has cells such as 0F0") from None
+    except PuzzleError as why:
+        raise click.UsageError(f"{path}: {why}") from None
+    return table, outcome.trace
+
+
+def _with_pairs(costs: Costs) -> Costs:
+    """The same costs; if a pair (a forward and a backward at once) has no price, it takes as long as both together."""
+    if costs.priced("pair"):
+        return costs
+    both = sum(costs.ticks.get(name, 0) for name in ("forward", "backward"))
+    return replace(costs, name=f"{costs.name} with pairs", ticks={**costs.ticks, "pair": both})
+
+
+# --- On real tensors ---
+
 
 PATIENCE = 300.0
 """Seconds for PyTorch."""

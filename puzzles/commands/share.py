@@ -1,15 +1,22 @@
 """`puzzles share`: a link that opens a solution in the browser; the link itself holds the code, or the run."""
 
+import json
 from pathlib import Path
+from typing import Any
 
 import click
 
+from lib import PuzzleError
+from lib.game.setting import setting_to_json
 from puzzles.address import site as published
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import of_source
-from puzzles.grading.submission import Submission
+from puzzles.failure import Failure, of_source, sanitized
+from puzzles.grading.judge import judge_saved
+from puzzles.grading.submission import MAX_FILE_SIZE, SourceFile, Submission
 from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks.outcomes import capitalized
 
+from .shared.params import terminal
 from .shared.puzzle_params import saved_puzzle
 
 MAX_LINK = 8000
@@ -28,8 +35,7 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
     The link itself contains the compressed code or, with --run, the trace of a run, which the browser judges again.
     Nothing is uploaded. The code runs in the browser of the person who opens the link.
     """
-    from puzzles.site.links import link
-    from puzzles.site.serve import LOCAL
+    from puzzles.site.links import LOCAL, link
 
     text = _run(path, puzzle) if of_run else _code(path, puzzle.slug)
     address = site or published()
@@ -72,3 +78,77 @@ def _run(path: str, puzzle: Puzzle) -> str:
         raise click.ClickException(f"{puzzle.slug} in {path} is not correct, so there is no run to share: "
                                    f"{verdict.message or 'nothing is attempted'}")  # fmt: skip
     return verdict.trace
+
+
+# --- Saved runs ---
+
+
+@click.command()
+@click.argument("path", metavar="TRACE.json", type=click.Path(exists=True, dir_okay=False))
+@click.option("--puzzle", metavar="SLUG", type=saved_puzzle, help="The puzzle that it should solve  [default: none]")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else.")
+@click.pass_context
+def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: bool) -> None:
+    """Judge a saved trace again, without running any code.
+
+    'puzzles grade --traces FOLDER' saves traces of puzzles, and lib.trace_to_json writes any trace. Without --puzzle, a
+    schedule of any size and setting is judged by the rules alone, and its figures are shown.
+
+    The exit code is 0 if it passes, and 1 if not.
+    """
+    try:
+        saved = SourceFile(path).read()
+    except OSError as why:
+        raise click.UsageError(f"cannot read {path}: {why.strerror or why}") from None
+    if puzzle is None:
+        ctx.exit(0 if _verify_freely(path, saved, as_json) else 1)
+    verdict = judge_saved(puzzle, saved)
+    track = track_of(puzzle.slug)
+    if as_json:
+        figures = track.words.figures_json(verdict.figures)
+        row = {"status": verdict.status, "stars": verdict.stars, **figures, "message": verdict.message}
+        click.echo(json.dumps(row, indent=2))
+    else:
+        figures_text = f"{track.words.figures_text(puzzle, verdict.figures)}." if verdict.figures else ""
+        words = " ".join(filter(None, [figures_text, capitalized(verdict.message)]))
+        click.echo(f"{verdict.status.replace('_', ' ')}, {verdict.stars} of 3 stars. {words}")
+        for note in verdict.notes:
+            click.echo(f"Note: {note}")
+    ctx.exit(0 if verdict.status == "passed" else 1)
+
+
+def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
+    """Judges a saved trace of any size and setting, shows its figures, and returns whether it is correct."""
+    from puzzles.tracks.free_play import figures, judged_saved
+
+    try:
+        if len(saved) > MAX_FILE_SIZE:
+            raise PuzzleError(f"it has more than {MAX_FILE_SIZE:,} bytes")
+        game, result = judged_saved(Path(path).stem, saved)
+    except PuzzleError as why:
+        message = sanitized(f"this trace cannot be judged: {why}")
+        click.echo(json.dumps({"status": "failed", "message": message}, indent=2) if as_json else message)
+        return False
+    failed = isinstance(result, Failure)
+    if as_json:
+        row: dict[str, Any] = {
+            "submission": path,
+            "name": game.slug,
+            "size": game.size._asdict(),
+            "setting": setting_to_json(game.setting),
+        }
+        if isinstance(result, Failure):
+            row |= {"status": "failed", "reason": result.reason, "message": result.message}
+        else:
+            row |= {"status": "correct", "note": game.note, **figures(result[1])}
+        click.echo(json.dumps(row, indent=2))
+        return not failed
+    console = terminal()
+    console.print(path, style="bold", soft_wrap=True)
+    if isinstance(result, Failure):
+        console.print(f"{game.slug} is not correct ({game.described}): {result.message}", soft_wrap=True)
+    else:
+        from puzzles.tracks.free_play import show_report
+
+        show_report(console, game, *result)
+    return not failed

@@ -13,8 +13,7 @@ from lib import Trace
 from lib.values.algebra import counted
 from puzzles.reports.screen import print_wrapped
 
-from .shared.files import require_endings, write_run
-from .shared.params import Parsed, colour_option, require_picture, terminal, usage_errors
+from .shared.params import Parsed, colour_option, require_endings, require_picture, terminal, usage_errors, write_run
 
 if TYPE_CHECKING:
     from lib.solver import Solution

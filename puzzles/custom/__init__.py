@@ -16,7 +16,7 @@ from pathlib import Path
 from traceback import extract_tb
 from typing import Any
 
-from puzzles.catalog.content import CHAPTER_FILE, ChapterFile, parsed
+from puzzles.catalog.content import CHAPTER_FILE, ChapterFile, PuzzleGroup, parsed
 from puzzles.catalog.fields import OwnPuzzleError as OwnPuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.sandbox import visible_files
@@ -34,19 +34,11 @@ ENTRY_POINTS = "training_puzzles.puzzles"
 """Group of entry points; the value of each is the package whose folder holds the puzzles."""
 
 
-@dataclass(frozen=True)
-class OwnChapter:
+@dataclass(frozen=True, kw_only=True)
+class OwnChapter(PuzzleGroup):
     """The puzzles of a folder for one track."""
 
-    name: str
-    title: str
-    idea: str
     puzzles: Mapping[str, OwnPuzzle]
-    folder: str = ""
-
-    @property
-    def slugs(self) -> tuple[str, ...]:
-        return tuple(self.puzzles)
 
     def puzzle(self, slug: str) -> Puzzle:
         return self.puzzles[slug].puzzle
@@ -196,7 +188,9 @@ def read_folder(path: str | Path, draft: bool = False) -> OwnFolder:
     for track in tracks:
         name = folder.name if len(tracks) == 1 else f"{folder.name}-{track}"
         members = {own.slug: own for own in puzzles if own.track == track}
-        chapters[track] = OwnChapter(name.lower(), about.title, about.idea, members, folder.name.lower())
+        chapters[track] = OwnChapter(
+            name.lower(), about.title, about.idea, tuple(members), folder.name.lower(), puzzles=members
+        )
     return OwnFolder(folder, chapters, _digest(folder))
 
 

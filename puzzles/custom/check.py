@@ -89,7 +89,7 @@ class Check:
             yield Finding(f"reference: {verdict}", True)
             return
         if verdict.figures:
-            self.targets = TRACKS[self.own.track].custom.tightest(verdict.figures)
+            self.targets = TRACKS[self.own.track].words.tightest(verdict.figures)
             yield self._target_finding()
         if verdict.status != "passed":
             yield Finding(f"reference: {verdict.status.replace('_', ' ')}: {verdict.message}", True)
@@ -102,15 +102,17 @@ class Check:
     def _reference_rows(self) -> Iterator[Finding]:
         """Compares what the file says of the reference with what it scores, at every size at which it works."""
         track, puzzle, file = TRACKS[self.own.track], self.own.puzzle, self.own.reference
-        games = track.custom.reference_games(puzzle)
+        if track.references is None:
+            return
+        games = track.references.games(puzzle)
         verdicts = [(game, self._graded(self.own.path(file), game)) for game in games]
         rows = [
-            track.custom.reference_row(game, puzzle, file, verdict.figures, verdict.family)
+            track.references.row(game, puzzle, file, verdict.figures, verdict.family)
             for game, verdict in verdicts
             if isinstance(verdict, Verdict) and verdict.figures
         ]
         measured = [row for row in rows if row is not None]
-        stated = track.custom.stated_rows(puzzle, file)
+        stated = track.references.stated(puzzle, file)
         if len(games) == 1:
             yield Finding("other_sizes: none, so a solution that works only at the shown size gets three stars")
         is_data, by_place = can_be_written(self.own), {row.place: row for row in measured}

@@ -16,8 +16,7 @@ from pathlib import Path
 from puzzles.catalog.content import CONTENT, Chapter
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.sandbox.visible_files import INSTALL_ROOT
-from puzzles.tracks import TRACKS, track_of
-from puzzles.tracks.references import reference_file
+from puzzles.tracks import TRACKS, reference_file, track_of
 
 from .puzzle_file import EDITS, OwnPuzzle, from_toml, shown
 

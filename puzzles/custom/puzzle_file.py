@@ -14,8 +14,7 @@ from lib import PuzzleError
 from puzzles.catalog.content import ChapterFile, Placed, fields_of
 from puzzles.catalog.content import shown as shown
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.catalog.paper import Paper
-from puzzles.catalog.puzzle import Puzzle
+from puzzles.catalog.puzzle import Paper, Puzzle
 from puzzles.failure import UNPARSABLE, sanitized
 from puzzles.tracks import TRACKS
 
@@ -155,7 +154,7 @@ def _require_puzzle(path: Path) -> None:
 def track_named(puzzle: Puzzle) -> str:
     """The name of the track that a puzzle is for, by its class."""
     of = type(puzzle).__name__
-    found = next((name for name, track in TRACKS.items() if track.custom.puzzle_class == of), None)
+    found = next((name for name in TRACKS if f"{name.capitalize()}Puzzle" == of), None)
     if found is None:
         raise OwnPuzzleError(f"{puzzle.slug}: no track has puzzles of the class {of}")
     return found
@@ -178,7 +177,7 @@ def from_toml(path: Path, chapter: ChapterFile, draft: bool = False, is_shipped:
     table = fields.table("wrong", {})
     wrong = {name: table.text(name) for name in table.names}
     try:
-        puzzle = track.custom.read(path.stem, fields)
+        puzzle = track.read(path.stem, fields)
     except PuzzleError as why:
         raise OwnPuzzleError(f"{where}: {why}") from None
     fields.done()

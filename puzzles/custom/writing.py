@@ -15,9 +15,8 @@ from tomlkit.items import Array
 
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.tracks import ALL
+from puzzles.tracks import ALL, solutions_of
 from puzzles.tracks.base import ReferenceRow
-from puzzles.tracks.references import solutions_of
 
 from . import clone
 from .puzzle_file import OwnPuzzle, shown

@@ -10,7 +10,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
 from puzzles.sandbox.client import Client, SandboxLostError
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.worker.sketch import Sketch
+from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks import ALL, track_of
 
 from .judge import Definition, judge, run_judge

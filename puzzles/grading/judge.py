@@ -13,7 +13,7 @@ from lib.values.algebra import counted
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import fault_in
 from puzzles.failure import Failure, sanitized
-from puzzles.sandbox.worker.sketch import Sketch
+from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 

@@ -7,13 +7,11 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from puzzles.failure import Failure, sanitized
-from puzzles.sandbox.client import Client, SandboxClient, SandboxLostError, end_words
-from puzzles.sandbox.deadline import READING_PATIENCE
-from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.start import START_SECONDS, can_fork
+from puzzles.sandbox.client import START_SECONDS, Client, SandboxClient, SandboxLostError, can_fork, end_words
+from puzzles.sandbox.limits import READING_PATIENCE, Limits
 from puzzles.sandbox.visible_files import SITE_PACKAGES
-from puzzles.sandbox.worker.notebook_cells import NotebookCell
 from puzzles.sandbox.worker.os_limits import SIGKILL
+from puzzles.sandbox.worker.reading import NotebookCell
 from puzzles.sandbox.worker.runner import too_slow
 from puzzles.tracks import TRACKS
 from puzzles.tracks.base import Track
@@ -27,7 +25,7 @@ def new_client() -> Client:
     """A client of a new server; on a system that cannot fork, a client that needs no server."""
     if can_fork():
         return SandboxClient()
-    from puzzles.sandbox.client_oneshot import OneshotClient  # here, because few systems need it
+    from puzzles.sandbox.client import OneshotClient  # here, because few systems need it
 
     return OneshotClient()
 

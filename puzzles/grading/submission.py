@@ -19,7 +19,7 @@ from tokenize import detect_encoding
 from typing import Any, NamedTuple
 
 from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
-from puzzles.sandbox.worker.notebook_cells import NotebookCell, read_cells, require_few, without_magics
+from puzzles.sandbox.worker.reading import NotebookCell, read_cells, require_few, without_magics
 from puzzles.tracks import ALL
 
 MAX_FILE_SIZE = 16 << 20

@@ -1,4 +1,10 @@
-"""Runs a definition from a notebook in this process, in turns with a time limit; not isolated: for your own code."""
+"""Runs a definition from a notebook in this process, in turns with a time limit; not isolated: for your own code.
+
+A turn is what a rank does between two waits. The alarm raises in it, so that a loop that does not end costs the turn
+and not the kernel; so does Ctrl-C, which a notebook would delay to the end of the turn. Tasks that the player's code
+starts are limited too, and are ended when the run is over. The judge is the same as the grader's: it asks for runs, and
+gets them from here. Rejected: a process for each run, which would lose the notebook's own definitions.
+"""
 
 from __future__ import annotations
 
@@ -16,16 +22,15 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_crash, of_refusal
 from puzzles.grading.judge import Definition, judge
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.deadline import TimeLimitError, Timer
-from puzzles.sandbox.worker.sketch import Sketch, sketch
-from puzzles.sandbox.worker.stages.stage import UnplayableError
+from puzzles.sandbox.limits import TimeLimitError, Timer
+from puzzles.sandbox.worker.reading import Sketch, sketch
+from puzzles.sandbox.worker.stages import UnplayableError
 from puzzles.sandbox.worker.withheld import withheld_use
 from puzzles.tracks import Track, track_for, track_of
 from puzzles.tracks.free_play import FreeGame
 from puzzles.tracks.outcomes import LocalRun, RunOutcome, RunRequest
 
-from .display import FreeResult
-from .source_lines import file_of, first_line_of, place_of, tree_of
+from .display import FreeResult, file_of, first_line_of, place_of, tree_of
 
 T = TypeVar("T")
 

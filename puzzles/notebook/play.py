@@ -7,17 +7,16 @@ from functools import cache
 from typing import Any
 
 from lib import Costs, PuzzleError
-from lib.runtime.nested import no_running_loop
+from lib.runtime.runner import no_running_loop
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import add_installed
 from puzzles.grading.progress import remember_verdicts
 from puzzles.tracks import ALL, UnknownPuzzleError, find, track_for
 from puzzles.tracks.free_play import FreeGame, game_of
 
-from .display import FreeResult
+from .display import FreeResult, file_of
 from .local_run import judge_here, play_freely
 from .result import Result
-from .source_lines import file_of
 
 Playable = str | int | Puzzle | Callable[..., Any]
 """A puzzle's slug or number, the puzzle itself, or the definition that has its name."""

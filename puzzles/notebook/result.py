@@ -9,12 +9,10 @@ from typing import Any
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.verdict import Verdict
 from puzzles.reports.feedback import HEADLINES, details, story, what_next
-from puzzles.tracks import Track, track_of
+from puzzles.tracks import Track, as_lines, differing_lines, reference_file, track_of
 from puzzles.tracks.outcomes import Measure, stars_text
-from puzzles.tracks.references import as_lines, differing_lines, reference_file
 
-from .display import Shown, rendered, show_once
-from .source_lines import SourceLine
+from .display import Shown, SourceLine, rendered, show_once
 
 PUPPY = r"""
    / \__

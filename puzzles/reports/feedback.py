@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from puzzles.catalog.path import CORE
 from puzzles.grading.progress import load, next_slug, solved_slugs
 from puzzles.grading.verdict import Verdict
-from puzzles.tracks import chapter_of, track_of
+from puzzles.tracks import chapter_of, reference_file, track_of
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.references import reference_file
 
 from .screen import next_command
 

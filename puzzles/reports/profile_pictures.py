@@ -13,7 +13,7 @@ from lib.game.named_costs import COSTS
 from lib.profiles import Study
 from lib.profiles.better import median_times
 from lib.profiles.replay import makespan, replayed
-from lib.runtime.nested import run_nested
+from lib.runtime.runner import run_nested
 from lib.schedules import pipeline
 from lib.torch_csv import Pipeline, event_times
 from lib.torch_csv.cell_times import CellTimes

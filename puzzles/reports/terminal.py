@@ -11,7 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from lib.runtime.suggestions import meant
+from lib.errors import meant
 from lib.values.algebra import counted
 from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table
 from puzzles.course.points import NOTHING_STATED, Scoring
@@ -21,7 +21,7 @@ from puzzles.grading.grader import NOT_INSTALLED
 from puzzles.grading.judge import UNGRADABLE
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Graded, Verdict
-from puzzles.sandbox.protection import protection
+from puzzles.sandbox.client import protection
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 
 from .screen import ScreenPart, next_command, print_wrapped

@@ -13,10 +13,19 @@ LENGTH_DIGITS = 8
 RUN_FOLDER = "run"
 """The only folder that a run can write to, in the server's folder."""
 
+MAX_SHOWN_OUTPUT = 4096
+"""Bytes of a run's output that are kept to be shown."""
+
 
 def framed(message: dict[str, Any]) -> bytes:
     text = json.dumps(message).encode()
     return b"%0*x" % (LENGTH_DIGITS, len(text)) + text
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Writes bytes to a pipe, which may take them in pieces."""
+    while data:
+        data = data[os.write(fd, data) :]
 
 
 def send(stream: IO[bytes], message: dict[str, Any]) -> None:

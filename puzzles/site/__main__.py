@@ -4,15 +4,17 @@ from puzzles.search_path import leave_out_current_folder
 
 if __name__ == "__main__":  # and not where a test imports this
     leave_out_current_folder()
-from pathlib import Path  # from the folders that are left
+import webbrowser  # from the folders that are left
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import click
 
 from puzzles.custom import add_installed
 
-from .build import MARK, RELEASE, build
-from .npm import SiteError
-from .serve import serve
+from .build import MARK, RELEASE, SiteError, build
+from .links import PORT
 
 
 @click.command()
@@ -54,3 +56,32 @@ def main(folder: Path, only_serve: bool, numpy: str, archive: Path | None) -> No
 
 if __name__ == "__main__":
     main(prog_name="python -m puzzles.site")
+
+
+class QuietHandler(SimpleHTTPRequestHandler):
+    """Serves files; a request is no news."""
+
+    def log_message(self, format: str, *words: object) -> None:
+        pass
+
+
+def local_server(folder: Path, port: int = PORT) -> ThreadingHTTPServer:
+    """A server of a folder, which only this machine reaches. Port 0 takes any free one."""
+    return ThreadingHTTPServer(("127.0.0.1", port), partial(QuietHandler, directory=str(folder)))
+
+
+def serve(folder: Path) -> None:
+    """Serves a built site until Ctrl-C, and opens it in the browser."""
+    try:
+        server = local_server(folder)
+    except OSError:
+        server = local_server(folder, 0)
+        click.echo(f"Port {PORT} is taken, so the site is at another one.", err=True)
+    with server:
+        address = f"http://127.0.0.1:{server.server_port}/"
+        click.echo(f"The game is at {address} Ctrl-C ends it.")
+        webbrowser.open(address)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            click.echo()

@@ -8,7 +8,11 @@ from collections.abc import Collection, Mapping
 from io import BytesIO, StringIO
 from zipfile import ZIP_DEFLATED, ZipFile
 
-from puzzles.sandbox.worker.notebook_filter import bound_names
+from puzzles.sandbox.worker.reading import bound_names
+
+PORT = 8000
+LOCAL = f"http://127.0.0.1:{PORT}/"
+"""The address of `make serve`."""
 
 KINDS = ("code", "run", "timetable")
 """What a link may hold: a player's code, the trace of a run as JSON, or a timetable as text."""

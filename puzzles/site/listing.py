@@ -12,16 +12,15 @@ from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import add_folder, home_of
-from puzzles.notebook.authoring.collective_svg import collective_svg
+from puzzles.notebook.authoring import collective_svg
 from puzzles.reports.html import message_html, rendered, text_html
-from puzzles.tracks import TRACKS, Track, mark, place
+from puzzles.tracks import TRACKS, Track, mark, place, reference_file
 from puzzles.tracks.outcomes import capitalized
-from puzzles.tracks.references import reference_file
 from puzzles.version import VERSION
 
-from .custom import is_played
 from .in_browser import by_hand
-from .in_browser.pictures import viewed
+from .in_browser.calls import is_played
+from .in_browser.shown import viewed
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
 """By the name in texts, the name of its picture."""

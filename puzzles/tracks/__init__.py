@@ -1,22 +1,31 @@
-"""The tracks of the game: finds puzzles, chapters and tracks by name; packages from outside register their own.
+"""The tracks of the game: finds puzzles, chapters and references by name; packages from outside register tracks.
 
 from puzzles.tracks import Track, find, register
+
+A name is a slug in any case, a slug with its track, or a place on the core path. No two slugs are alike, and some
+differ in case only, so a name in another case is accepted where only one puzzle has it. A wrong name gets the nearest
+ones: by spelling first, then by the words that it is a part of. Rejected: a number for every puzzle, since a new puzzle
+would change the numbers of others; only the core path has places. Rejected, too: finding tracks by entry points,
+because a track that is registered by a call needs no installation in a test.
 """
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Mapping
-from difflib import get_close_matches
+from difflib import get_close_matches, unified_diff
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from puzzles.catalog.content import PuzzleGroup as PuzzleGroup
 from puzzles.catalog.fields import RefusedError
-from puzzles.catalog.listing import AnyChapter
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.failure import UNPARSABLE
+from puzzles.sandbox.visible_files import INSTALL_ROOT
 
 from .base import OptionError as OptionError
-from .base import PuzzleGroup as PuzzleGroup
 from .base import Track as Track
 from .engine import Engine
 from .layout import Layouts
@@ -25,6 +34,7 @@ from .schedule import Schedules
 
 if TYPE_CHECKING:
     from .schedule.free_game import FreeGame
+
 
 MIN_PART, MAX_NEAR = 3, 3
 """Letters of a part of a name by which puzzles are suggested, and how many are."""
@@ -56,7 +66,7 @@ def register(track: Track[Any]) -> None:
     _by_slug.update(dict.fromkeys(track.slugs, track))
 
 
-def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+def add_chapter(track: Track[Any], chapter: PuzzleGroup) -> None:
     """Adds a chapter to a track that has a listing, behind all others."""
     if track.listing is None:
         raise ValueError(f"the track '{track.name}' takes no chapters")
@@ -67,7 +77,7 @@ def add_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
     _by_slug.update(dict.fromkeys(chapter.slugs, track))
 
 
-def remove_chapter(track: Track[Any], chapter: AnyChapter[Any]) -> None:
+def remove_chapter(track: Track[Any], chapter: PuzzleGroup) -> None:
     """Removes a chapter that was added."""
     assert track.listing is not None
     track.listing.remove(chapter)
@@ -148,7 +158,10 @@ def find_group(name: str) -> PuzzleGroup | None:
         track = TRACKS[wanted]
         return PuzzleGroup(track.name, track.title, track.idea, track.slugs)
     found = [group for group in groups() if wanted and wanted in (group.name, group.folder)]
-    return found[0]._replace(name=wanted, slugs=tuple(slug for one in found for slug in one.slugs)) if found else None
+    if not found:
+        return None
+    slugs = tuple(slug for one in found for slug in one.slugs)
+    return PuzzleGroup(wanted, found[0].title, found[0].idea, slugs, found[0].folder)
 
 
 def near_group(name: str) -> str:
@@ -226,3 +239,63 @@ def before(slugs: Iterable[str]) -> str:
     """What several puzzles come after, as a sentence; empty where nothing is known of it."""
     shown = [f"{slug} after {' and '.join(AFTER[slug])}" for slug in slugs if mark(slug) and slug in AFTER]
     return f"Order: {', '.join(shown)}." if shown else ""
+
+
+# --- The reference solution of a puzzle, and the lines in which another differs from it ---
+
+
+SOLUTIONS = INSTALL_ROOT / "solutions"
+
+
+def reference_file(slug: str) -> Path | None:
+    """The file with the reference; None for a teacher's puzzle, and where there are no solutions."""
+    if slug not in SHIPPED:
+        return None
+    folder = solutions_of(track_of(slug).name)
+    named = (path for path in sorted(folder.glob("*.py")) if _plain(path.stem) == _plain(slug))
+    return next(named, None)
+
+
+def solutions_of(track: str) -> Path:
+    """The folder with the references of a track."""
+    return SOLUTIONS / TRACKS[track].solutions
+
+
+def _plain(name: str) -> str:
+    """A slug and the name of its file differ in underscores and case: FedAvg, fed_avg."""
+    return name.replace("_", "").lower()
+
+
+def differing_lines(mine: str, theirs: str, name: str) -> list[str] | None:
+    """Where two sources define `name` differently, as a diff without context; None if one of them has no definition."""
+    a, b = _definition(mine, name), _definition(theirs, name)
+    return list(unified_diff(a, b, n=0, lineterm=""))[2:] if a and b else None
+
+
+def as_lines(differences: list[str]) -> Iterator[str]:
+    """The same as people read it, with an empty line between two places."""
+    if not differences:
+        yield "Both have the same lines."
+        return
+    yield "- yours, + reference"
+    for number, line in enumerate(differences):
+        if not line.startswith("@@"):
+            yield f"{line[0]} {line[1:]}"
+        elif number:
+            yield ""
+
+
+def _definition(source: str, name: str) -> list[str]:
+    """The lines of the last definition of this name; empty if there is none."""
+    try:
+        nodes = ast.parse(source).body
+    except UNPARSABLE:
+        return []
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    found = [node for node in nodes if isinstance(node, kinds) and node.name == name]
+    if not found:
+        return []
+    for node in ast.walk(found[-1]):
+        if isinstance(node, kinds) and ast.get_docstring(node, clean=False) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(found[-1]).splitlines()

@@ -1,16 +1,17 @@
-"""A track: its puzzles, and four objects that say everything else of them. Each track has them in files of these names:
+"""A track: its puzzles, and three objects that say everything else of them, in files of these names:
 
 - `judge.py`: the runs that a definition is judged by, their scores, and what is kept of them.
 - `words.py`: targets, figures and sentences: names, headings, lines below a title, sections of a page.
 - `show.py`: pictures, and runs on real tensors.
-- `custom.py`: puzzles in files: how one is read, and what a file states of its reference.
 
 All others know a track by these classes only, so a package from outside can add one: see `puzzles.tracks.register`. A
-method that is not abstract is an option; by default a track does without.
+method that is not abstract is an option; by default a track does without. What a file of puzzles states of its
+reference, besides targets, is an optional object, `references`.
 
 One class with all of this was considered, and was the design before: it needed a second mechanism, which found a
 track's functions by the names of their modules, because judging needs numpy and listing must not. Here an object is
-loaded when it is first asked for, with all that it imports.
+loaded when it is first asked for, with all that it imports. A fourth object for puzzles in files was the design after
+that; all of it served schedules, but for the names of folders and classes.
 """
 
 from __future__ import annotations
@@ -18,31 +19,27 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Any, Generic, NamedTuple, TypeVar
+from io import StringIO
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
+from puzzles.catalog.content import PuzzleGroup, reader_of
 from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
-from puzzles.catalog.listing import Listing
-from puzzles.catalog.puzzle import Puzzle
-from puzzles.sandbox.deadline import TIME_LIMIT
-from puzzles.sandbox.worker.stages.stage import DefinitionSite
+from puzzles.catalog.puzzle import Listing, Puzzle
+from puzzles.failure import Failure
+from puzzles.sandbox.limits import TIME_LIMIT
+from puzzles.sandbox.worker.stages import DefinitionSite
 
-from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunRequest, amount, capitalized, listed
-from .workbench import DrawOptions, TensorOptions, Turns, Workbench
+from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunOutcome, RunRequest, amount, capitalized, listed
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
 
 P = TypeVar("P", bound=Puzzle)
-
-
-class PuzzleGroup(NamedTuple):
-    """Puzzles that belong together, a chapter or a whole track; `name` is what commands call it."""
-
-    name: str
-    title: str
-    idea: str
-    slugs: tuple[str, ...]
-    folder: str = ""
-    """The folder of a teacher's chapter, which may have chapters for several tracks; by its name all are found."""
 
 
 class Section(NamedTuple):
@@ -56,11 +53,17 @@ class OptionError(RefusedError):
     """A command's option that a track does not support. The text says what to do instead."""
 
 
-class Track(Generic[P]):
-    """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy.
+def part(name: str) -> Any:
+    """An object of a track: of the class of this name, in the module of this name beside the track."""
 
-    Its four objects are of the classes `Judge`, `Words`, `Show` and `Custom` in the modules of these names beside it.
-    """
+    def made(track: Track[Any]) -> Any:
+        return getattr(import_module(f"{type(track).__module__}.{name.lower()}"), name)(track)
+
+    return cached_property(made)
+
+
+class Track(Generic[P]):
+    """A kind of puzzle. Puzzles are loaded when they are first used, because some need numpy."""
 
     name: str
     """In commands and in results."""
@@ -73,35 +76,21 @@ class Track(Generic[P]):
     """True if the page plays it."""
     page_needs: Sequence[str] = ()
     """What it needs besides Python: "numpy"; "suspending" of Python by the browser, where devices wait in calls."""
+    needs_trials: bool = False
+    """True if a puzzle needs a Python file with trials, which tell right results."""
+    solutions: str = ""
+    """The folder of the references of the game's puzzles, in `solutions`."""
 
-    @cached_property
-    def judge(self) -> Judge[P]:
-        part: Judge[P] = self._part("Judge")
-        return part
-
-    @cached_property
-    def words(self) -> Words[P]:
-        part: Words[P] = self._part("Words")
-        return part
-
-    @cached_property
-    def show(self) -> Show[P]:
-        part: Show[P] = self._part("Show")
-        return part
-
-    @cached_property
-    def custom(self) -> Custom[P]:
-        part: Custom[P] = self._part("Custom")
-        return part
-
-    def _part(self, name: str) -> Any:
-        return getattr(import_module(f"{type(self).__module__}.{name.lower()}"), name)(self)
+    judge: Judge[P] = part("Judge")
+    words: Words[P] = part("Words")
+    show: Show[P] = part("Show")
+    references: References[P] | None = None
+    """What its files state of reference solutions, if they state anything but targets."""
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:
         """The chapters; together all puzzles in the order in which they are best played."""
-        chapters = self.puzzles.chapters
-        return [PuzzleGroup(one.name, one.title, one.idea, one.slugs, getattr(one, "folder", "")) for one in chapters]
+        return self.puzzles.chapters
 
     @property
     def slugs(self) -> tuple[str, ...]:
@@ -114,6 +103,17 @@ class Track(Generic[P]):
     def puzzle(self, slug: str) -> P:
         """The puzzle of exactly this slug."""
         return self.puzzles[slug]
+
+    def read(self, slug: str, fields: Fields) -> P:
+        """The puzzle that the fields of a file describe.
+
+        Raises:
+            OwnPuzzleError: they do not; or puzzles of this track are written in Python.
+        """
+        if self.listing is None:
+            raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.name}' are written in Python")
+        puzzle: P = reader_of(self.name)(slug, fields)
+        return puzzle
 
     @property
     def puzzles(self) -> Listing[P]:
@@ -195,6 +195,10 @@ class Words(TrackPart[P], ABC):
 
     form: str = ""
     """What a player writes, in words."""
+    definition: str = ""
+    """Beginning of a definition, with {} for its name: 'def {}(model)'."""
+    imports: str = ""
+    """The imports that starters need."""
     why_title: str = "where memory and traffic go"
     columns: Sequence[tuple[str, str]] = ()
     """Columns of tables of results: heading and figure, with its target if one of the `measures` names it. Without them
@@ -203,13 +207,17 @@ class Words(TrackPart[P], ABC):
     """Headings of the size and the targets in a table of a chapter's puzzles. Without them, or without a listing, the
     puzzles are listed one below the other."""
 
-    @abstractmethod
     def targets(self, puzzle: P) -> Mapping[str, float]:
         """The targets by name, as the puzzle states them."""
+        return {measure.figure: measure.target for measure in self.measures(puzzle, {})}
 
     @abstractmethod
     def measures(self, puzzle: P, figures: Mapping[str, float]) -> Sequence[Measure]:
         """The figures with their targets; values are None without figures."""
+
+    def tightest(self, figures: Mapping[str, float]) -> Mapping[str, float]:
+        """The lowest targets that these figures meet, by the names that a file of puzzles has."""
+        return {name: int(value) for name, value in figures.items()}
 
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
         """The fields of a result in JSON that hold its figures."""
@@ -217,7 +225,7 @@ class Words(TrackPart[P], ABC):
 
     def limits_json(self, puzzle: P) -> dict[str, dict[str, float]]:
         """By the name of a figure in JSON: the number that it may be `at_most`, or has to be `below`."""
-        return {name: {"at_most": target} for name, target in self.targets(puzzle).items()}
+        return {one.figure: {"below" if one.below else "at_most": one.target} for one in self.measures(puzzle, {})}
 
     def heading(self, puzzle: P) -> str:
         """Name and title: 'fsdp: Fully sharded data parallel'."""
@@ -235,13 +243,13 @@ class Words(TrackPart[P], ABC):
         """The figures with their targets in a line: '19.9 timesteps (target < 21), ...'."""
         return ", ".join(measure.text() for measure in self.measures(puzzle, figures))
 
-    @abstractmethod
     def starter_head(self, puzzles: Sequence[P]) -> str:
         """The imports that the starters of these puzzles need."""
+        return self.imports
 
-    @abstractmethod
     def signature(self, slug: str) -> str:
         """Beginning of a definition: 'def fsdp(model)'."""
+        return self.definition.format(slug)
 
     @property
     def noun(self) -> str:
@@ -386,39 +394,131 @@ class ReferenceRow(NamedTuple):
         return same and all(measured.fields.get(name) == content for name, content in self.fields.items())
 
 
-class Custom(TrackPart[P]):
-    """Puzzles in files, of the game and of teachers: how one is read, and what a file states of its reference."""
+class References(TrackPart[P], ABC):
+    """What a file states of its reference: rows on what it scores in several games."""
 
-    puzzle_class: str = ""
-    """Name of the class of its puzzles, by which a puzzle in Python finds its track."""
-    needs_trials: bool = False
-    """True if a puzzle needs a Python file with trials, which tell right results."""
-    solutions: str = ""
-    """The folder of the references of the game's puzzles, in `solutions`."""
+    @abstractmethod
+    def games(self, puzzle: P) -> Sequence[P]:
+        """The games, without targets."""
 
-    def read(self, slug: str, fields: Fields) -> P:
-        """The puzzle that the fields of a file describe.
-
-        Raises:
-            OwnPuzzleError: they do not; or puzzles of this track are written in Python.
-        """
-        raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.track.name}' are written in Python")
-
-    def tightest(self, figures: Mapping[str, float]) -> Mapping[str, float]:
-        """The lowest targets that these figures meet, by the names that a file of puzzles has."""
-        return {name: int(value) for name, value in figures.items()}
-
-    def reference_games(self, puzzle: P) -> Sequence[P]:
-        """The games whose figures a file states for its reference, without targets. None by default."""
-        return ()
-
-    def reference_row(
-        self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str
-    ) -> ReferenceRow | None:
+    @abstractmethod
+    def row(self, game: P, puzzle: P, file: str, figures: Mapping[str, float], family: str) -> ReferenceRow | None:
         """The row on the reference in this file, which has these figures in one of those games; None if it needs
         none."""
-        raise NotImplementedError(f"the track '{self.track.name}' states no figures of references")
 
-    def stated_rows(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:
+    @abstractmethod
+    def stated(self, puzzle: P, file: str) -> Sequence[ReferenceRow]:
         """The rows on the reference in this file that the puzzle has."""
-        return ()
+
+
+# --- What a command lends a track ---
+
+
+T = TypeVar("T")
+
+Runner = Callable[[RunRequest], RunOutcome]
+"""Runs the player's definition once, somewhere, and returns what came of it."""
+
+
+class Turns(Protocol):
+    """Runs a player's code in this process, piece by piece, each with a time limit and open to interrupts."""
+
+    def turn(self, work: Callable[[], T]) -> T:
+        """Returns what `work` returns."""
+
+    def in_turns(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, with each step of the coroutine that it may return as a turn."""
+
+
+class Workbench(Protocol):
+    """Given to `Show.draw` and `Show.run_on_tensors`, for one puzzle."""
+
+    path: str
+    """The player's file or folder."""
+    console: Console
+
+    def run(self, request: RunRequest, path: str = "") -> RunOutcome:
+        """Runs the definition in a file (default: the player's) once, in the sandbox."""
+
+    def absent(self, path: str = "") -> str:
+        """The sentence for a file (default: the player's) without a definition of the puzzle."""
+
+    def message(self, failure: Failure, path: str = "") -> str:
+        """A failure of a file (default: the player's) as its author reads it: a notebook's lines counted by cell."""
+
+    def refuse(self, why: str) -> bool:
+        """Shows why the puzzle is not run, as a sentence that begins with its name, and returns False."""
+
+    def wrote(self, path: str) -> None:
+        """Reports a file that was written, and opens it if the player wants that."""
+
+    def require_readable(self, path: str) -> None:
+        """Ends the command if a file cannot be read."""
+
+    def files(self, path: str) -> list[str]:
+        """The files at or below a path that seem to define the puzzle."""
+
+    def grade(self, where: str = "inprocess") -> bool:
+        """Judges the player's definition, shows the verdict, and returns whether it passed."""
+
+
+def run_once(request: RunRequest, bench: Workbench) -> Row | Failure:
+    """What a run of the player's file sent back; or why there is nothing."""
+    outcome = bench.run(request)
+    return outcome.failure or (Failure("crash", bench.absent()) if outcome.row is None else outcome.row)
+
+
+def as_svg(place: str, *given: Any, **named: Any) -> str:
+    """What 'module:function' draws, as SVG; empty where that fails: some runs cannot be drawn, and that must not cost
+    the report."""
+    module, _, name = place.partition(":")
+    try:
+        from drawing import svg
+
+        with redirect_stdout(StringIO()):  # `draw` prints figures, as it always did
+            return str(svg(getattr(import_module(module), name)(*given, **named)))
+    except Exception:
+        return ""
+
+
+def report_failure(slug: str, failure: Failure | None, bench: Workbench) -> bool:
+    """Prints why a run failed, if it did; returns True if it did not."""
+    if failure is not None:
+        import click  # here, since a browser draws too, and has no commands
+
+        click.echo(f"{slug} failed: {bench.message(failure)}", err=True)
+    return failure is None
+
+
+@dataclass(frozen=True)
+class DrawOptions:
+    """Options of `puzzles draw`; `output` is empty for the usual name."""
+
+    output: str = ""
+    text: bool = False
+    width: int = 80
+    against: str = ""
+    pareto: bool = False
+    critical: bool = False
+    dark: bool = False
+    colour: str = "layer"
+
+
+@dataclass(frozen=True)
+class TensorOptions:
+    """Options of `puzzles run`; `devices` is None for as many as the puzzle has, `tensors` for a replay of puzzles
+    only. For PyTorch: where it computes, whether it gets a pipeline as CSV, with its `communication`, the folder of a
+    `profile`, and its time limit in seconds. `width`: the size of a layer's matrix, 0 for the usual one."""
+
+    on: str = "inprocess"
+    devices: int | None = None
+    small: bool = False
+    output: str = ""
+    tensors: bool | None = None
+    colour: str = "layer"
+    device: str = "cpu"
+    pipelining: bool = False
+    communication: bool = False
+    profile: str = ""
+    time_limit: float | None = None
+    width: int = 0

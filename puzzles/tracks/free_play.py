@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lib import CLASSIC_SETTING, PuzzleError, Report, Setting, Size, Trace
-from lib.communication.mesh import axes_of
+from lib.communication.meetings import axes_of
 from lib.game.setting import Game
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 
 from . import ALL, TRACKS, track_of
+from .base import TensorOptions, Workbench
 from .schedule.free_game import FreeGame as FreeGame
 from .schedule.free_game import figures as figures
 from .schedule.free_game import judged_saved as judged_saved
 from .schedule.free_game import require_size
 from .schedule.free_game import summary as summary
 from .schedule.show import timeline
-from .workbench import TensorOptions, Workbench
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,7 @@ them, while the others sleep. All three take turns in one program, many short on
 compared with the turn of bare mpi4py beside it: a cell is the median of these ratios, with the lower quartile in
 brackets. The engine is metered, as it is by default, and gives a new array each time.
 
-Four processes get more of a busy machine than the one of the in-process devices, and a message between them may wait
-for a processor for milliseconds. So the share of the processors that other programs had is printed too.
+Four processes get more of a busy machine than the one of the in-process devices: measure on an idle one.
 
 Run as a program under mpiexec this file measures there. Nothing fails: times are for people to look at.
 """
@@ -19,12 +18,12 @@ import os
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from statistics import median, quantiles
-from time import perf_counter, process_time, sleep
-from typing import Any, NamedTuple
+from time import perf_counter, sleep
+from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,6 @@ N = 4
 SIZES = {256: 100, 64 << 10: 30, 16 << 20: 2}
 """Bytes of the array that one device contributes, and how often an operation is repeated in one turn: so often that
 the start and the end of a turn, where processes wait for one another, do not count."""
-LARGE = 16 << 20
 TURNS = {256: 60, 64 << 10: 30, 16 << 20: 9}
 """The most turns of a cell."""
 MIN_TURNS = 3
@@ -49,31 +47,14 @@ LIMITS = {256: {"in process": 1.0, "on MPI": 7.0}, 16 << 20: {"in process": 3.5,
 """The targets, in bare mpi4py's time; 64 KiB has none. They are modest, so that the transports can be short."""
 
 Times = dict[str, list[float]]
-"""By measurement: the seconds of each turn, under "work ..." those of processors; under "others" the share of the
-processors that other programs had."""
+"""By measurement: the seconds of each turn."""
 
 
-class Took(NamedTuple):
-    """The seconds of an operation, and of the processors that worked on it."""
-
-    wall: float
-    processors: float
-
-
-def seconds(operation: Callable[[], object], times: int) -> Took:
-    start, worked = perf_counter(), process_time()
+def seconds(operation: Callable[[], object], times: int) -> float:
+    start = perf_counter()
     for _ in range(times):
         operation()
-    return Took((perf_counter() - start) / times, (process_time() - worked) / times)
-
-
-def of_processes(each: Sequence[Sequence[float]]) -> Took:
-    return Took(max(wall for wall, _ in each), sum(processors for _, processors in each))
-
-
-def of_one_process(each: Sequence[Sequence[float]]) -> Took:
-    """The same of devices that share a process: each one's seconds are those of all."""
-    return Took(max(wall for wall, _ in each), max(processors for _, processors in each))
+    return (perf_counter() - start) / times
 
 
 class Clock(ShardedEngine):
@@ -85,7 +66,7 @@ class Clock(ShardedEngine):
     def forward(self, x: Any) -> None:
         """Nothing to compute."""
 
-    def time(self, cell: dict[str, Any]) -> Took:
+    def time(self, cell: dict[str, Any]) -> float:
         operation = self.operation(cell["operation"], np.ones(cell["nbytes"] // 4, np.float32))
         operation()
         self.barrier()
@@ -117,11 +98,11 @@ def bare_operation(comm: Any, name: str, x: Any) -> Callable[[], object]:
     }[name]
 
 
-def bare(comm: Any, name: str, nbytes: int) -> Took:
+def bare(comm: Any, name: str, nbytes: int) -> float:
     operation = bare_operation(comm, name, np.ones(nbytes // 4, np.float32))
     operation()
     comm.Barrier()
-    return of_processes(comm.allgather(seconds(operation, SIZES[nbytes])))
+    return max(comm.allgather(seconds(operation, SIZES[nbytes])))
 
 
 def under_mpiexec() -> None:
@@ -129,7 +110,6 @@ def under_mpiexec() -> None:
     from mpi4py import MPI
 
     comm, times = MPI.COMM_WORLD, defaultdict[str, list[float]](list)
-    begin, busy, own = perf_counter(), busy_seconds(), process_time()
     with ExitStack() as open_runs:
         on_mpi = open_runs.enter_context(launch(Clock, N, on="mpi"))
         in_process = open_runs.enter_context(launch(Clock, N, on="inprocess"))
@@ -138,19 +118,15 @@ def under_mpiexec() -> None:
                 cell = {"operation": name, "nbytes": nbytes}
                 measures = {
                     "bare": lambda: bare(comm, name, nbytes),  # noqa: B023
-                    "on MPI": lambda: of_processes(on_mpi.call("time", cell)),  # noqa: B023
-                    "in process": lambda: of_one_process(in_process.call("time", cell)),  # noqa: B023
+                    "on MPI": lambda: max(on_mpi.call("time", cell)),  # noqa: B023
+                    "in process": lambda: max(in_process.call("time", cell)),  # noqa: B023
                 }
                 take_turns(comm, measures, times, f"{name} {nbytes}", TURNS[nbytes])
-    if busy is not None:
-        own = comm.allreduce(process_time() - own)
-        share = ((busy_seconds() or 0.0) - busy - own) / (perf_counter() - begin) / (os.cpu_count() or 1)
-        times["others"].append(max(0.0, share))
     if comm.rank == 0:
         print(json.dumps(times))
 
 
-def take_turns(comm: Any, measures: dict[str, Callable[[], Took]], times: Times, cell: str, turns: int) -> None:
+def take_turns(comm: Any, measures: dict[str, Callable[[], float]], times: Times, cell: str, turns: int) -> None:
     """Measures one after the other, in changing order, until time is up; the first turn warms up."""
     end = perf_counter() + CELL_SECONDS
     for turn in range(turns + 1):
@@ -160,24 +136,12 @@ def take_turns(comm: Any, measures: dict[str, Callable[[], Took]], times: Times,
             if what == "in process" and comm.rank:
                 pass  # the other processes sleep
             elif turn:
-                took = measures[what]()
-                times[f"{what} {cell}"].append(took.wall)
-                times[f"work {what} {cell}"].append(took.processors)
+                times[f"{what} {cell}"].append(measures[what]())
             else:
                 measures[what]()
             done = comm.Ibarrier()
             while not done.Test():
                 sleep(0.0005)
-
-
-def busy_seconds() -> float | None:
-    """The seconds for which all processors together have worked; None where the system does not say."""
-    try:
-        counts = Path("/proc/stat").read_text(encoding="utf-8").split()[1:9]
-    except OSError:
-        return None
-    user, nice, system, _, _, *interrupts = map(int, counts)
-    return (user + nice + system + sum(interrupts[:2])) / os.sysconf("SC_CLK_TCK")
 
 
 class Numpy(ShardedEngine):
@@ -257,24 +221,7 @@ def table(times: Times) -> list[str]:
                 missed += [] if limit is None or middle <= limit else [f"{what} {where}"]
             lines.append(line.rstrip())
     lines.append(f"  targets met: {targets - len(missed)} of {targets}" + "".join(f"; not {one}" for one in missed))
-    return lines + load_text(times)
-
-
-def load_text(times: Times) -> list[str]:
-    """What the reader has to know about a machine that others used too. Of large arrays in process also the work, in
-    seconds of processors: how much others work does not change these, and four processes share them evenly."""
-    others = times.get("others", [])
-    if not others or others[0] < 0.1:
-        return []
-    works = [
-        f"{name} {median(times[f'work in process {name} {LARGE}']) / median(times[f'work bare {name} {LARGE}']):.2f}"
-        for name in OPERATIONS
-    ]
-    return [
-        f"  other programs had {others[0]:.0%} of the processors: the ratios are not those of an idle machine, where "
-        "each of the four processes need not wait for its turn",
-        f"  seconds of processors for {size_text(LARGE)} in process, in those of bare mpi4py: {', '.join(works)}",
-    ]
+    return lines
 
 
 def size_text(nbytes: int) -> str:

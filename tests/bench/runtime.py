@@ -23,9 +23,9 @@ from drawing import draw, svg
 from drawing.export.files import in_form
 from drawing.runs.scene import scene_of
 from lib import COSTS, Setting, referee, run
+from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.bench import engine
 from tests.support import CLASSICS
-from tests.support.schedules.overlapping import fsdp_prefetch
 
 FSDP = next(classic.solution for classic in CLASSICS if classic.slug == "fsdp")
 
@@ -91,7 +91,7 @@ def fsdp(layers: int, ranks: int) -> Any:
 
 def fsdp_with_overlap(layers: int, ranks: int) -> Any:
     """As `fsdp`, with gathers that run beside computation."""
-    return run(fsdp_prefetch(), layers, ranks, ranks, setting=Setting(COSTS["overlap"]))
+    return run(fsdp_prefetch, layers, ranks, ranks, setting=Setting(COSTS["overlap"]))
 
 
 def events_of(outcome: Any) -> int:

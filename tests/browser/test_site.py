@@ -21,8 +21,7 @@ from PIL import Image, ImageChops, ImageStat
 
 from puzzles.catalog.path import CORE
 from puzzles.site import links
-from puzzles.tracks import ALL
-from puzzles.tracks.references import reference_file
+from puzzles.tracks import ALL, reference_file
 from tests.support.profiles import TRACES
 from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution
 

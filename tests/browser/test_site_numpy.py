@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.site.archive import ARRAYS
-from puzzles.site.build import numpy_files
+from puzzles.site.build import ARRAYS, numpy_files
 from tests.support.numpy_stand_in import write_wheel
 from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution, write_offline_worker
 

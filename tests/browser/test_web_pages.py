@@ -13,8 +13,8 @@ from drawing import Timeline, draw, save
 from drawing.export.files import size_of
 from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES
+from tests.catalog.lessons.families.grid import grid
 from tests.support.chromium import IS_HERE, complaints, open_browser
-from tests.support.schedules.replicas import Plan, trained
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 
@@ -115,7 +115,7 @@ def test_the_keyboard_alone_shows_what_an_operation_needs(gpipe: Page) -> None:
 def test_ranks_that_share_a_row_are_one_place_to_go(browser: Any, tmp_path: Path) -> None:
     """Ten pipelines of two stages are two rows, with the messages of the first."""
     setting = Setting(mesh={"dp": 10, "pp": 2})
-    trace = run(trained(Plan(interleaved=True)), 2, 20, 20, setting=setting).trace
+    trace = run(grid(2, 1, 10), 2, 20, 20, setting=setting).trace
     page = Page(browser, tmp_path, draw(trace, critical=True))
     page.press(Keys.ARROW_RIGHT)
     page.until(lambda: page.told().startswith("rank 0 (like ranks 2, 4, 6, 8, 10, 12, 14, 16, 18): forward layer 0 b0"))

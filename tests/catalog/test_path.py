@@ -8,7 +8,6 @@ from graphlib import TopologicalSorter
 import pytest
 
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS, PATH, known, next_on_path
-from puzzles.grading.progress import PuzzleProgress, next_slug
 from puzzles.tracks import ALL, SHIPPED, TRACKS, before, mark, place, track_of
 from tests.screens.texts import approved
 
@@ -63,15 +62,6 @@ PLACED = [
 @pytest.mark.parametrize(("solved", "after", "following"), PLACED)
 def test_what_comes_before_a_solved_puzzle_is_known(solved: tuple[str, ...], after: str, following: str | None) -> None:
     assert next_on_path(solved, after) == following
-
-
-def test_the_next_puzzle_after_an_extra_one_is_in_its_chapter_and_then_on_the_path() -> None:
-    entries = {slug: PuzzleProgress() for slug in ALL}
-    assert next_slug(entries) == "basic"
-    assert next_slug(entries, "zb_h2", ["zb_h2"]) == "zb_v"
-    assert next_slug(entries, "zb_v", ["zb_v"]) == "DataParallel", "the schedules before it are known"
-    assert next_slug(entries, "three_d", CORE) == "hybrid_shard", "the path is done: the rest of its track"
-    assert next_slug(entries, "ddp", ALL) is None
 
 
 def test_the_words_on_a_place() -> None:

@@ -12,7 +12,7 @@ from docs.generate import field
 from lib import Report, referee, run
 from lib.engine.collectives import bytes_sent
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.catalog.path import PATH, VARIANTS
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.content.engine.shards.trials import bytes_per_device

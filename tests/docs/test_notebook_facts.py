@@ -23,8 +23,7 @@ from lib import (
     referee,
     run,
 )
-from lib.game.costs import CLASSIC
-from lib.game.ring import elements_sent
+from lib.game.costs import CLASSIC, elements_sent
 from lib.planning import Split
 from puzzles.catalog.path import PATH
 from puzzles.catalog.plan import PLAN_PUZZLES

@@ -24,9 +24,8 @@ from puzzles.catalog.content import Chapter
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.commands.main import main
-from puzzles.notebook.authoring import sections
-from puzzles.notebook.authoring.build import MARKER, SOURCES, books
-from puzzles.notebook.authoring.collective_svg import FULL, INK, collective_svg
+from puzzles.notebook import authoring
+from puzzles.notebook.authoring import FULL, INK, MARKER, SOURCES, books, collective_svg
 from puzzles.reports.html import rendered
 from puzzles.tracks import TRACKS
 from puzzles.version import VERSION
@@ -115,7 +114,7 @@ def set_up(place: Path, monkeypatch: pytest.MonkeyPatch, installed: bool = False
     """Arguments that the first cell, run in a folder, gives to pip."""
     asked: list[tuple[str, str]] = []
     shell = SimpleNamespace(run_line_magic=lambda name, line: asked.append((name, line)))
-    code = sections.setup()
+    code = authoring.setup()
     monkeypatch.chdir(place)
     monkeypatch.setattr("sys.path", [])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: "a spec" if installed else None)

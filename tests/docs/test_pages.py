@@ -30,8 +30,8 @@ from lib.planning.gpus import LATENCY, REACHED
 from lib.planning.transformers import Transformer
 from lib.profiles import read_rules
 from puzzles.catalog.plan import PLAN_PUZZLES
+from puzzles.site.build import NODE_VERSION
 from puzzles.site.links import read
-from puzzles.site.npm import NODE_VERSION
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan.judge import score_split
 from tests.support.commands import puzzles

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import drawing
 from lib import DeadlockError, Model, Setting, run
-from lib.communication.deadlock_text import cycle_in, stuck_ranks
+from lib.communication.meetings import cycle_in, stuck_ranks
 
 
 async def in_a_cycle(model: Model) -> None:

@@ -514,7 +514,7 @@ def test_drawing_takes_only_what_lib_exports() -> None:
     exported = {module.__name__: {*module.__all__} for module in (lib, planning, recognition)}
     exported["lib.extras"] = {"install_command"}
     exported["lib.values.algebra"] = {"consecutive", "counted", "named"}
-    exported["lib.communication.deadlock_text"] = {"cycle_in", "stuck_ranks"}
+    exported["lib.communication.meetings"] = {"cycle_in", "stuck_ranks"}
     exported["lib.planning.time_parts"] = {"LEAST_PART", "PARTS", "time_parts"}
     for path in sorted(Path(drawing.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

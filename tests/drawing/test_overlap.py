@@ -14,16 +14,17 @@ from drawing.export.html import run_data
 from drawing.runs.captions import describe, describe_gap
 from drawing.runs.scene import Scene, scene_of
 from lib import COLLECTIVES, COSTS, Costs, Model, Setting, Trace, run
+from solutions.fsdp_prefetch import fsdp_prefetch
+from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.grid import grid
 from tests.screens.texts import approved
-from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
-from tests.support.schedules.replicas import Plan, trained
 from tests.support.schedules.tiers import offload
 from tests.support.step_costs import STEP_COSTS
 
 
 @pytest.fixture(scope="module")
 def prefetched() -> Trace:
-    return run(fsdp_prefetch(), 3, 2, 2, setting=Setting(STEP_COSTS["overlap"])).trace
+    return run(fsdp_prefetch, 3, 2, 2, setting=Setting(STEP_COSTS["overlap"])).trace
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +112,7 @@ def test_every_stream_fits_between_its_neighbours() -> None:
 
 
 def test_a_bucket_is_one_call() -> None:
-    trace = run(ddp_overlap(2, 1), 3, 2, 2, setting=Setting(STEP_COSTS["buckets"])).trace
+    trace = run(buckets(2, 1), 3, 2, 2, setting=Setting(STEP_COSTS["buckets"])).trace
     assert [len(mark.op.inputs) for mark in scene_of(trace).lanes[0].on(1)] == [2, 1]
     assert "all-reduce" in drawing.draw(trace).in_text()
 
@@ -167,7 +168,7 @@ def test_what_is_computed_again_is_hatched(costs: Costs) -> None:
     assert "recomputation" in drawing.draw(trace).in_svg()
     assert (
         "recomputation"
-        not in drawing.draw(run(ddp_overlap(1), 1, 1, 1, setting=Setting(STEP_COSTS["buckets"])).trace).in_svg()
+        not in drawing.draw(run(buckets(1), 1, 1, 1, setting=Setting(STEP_COSTS["buckets"])).trace).in_svg()
     )
 
 
@@ -199,7 +200,7 @@ def test_groups_have_streams_of_their_own() -> None:
     costs = replace(STEP_COSTS["overlap"], name="streams", lanes="group")
     mesh = {"dp": 4, "pp": 2, "tp": 2}
     setting = Setting(costs, mesh=mesh, layer="block")
-    scene = scene_of(run(trained(Plan(2, True, True)), 2, 8, 16, setting=setting).trace)
+    scene = scene_of(run(grid(2, 2, 4, zero=1), 2, 8, 16, setting=setting).trace)
     assert scene.report.error is None
     assert scene.streams == ("compute", "network", "network 2", "network 3")
     for lane in scene.lanes:

@@ -17,9 +17,9 @@ from drawing.runs.scene import Scene, scene_of
 from lib import Model, Setting, run
 from lib.schedules import one_f_one_b, pipeline
 from solutions.ddp import ddp
+from tests.catalog.lessons.families.grid import grid
 from tests.screens.texts import approved
 from tests.support.schedules import shards
-from tests.support.schedules.replicas import Plan, trained
 from tests.support.svg import texts, tips
 
 MANY = 20
@@ -34,7 +34,7 @@ def replicas() -> Scene:
 @pytest.fixture(scope="module")
 def mesh() -> Scene:
     """Eight pipelines of eight stages, with their optimizer states sharded."""
-    return scene_of(run(trained(Plan(1, interleaved=True)), 8, 32, 64, setting=Setting(mesh={"dp": 8, "pp": 8})).trace)
+    return scene_of(run(grid(8, 1, 8, zero=1), 8, 32, 64, setting=Setting(mesh={"dp": 8, "pp": 8})).trace)
 
 
 def ranks(scene: Scene) -> list[tuple[int, ...]]:
@@ -270,7 +270,7 @@ def rank_of_each(scene: Scene) -> Iterator[int]:
 
 def test_what_an_operation_needs_is_that_of_an_unshared_picture(mesh: Scene) -> None:
     """The operations of the first pipeline need the same, by words, whether ranks share rows or not."""
-    alone = scene_of(run(trained(Plan(1, interleaved=True)), 8, 4, 8, setting=Setting(mesh={"dp": 1, "pp": 8})).trace)
+    alone = scene_of(run(grid(8, zero=1), 8, 4, 8, setting=Setting(mesh={"dp": 1, "pp": 8})).trace)
     few, many = run_data(alone), run_data(mesh)
 
     def needed(data: dict[str, Any]) -> list[list[str]]:

@@ -32,15 +32,16 @@ from lib import (
 )
 from lib.engine.replay.rank import PERFORM
 from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 from lib.trace.ops import FORMS
+from tests.catalog.lessons.families.buckets import buckets
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.refusals import Refused
 from tests.support.replays import ALTERED, GAMES, Game, trace_of
-from tests.support.schedules import overlapping, shards, tiers
+from tests.support.schedules import shards, tiers
 from tests.support.selection import first_of_each_kind
 
 
@@ -56,7 +57,7 @@ def test_every_schedule_is_replayed() -> None:
     replayed = {(game.schedule.__module__, game.schedule.__qualname__.partition(".")[0]) for game in GAMES.values()}
     there = {
         (module.__name__, name)
-        for module in (overlapping, shards, tiers)
+        for module in (shards, tiers)
         for name, one in vars(module).items()
         if getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
     }
@@ -98,7 +99,7 @@ def pipeline_of(draw: Any, ranks: int, count: int) -> Game:
 
 def buckets_of(draw: Any, ranks: int, count: int) -> Game:
     sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
-    return Game(overlapping.ddp_overlap(*sizes), (sum(sizes), ranks, ranks), Setting(COSTS["buckets"]))
+    return Game(buckets(*sizes), (sum(sizes), ranks, ranks), Setting(COSTS["buckets"]))
 
 
 def replicas_of(draw: Any, ranks: int, count: int) -> Game:

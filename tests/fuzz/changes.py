@@ -7,29 +7,9 @@ from random import Random
 from typing import Any
 
 ODD: tuple[Any, ...] = (
-    *(
-        0,
-        1,
-        -1,
-        2,
-        7,
-        10**6,
-        10**12,
-        10**13,
-        2**63,
-        10**400,
-        0.5,
-        -0.0,
-        1e308,
-        True,
-        None,
-        "",
-        "x",
-        "\x1b[2J",
-        "\ud800",
-    ),
-    *([], {}, [[]], [0, 0], [1, 0], {"": 0}, "9" * 50, [None] * 20, "basic", "passed", "__class__"),
-)
+    0, 1, -1, 2, 7, 10**6, 10**12, 10**13, 2**63, 10**400, 0.5, -0.0, 1e308, True, None, "", "x", "\x1b[2J", "\ud800",
+    [], {}, [[]], [0, 0], [1, 0], {"": 0}, "9" * 50, [None] * 20, "basic", "passed", "__class__",
+)  # fmt: skip
 """Contents that a field may suddenly have."""
 
 

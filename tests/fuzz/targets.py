@@ -25,7 +25,7 @@ from puzzles.grading.verdict import STATUSES, Graded
 from puzzles.reports.profiles import text_of as profile_text
 from puzzles.sandbox import protocol
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.sandbox.worker.reading import SubmissionCode
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
 from tests.support import profiles as recorded
@@ -65,28 +65,10 @@ def trace(draw: Random) -> None:
 # --- Submissions and notebooks ---
 
 WORDS = (
-    *(
-        b"# coding: zlib\n",
-        b"# %%\n",
-        b"# +\n",
-        b"# ---\n# jupyter:\n",
-        b'"""',
-        b"\\\n",
-        b"\x00",
-        b"\xff",
-        b"\r",
-        b"\t",
-    ),
-    *(b"async def basic(model):\n", b"%%bash\n", b"!ls \\\n", b"(" * 300, b"-" * 3000, b"lambda: " * 90, b"x = !ls\n"),
-    *(
-        b"from lib import *\n",
-        b"from solutions.basic import *\n",
-        b"9" * 5000,
-        b"\xef\xbb\xbf",
-        b"\xe2\x80\xa8",
-        b"\x0c",
-    ),
-)
+    b"# coding: zlib\n", b"# %%\n", b"# +\n", b"# ---\n# jupyter:\n", b'"""', b"\\\n", b"\x00", b"\xff", b"\r", b"\t",
+    b"async def basic(model):\n", b"%%bash\n", b"!ls \\\n", b"(" * 300, b"-" * 3000, b"lambda: " * 90, b"x = !ls\n",
+    b"from lib import *\n", b"from solutions.basic import *\n", b"9" * 5000, b"\xef\xbb\xbf", b"\xe2\x80\xa8", b"\x0c",
+)  # fmt: skip
 
 
 @cache

@@ -31,7 +31,7 @@ PLACES = {
     "a_frame": "outermost().f_globals.setdefault('box', {})",
     "the_scheduler": "self._port.scheduler.meetings.setdefault(('box',), {})",
     "another_device": "vars(self._port.scheduler.ports[0].work.__closure__[-1].cell_contents).setdefault('box', {})",
-    "a_class_of_the_recorder": "vars(sys.modules['puzzles.sandbox.worker.repeat.recorder']).setdefault('box', {})",
+    "a_class_of_the_recorder": "vars(sys.modules['puzzles.sandbox.worker.recording']).setdefault('box', {})",
     "an_interned_path": "vars(sys.modules['lib.engine.collectives']).setdefault('box', {})",
 }
 """By name: a dictionary that all devices of one process share, or once shared."""

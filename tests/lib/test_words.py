@@ -1,4 +1,4 @@
-"""Each room words its refusals in one table: every reason that is raised is there with its facts, and no other."""
+"""Each chapter words its refusals in one table: every reason that it raises is there with its facts, and no other."""
 
 from __future__ import annotations
 
@@ -11,43 +11,60 @@ from string import Formatter
 import pytest
 
 from lib.errors import RuleError, Sentence
-from lib.rules.words import SAYS
+from lib.rules.updates import SAYS
 
 LIB = Path(__file__).parents[2] / "lib"
 
 
-def calls(room: Path) -> Iterator[tuple[str, set[str]]]:
-    """The reasons that a room gives, each with the names of its facts."""
-    for path in sorted(room.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SAYS":
-                (reason,) = (ast.literal_eval(arg) for arg in node.args)
-                yield reason, {str(keyword.arg) for keyword in node.keywords}
+def calls(tree: ast.Module) -> Iterator[tuple[str, set[str]]]:
+    """The reasons that a module gives, each with the names of its facts."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "SAYS":
+            (reason,) = (ast.literal_eval(arg) for arg in node.args)
+            yield reason, {str(keyword.arg) for keyword in node.keywords}
 
 
-def table(room: Path) -> dict[str, set[str]]:
+def tables(tree: ast.Module) -> list[ast.Dict]:
+    """The tables of sentences in a module: at most one."""
+    made = (node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Sentences")
+    return [node.args[0] for node in made if isinstance(node.args[0], ast.Dict)]
+
+
+def worded(table: ast.Dict) -> dict[str, set[str]]:
     """By reason: the facts in its sentence."""
-    (given,) = (
-        node.args[0]
-        for node in ast.walk(ast.parse((room / "words.py").read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Sentences"
-    )
-    assert isinstance(given, ast.Dict)
-    assert len({ast.literal_eval(key) for key in given.keys if key}) == len(given.keys), "a reason is worded once"
-    sentences: dict[str, str] = ast.literal_eval(given)
+    assert len({ast.literal_eval(key) for key in table.keys if key}) == len(table.keys), "a reason is worded once"
+    sentences: dict[str, str] = ast.literal_eval(table)
     return {
         reason: {name.partition(".")[0] for _, name, _, _ in Formatter().parse(sentence) if name}
         for reason, sentence in sentences.items()
     }
 
 
-@pytest.mark.parametrize("room", [path.parent for path in sorted(LIB.glob("*/words.py"))], ids=lambda room: room.name)
-def test_every_reason_of_a_room_is_worded_with_its_facts(room: Path) -> None:
-    worded = table(room)
-    given = list(calls(room))
-    assert [(reason, facts) for reason, facts in given if not worded.get(reason, {reason}) <= facts] == []
-    assert {reason for reason, _ in given} == set(worded)
-    assert [reason for reason in worded if len(reason.split()) > 4] == [], "a reason is a name, no sentence"
+def chapters() -> dict[str, list[Path]]:
+    """The modules that share a table: one, or all of a room whose table is its `words.py`."""
+    rooms = {str(path.parent.relative_to(LIB)): [*path.parent.rglob("*.py")] for path in LIB.glob("*/words.py")}
+    alone = [path for path in LIB.rglob("*.py") if not any(path in paths for paths in rooms.values())]
+    return rooms | {str(path.relative_to(LIB)): [path] for path in sorted(alone)}
+
+
+@pytest.mark.parametrize("chapter", sorted(chapters()))
+def test_every_reason_of_a_chapter_is_worded_with_its_facts(chapter: str) -> None:
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in chapters()[chapter]]
+    given = [call for tree in trees for call in calls(tree)]
+    (table,) = [table for tree in trees for table in tables(tree)] or [ast.Dict([], [])]
+    words = worded(table)
+    assert [(reason, facts) for reason, facts in given if not words.get(reason, {reason}) <= facts] == []
+    assert {reason for reason, _ in given} == set(words)
+    assert [reason for reason in words if len(reason.split()) > 4] == [], "a reason is a name, no sentence"
+
+
+def test_only_sentences_are_longer_than_a_line() -> None:
+    for path in LIB.rglob("*.py"):
+        source = path.read_text(encoding="utf-8")
+        sentences = {key.lineno for table in tables(ast.parse(source)) for key in table.keys if key}
+        lines = [line.partition("  # type: ignore[")[0] for line in source.splitlines()]
+        long = {n for n, line in enumerate(lines, 1) if len(line) > 120 and len(line.split()) > 1}
+        assert long <= sentences, path
 
 
 def test_a_refusal_keeps_its_facts_with_its_place_and_between_processes() -> None:

@@ -23,9 +23,8 @@ from puzzles.grading.batch import grade_all
 from puzzles.grading.checkpoint import Checkpoint, GradingJob
 from puzzles.grading.submission import SourceFile
 from puzzles.grading.verdict import Graded
+from puzzles.sandbox.client import Protection, can_fork
 from puzzles.sandbox.limits import Limits
-from puzzles.sandbox.protection import Protection
-from puzzles.sandbox.start import can_fork
 from tests.support.commands import puzzles, solution
 from tests.support.course import over_target
 from tests.support.fake_grading import StatedJob, real_verdict, write_verdicts
@@ -309,20 +308,6 @@ def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     assert "use the network" in words
 
 
-def test_a_sandbox_that_lacks_nothing_is_not_mentioned(a_class: Path, monkeypatch: pytest.MonkeyPatch):
-    full = lambda: Protection(landlock=1, seccomp=True, other_user=False)  # noqa: E731
-    monkeypatch.setattr("puzzles.reports.terminal.protection", full)
-    assert "doctor" not in puzzles("grade", "class/anna.py").stdout
-
-
-def test_doctor_shows_what_a_sandbox_does(monkeypatch: pytest.MonkeyPatch):
-    full = lambda: Protection(landlock=1, seccomp=True, other_user=False)  # noqa: E731
-    monkeypatch.setattr("puzzles.commands.doctor.protection", full)
-    shown = puzzles("doctor").stdout
-    assert all(word in shown for word in ("a run cannot", "open sockets", "own folder", "start threads"))
-    assert "files and processes exist" in shown
-
-
 def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("puzzles.commands.doctor.sys", types.SimpleNamespace(platform="darwin"))
     assert "not memory or processes" in puzzles("doctor").stdout
@@ -334,7 +319,7 @@ def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
 @pytest.fixture
 def without_fork(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """As on Windows, as far as that can be simulated: no fork. Killing a tree of processes is not."""
-    monkeypatch.delattr("puzzles.sandbox.start.os.fork")
+    monkeypatch.delattr("puzzles.sandbox.client.os.fork")
     return a_class
 
 

@@ -12,7 +12,7 @@ from textwrap import indent
 import pytest
 
 from puzzles.sandbox.worker import landlock, seccomp
-from puzzles.sandbox.worker.supervisor import MAX_LEFTOVERS
+from puzzles.sandbox.worker.server import MAX_LEFTOVERS
 from tests.support.graders import ROOT, Grader, Seen
 from tests.support.hostile import SOLVED
 

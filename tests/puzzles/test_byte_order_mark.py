@@ -16,7 +16,7 @@ import pytest
 from docs.generate import gallery
 from lib import trace_to_json
 from lib.game.named_costs import costs_named
-from lib.game.setting_notation import record_to_json
+from lib.game.setting import record_to_json
 from lib.schedules import one_f_one_b
 from lib.torch_csv import write_table
 from puzzles.commands.main import MODULES, main

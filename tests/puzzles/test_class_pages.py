@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from puzzles.catalog.schedule import CLASSICS
-from puzzles.commands.shared.course_options import outputs_of
+from puzzles.commands.grade import outputs_of
 from puzzles.course.course_file import NO_COURSE
 from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.class_pages import ClassPages, PageNames

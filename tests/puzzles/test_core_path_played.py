@@ -10,11 +10,10 @@ import pytest
 from rich.console import Console
 
 from puzzles.catalog.path import CORE
-from puzzles.commands.shared.watch_state import WatchState
+from puzzles.commands.watch import WatchState
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import track_of
-from puzzles.tracks.references import reference_file
+from puzzles.tracks import reference_file, track_of
 from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from puzzles import play
-from puzzles.commands.shared.watch_state import WatchState
+from puzzles.commands.watch import WatchState
 from puzzles.custom import folder_added
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict

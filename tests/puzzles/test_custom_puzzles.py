@@ -26,7 +26,7 @@ from puzzles.custom.writing import begin
 from puzzles.grading.checkpoint import GradingJob
 from puzzles.grading.grader import grade_file
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import ALL, UnknownPuzzleError, find, find_several, track_of
+from puzzles.tracks import ALL, UnknownPuzzleError, find
 from tests.support.commands import puzzles
 from tests.support.relay import TARGETS, TRACKS, finished_folder
 
@@ -121,15 +121,6 @@ def test_advice_after_grading_keeps_the_folder(week: Path, tmp_path: Path, monke
         for command in advised:
             assert f"--puzzles {week}" in command or "doctor" in command, (name, command)
     assert f"puzzles show relay_schedule --puzzles {week}" in " ".join(said["nothing attempted"].output.split())
-
-
-def test_other_commands_know_the_chapters(week: Path) -> None:
-    add_folder(week)
-    assert find_several("week3-layout") == ("relay_layout",)
-    assert find("relay-schedule").slug == "relay_schedule"
-    remove_folder(week)
-    with pytest.raises(UnknownPuzzleError):
-        find("relay_schedule")
 
 
 def test_a_chapter_has_a_title_and_an_order(week: Path) -> None:
@@ -361,12 +352,6 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     assert "already exists" in again.output
 
 
-def test_trials_that_cannot_be_loaded_are_named(week: Path) -> None:
-    (week / "trials" / "relay_engine.py").write_text("TRIALS = ()")
-    with folder_added(week), pytest.raises(OwnPuzzleError, match="no TRIALS"):
-        list(track_of("relay_engine").judge.requests(find("relay_engine")))
-
-
 def test_installed_packages_and_the_variable_add_folders(
     week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -403,8 +388,7 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_draft_is_not_published(week: Path) -> None:
-    from puzzles.site.custom import require_finished
-    from puzzles.site.npm import SiteError
+    from puzzles.site.build import SiteError, require_finished
 
     with folder_added(week):
         require_finished()
@@ -415,8 +399,7 @@ def test_a_draft_is_not_published(week: Path) -> None:
 
 
 def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Path) -> None:
-    from puzzles.site.custom import require_finished
-    from puzzles.site.npm import SiteError
+    from puzzles.site.build import SiteError, require_finished
 
     with pytest.raises(OwnPuzzleError, match="'profile' cannot be"):
         begin("profile", "schedule", tmp_path)
@@ -432,13 +415,13 @@ def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Pa
 def test_a_folder_goes_into_the_site_without_its_solutions_and_classes(
     week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from puzzles.site import custom
-    from puzzles.site.archive import files
+    from puzzles.site.build import files
+    from puzzles.site.in_browser import calls
     from puzzles.site.listing import listing
 
-    assert custom.FILE not in dict(files())
+    assert calls.FILE not in dict(files())
     with folder_added(week):
-        packed = dict(files())[custom.FILE]
+        packed = dict(files())[calls.FILE]
         shown = listing()["puzzles"]
         assert shown["relay_schedule"]["title"] == "Done. a title"
         assert {slug: one["played"] for slug, one in shown.items() if slug.startswith("relay_")} == {
@@ -448,11 +431,11 @@ def test_a_folder_goes_into_the_site_without_its_solutions_and_classes(
     assert json.loads(packed)["week3"].keys() == {"relay_schedule.toml", "relay_plan.toml", "relay_layout.toml"}
     assert b"The gradients are summed" not in packed
     with monkeypatch.context() as before:
-        before.setattr(custom, "find_spec", lambda name: None)
-        custom.add(packed, tmp_path / "before_numpy")
+        before.setattr(calls, "find_spec", lambda name: None)
+        calls.add(packed, tmp_path / "before_numpy")
     assert find("relay_schedule").title == "Done. a title"
     with pytest.raises(UnknownPuzzleError):
         find("relay_layout")
     remove_folder(tmp_path / "before_numpy" / "week3")
-    custom.add(packed, tmp_path / "with_numpy")
+    calls.add(packed, tmp_path / "with_numpy")
     assert find("relay_layout").title == "Done. a title"

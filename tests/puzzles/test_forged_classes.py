@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from lib.engine import launch
-from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
-from puzzles.sandbox.worker.repeat.repeated import Repeated
+from puzzles.sandbox.worker.repeating import Repeated, UnrepeatableError
 from tests.hostile import shared_memory
 from tests.hostile.forged_classes import FORGERIES
 from tests.support.verdicts import verdict_on

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.sandbox.worker.reading import SubmissionCode
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import targets
 from tests.fuzz.changes import changed_bytes, changed_tree

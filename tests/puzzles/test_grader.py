@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
@@ -14,14 +13,13 @@ from typing import Any
 
 import pytest
 
-from lib import Record
 from puzzles.catalog.puzzle import GAP
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
 from puzzles.grading.session import Session, run_in
 from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict, all_passed
-from puzzles.sandbox import deadline
+from puzzles.grading.verdict import Verdict
+from puzzles.sandbox import limits
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS, find
@@ -63,46 +61,6 @@ def test_the_reference_solutions_score_the_table(classic: Classic):
     assert (verdict.timesteps, verdict.peak_memory) == (classic.timesteps, classic.peak_memory)
     assert verdict.makespan == classic.timesteps + 0.5
     assert verdict.stars >= 2
-
-
-def test_one_file_may_hold_several_solutions(tmp_path: Path):
-    several = tmp_path / "several.py"
-    several.write_text("\n".join(solution(slug) for slug in ("basic", "ddp")))
-    graded = grade_file(str(several))
-    assert [(v.puzzle, v.status, v.timesteps) for v in graded.attempted] == [
-        ("basic", "passed", 16.5),
-        ("ddp", "passed", 5.1),
-    ]
-    assert all_passed([graded])
-
-
-def test_what_is_absent_is_not_attempted():
-    verdict = verdict_on("ddp", solution("basic"))
-    assert verdict == Verdict("ddp", "schedule", "not_attempted", {"time": 5, "memory": 1_800_000, "traffic": 700_000})
-
-
-def test_both_targets_missed_are_reported_in_one_sentence():
-    lazy = solution("gpipe").replace("def gpipe", "def other") + solution("pipeline").replace("pipeline", "gpipe")
-    lazy = lazy.replace("        del activations[layer], grad_activations[layer + 1]\n", "")
-    message = verdict_on("gpipe", lazy).message
-    facts = ("66.9 timesteps", "< 34", "4,718,592 elements", "rank 0 at t=66.4", "< 4.2M")
-    assert [fact for fact in facts if fact not in message] == []
-
-
-def test_a_better_record_costs_the_third_star():
-    puzzle = PUZZLES["ddp"]
-    beaten = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_572_864, "somebody"),)))
-    equal = replace(puzzle, goal=replace(puzzle.goal, records=(Record(5.1, 1_835_008, "somebody"),)))
-    assert grade(beaten, submit(solution("ddp"))).stars == 2
-    assert grade(equal, submit(solution("ddp"))).stars == 3
-
-
-def test_notes_of_the_referee_are_passed_on():
-    hoarder = solution("basic").replace("    return model", "    model.load_weights(0)\n    return model")
-    verdict = verdict_on("basic", hoarder)
-    assert (verdict.status, verdict.stars) == ("passed", 2)
-    (note,) = verdict.notes
-    assert ("rank 0" in note, "layer 0 twice" in note) == (True, True)
 
 
 def test_a_schedule_for_the_shown_size_only_gets_a_note_and_two_stars():
@@ -148,44 +106,6 @@ def test_a_star_import_may_bring_a_solution():
 
 
 # --- What fails: the rules of the game ---
-
-
-def test_a_broken_rule_names_line_rank_time_and_operation():
-    source = """\
-        async def fsdp(model):
-            shard, _ = model.load_weights(0, model.rank, model.RANKS)
-            model.forward(0, model.get_activation([0]), shard)
-        """
-    reason, message = failure("fsdp", source)
-    assert reason == "rule"
-    assert message.startswith("line 3: rank 0, t=0, forward(layer=0):")
-    assert verdict_on("fsdp", source).source == "model.forward(0, model.get_activation([0]), shard)"
-
-
-def test_a_deadlock_is_reported_immediately():
-    reason, message = failure("ddp", "async def ddp(model):\n    await model.receive()\n")
-    assert reason == "deadlock"
-    assert message.startswith("line 2: rank 0, t=0, receive(): ")
-
-
-def test_a_mismatch_names_both_sides():
-    source = """\
-        async def ddp(model):
-            weight, _ = model.load_weights(0, model.rank, 4)
-            if model.rank:
-                await model.allgather(weight, 0)
-            else:
-                await model.allreduce(model.fake_grad(0, []), 0)
-        """
-    reason, message = failure("ddp", source)
-    assert reason == "mismatch"
-    assert "0 calls allreduce(layer=0)" in message
-
-
-def test_what_is_incomplete_is_reported_at_the_function():
-    reason, message = failure("basic", "# my solution\n\ndef basic(model):\n    pass\n")
-    assert reason == "incomplete"
-    assert message.startswith("line 3: ")
 
 
 def test_what_only_the_referee_refuses_is_a_failure_too():
@@ -235,19 +155,6 @@ def test_a_crash_is_reported_with_its_line(body: str, message: str):
     assert failure("basic", f"def basic(model):\n    {body}\n") == ("crash", message)
 
 
-def test_a_crash_says_which_rank_and_when():
-    source = """\
-        async def ddp(model):
-            if model.rank == 2:
-                weight, _ = model.load_weights(0)
-                model.forward(0, model.get_activation([0]), weight)
-                [][7]
-        """
-    reason, message = failure("ddp", source)
-    assert reason == "crash"
-    assert message.startswith("line 5: rank 2, t=1: ")
-
-
 def test_a_long_message_is_cut():
     _, message = failure("basic", "def basic(model):\n    raise ValueError('x' * 10_000)\n")
     assert len(message) < 400
@@ -292,16 +199,6 @@ def test_what_cannot_be_called_with_a_model_is_reported(source: str, message: st
     assert failure("basic", source) == ("crash", message)
 
 
-def test_sync_async_partial_and_callable_objects_are_all_fine():
-    for wrapped in (
-        "async def basic(model):\n    return train(model)",
-        "def basic(model, *, greeting='hi'):\n    train(model)",
-        "from functools import partial\nbasic = partial(train)",
-        "class Trainer:\n    def __call__(self, model): return train(model)\nbasic = Trainer()",
-    ):
-        assert verdict_on("basic", solution("basic").replace("def basic", "def train") + wrapped).status == "passed"
-
-
 # --- What fails: the file ---
 
 
@@ -314,11 +211,6 @@ def test_a_syntax_error_fails_what_the_file_seems_to_define():
     other = verdict_on("fsdp", source)
     assert (other.status, other.reason) == ("not_attempted", None)
     assert other.message.startswith("line 5: ")
-
-
-def test_an_await_outside_of_functions_says_where_it_belongs():
-    _, message = failure("ddp", "async def ddp(model): pass\n\nout = await ddp(None)\n")
-    assert message.startswith("line 3: ")
 
 
 ODD_FILES = [
@@ -436,7 +328,7 @@ def test_what_never_ends_is_stopped_and_reported(source: str, lines: tuple[int, 
 @pytest.mark.slow
 @pytest.mark.sandboxed
 def test_every_rank_that_never_ends_is_stopped(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(deadline, "REPEAT_SECONDS", 0.005)
+    monkeypatch.setattr(limits, "REPEAT_SECONDS", 0.005)
     reason, _ = failure("pipeline_fsdp", "def pipeline_fsdp(model):\n    while True: pass\n", seconds=0.02)
     assert reason == "timeout"
 
@@ -450,10 +342,10 @@ def test_a_file_that_never_ends_loading_is_waited_for_once():
 
 
 def test_an_alarm_ends_with_the_work():
-    bell = deadline.Timer(0.001)
-    with pytest.raises(deadline.TimeLimitError):
+    bell = limits.Timer(0.001)
+    with pytest.raises(limits.TimeLimitError):
         bell.run(lambda: [None for _ in iter(int, 1)])
-    assert deadline.Timer(5).run(lambda: "fine") == "fine"
+    assert limits.Timer(5).run(lambda: "fine") == "fine"
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 

@@ -16,9 +16,9 @@ from puzzles.grading.grader import grade_file
 from puzzles.grading.submission import Submission
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox import client
+from puzzles.sandbox.client import SERVER_PROGRAM, command
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.start import SERVER_PROGRAM, command
-from puzzles.sandbox.worker.notebook_cells import MAX_CELLS, read_cells, without_magics
+from puzzles.sandbox.worker.reading import MAX_CELLS, read_cells, without_magics
 
 ROOT = Path(__file__).parents[2]
 SOLVED = (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
@@ -183,7 +183,7 @@ def test_a_line_in_a_string_is_left_as_it_is() -> None:
 
 # --- The time that reading may take ---
 
-PATCHED = "import os; from puzzles.sandbox.worker import supervisor; {}; " + SERVER_PROGRAM
+PATCHED = "import os; from puzzles.sandbox.worker import server as supervisor; {}; " + SERVER_PROGRAM
 
 
 def with_server(monkeypatch: pytest.MonkeyPatch, change: str) -> None:

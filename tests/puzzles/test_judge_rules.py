@@ -11,7 +11,7 @@ from puzzles.failure import Failure
 from puzzles.grading.judge import UNGRADABLE, Definition, judge_saved
 from puzzles.grading.submission import MAX_FILE_SIZE
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.worker.sketch import Sketch
+from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks.outcomes import RunOutcome, Score
 from tests.support.fake_track import RIGHT, SLOW, TIME, WRONG, FakeRun, Fakes, fake_puzzle, judged
 

@@ -87,7 +87,7 @@ open({str(INSTALL_ROOT / "lib" / "__init__.py")!r}).close()
 def test_a_kernel_without_landlock_restricts_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(landlock, "sys", SimpleNamespace(platform="darwin"))
     assert landlock.version() == 0
-    assert landlock.restrict_self([], [], []) is False
+    assert landlock.restrict_to(landlock.ruleset([], [], [])) is False
 
 
 @pytest.mark.parametrize("private", [None, "Python", "packages", "game"])

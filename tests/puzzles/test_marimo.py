@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lib.extras import install_command
-from puzzles.notebook.authoring import build
-from puzzles.notebook.authoring.build import books
+from puzzles.notebook import authoring
+from puzzles.notebook.authoring import books
 from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("own_folder")
@@ -27,7 +27,7 @@ needs_marimo = pytest.mark.skipif(find_spec("marimo") is None, reason="marimo is
 
 @pytest.mark.slow
 def test_without_marimo_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(build, "find_spec", lambda name: None)
+    monkeypatch.setattr(authoring, "find_spec", lambda name: None)
     result = puzzles("notebook", "--format", "marimo", "new")
     assert result.exit_code == 1
     assert install_command("marimo") in result.output

@@ -8,7 +8,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import Failure
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import Score, amount, number_text
-from puzzles.tracks.schedule.comparison import standing
+from puzzles.tracks.schedule.feedback import standing
 from puzzles.tracks.schedule.free_game import free_report, summary
 from puzzles.tracks.schedule.judge import score_trace
 from tests.catalog.lessons.families.buckets import buckets

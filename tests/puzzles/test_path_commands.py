@@ -9,7 +9,7 @@ import pytest
 from puzzles import play
 from puzzles.catalog.path import CORE, PATH
 from puzzles.grading import progress
-from puzzles.tracks import ALL, TRACKS, track_of
+from puzzles.tracks import ALL, TRACKS
 from tests.support.commands import puzzles, said
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
@@ -51,15 +51,6 @@ def test_next_goes_on_in_the_latest_file_if_the_usual_one_was_renamed() -> None:
     said("next")
     assert not Path("my_solutions.py").exists()
     assert "def grad_accum(" in Path("renamed.py").read_text()
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("number", range(len(CORE)))
-def test_every_core_puzzle_is_reached_and_opened(number: int) -> None:
-    solve(*CORE[:number])
-    puzzle = track_of(CORE[number]).puzzle(CORE[number])
-    assert said("next").startswith(" ".join(track_of(puzzle.slug).words.heading(puzzle).split()))
-    assert puzzle.starter in Path("my_solutions.py").read_text()
 
 
 def test_the_map_fits_a_screen_and_shows_what_is_done() -> None:

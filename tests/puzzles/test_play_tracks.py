@@ -129,19 +129,6 @@ def test_a_failing_class_has_the_line_in_its_method(mine: Path) -> None:
     assert [c for line, c in result.place.excerpt() if line == result.place.line] == ["raise KeyError('wo')  # here"]
 
 
-def test_a_wrong_result_points_to_the_method_that_returned_it(mine: Path) -> None:
-    text = RING.replace("return x\n", "x[0] += 1\n        return x\n")
-    wrong = play("RingAllReduce", definition(mine, "RingAllReduce", text))
-    assert wrong.message.startswith("device 0, forward() ")
-    assert text.splitlines()[wrong.place.line - 1].strip() == "def forward(self, x):"
-
-
-def test_an_untouched_class_is_not_attempted_though_it_is_in_no_module(mine: Path) -> None:
-    result = play("FSDP", definition(mine, "FSDP", starter("FSDP")))
-    assert (result.status, result.message) == ("not_attempted", "")
-    assert "FSDP" in result.next_step
-
-
 def test_a_layout_has_the_picture_of_its_plan(mine: Path) -> None:
     result = play("layout:ffn", definition(mine, "ffn", source("layout/ffn")))
     assert result.text().startswith("★★★ ffn: Solved! 12,288 of 12,288 bytes moved, ")

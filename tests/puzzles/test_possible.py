@@ -17,7 +17,7 @@ from lib.schedules import one_f_one_b, pipeline
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks import track_of
-from puzzles.tracks.schedule.comparison import above_possible
+from puzzles.tracks.schedule.feedback import above_possible
 from tests.support.solved import played, records_of, reference_of
 
 

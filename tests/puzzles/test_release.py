@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from puzzles.package import release
-from puzzles.package.metadata_hook import absolute
+from puzzles.package.hooks import absolute
 from puzzles.package.release import VERSIONED, ReleaseError, require_ready, write_version
 
 ROOT = Path(__file__).parents[2]

@@ -20,17 +20,18 @@ from puzzles.grading.grader import grade_puzzle
 from puzzles.grading.session import run_in
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
-from puzzles.sandbox.worker.repeat.functions import (
+from puzzles.sandbox.worker.repeating import (
     FUNCTIONS,
+    MAX_UNCHARGED,
     METHODS,
     UFUNCS,
+    Repeated,
     UnrepeatableError,
     require_written,
 )
-from puzzles.sandbox.worker.repeat.integrity import EngineSnapshot
-from puzzles.sandbox.worker.repeat.repeated import MAX_UNCHARGED, Repeated
+from puzzles.sandbox.worker.stages.engine import EngineSnapshot
 from puzzles.tracks import track_of
-from puzzles.tracks.engine.trial_runs import DRAWS, asked, require_right, with_other_values
+from puzzles.tracks.engine.judge import DRAWS, asked, require_right, with_other_values
 from tests.support import hostile_hiding as hiding
 from tests.support.verdicts import session_of, verdict_on
 
@@ -202,14 +203,21 @@ def test_values_on_which_a_right_class_rounds_too_much_are_drawn_again(
 ) -> None:
     """The shown trial is repeated on other values until its results are right, DRAWS times at most."""
     checked: list[object] = []
+    others: list[Trial] = []
+
+    def other_values(*given: Any) -> Trial:
+        others.append(with_other_values(*given))
+        return others[-1]
 
     def rounding(trial: Trial, performed: Performed) -> None:
-        checked.append(trial)
-        if len(checked) <= wrong_draws:
-            raise ValueError("a sum is rounded too much")
+        if any(trial is other for other in others):
+            checked.append(trial)
+            if len(checked) <= wrong_draws:
+                raise ValueError("a sum is rounded too much")
         require_right(trial, performed)
 
-    monkeypatch.setattr("puzzles.tracks.engine.trial_runs.require_right", rounding)
+    monkeypatch.setattr("puzzles.tracks.engine.judge.with_other_values", other_values)
+    monkeypatch.setattr("puzzles.tracks.engine.judge.require_right", rounding)
     result = verdict(DATA_PARALLEL)
     trials = len(trials_of(PUZZLE))
     assert result.stars == stars

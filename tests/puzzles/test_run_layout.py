@@ -14,7 +14,7 @@ from lib.layout import GraphPlan, propagate
 from lib.layout.examples import embedding_and_head
 from lib.layout.execution import Executed
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.tracks.layout.run_on_tensors import CLOSE, run_plan, whole_values
+from puzzles.tracks.layout.show import CLOSE, run_plan, whole_values
 from tests.support.commands import puzzles
 from tests.support.mpi import mpiexec_or_skip
 from tests.test_imports import ROOT

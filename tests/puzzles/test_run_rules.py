@@ -162,7 +162,7 @@ posix = pytest.mark.skipif(sys.platform == "win32", reason="workers are forked")
 def test_a_run_that_sends_or_prints_more_than_its_limit_is_ended(
     sent: int, printed: int, flood: tuple[str, int] | None
 ) -> None:
-    from puzzles.sandbox.worker.output import WorkerMonitor
+    from puzzles.sandbox.worker.server import WorkerMonitor
 
     (result, to_result), (output, to_output) = os.pipe(), os.pipe()
     for end, size in ((to_result, sent), (to_output, printed)):
@@ -177,7 +177,8 @@ def test_a_run_that_sends_or_prints_more_than_its_limit_is_ended(
 
 @posix
 def test_of_what_is_printed_a_part_is_kept() -> None:
-    from puzzles.sandbox.worker.output import MAX_SHOWN_OUTPUT, WorkerMonitor
+    from puzzles.sandbox.protocol import MAX_SHOWN_OUTPUT
+    from puzzles.sandbox.worker.server import WorkerMonitor
 
     (result, to_result), (output, to_output) = os.pipe(), os.pipe()
     os.write(to_output, b"x" * (MAX_SHOWN_OUTPUT + 5))
@@ -193,22 +194,22 @@ def test_of_what_is_printed_a_part_is_kept() -> None:
 @posix
 @pytest.mark.parametrize(("tasks", "may"), [(1, True), (3, True), (4, False), (5, False)])
 def test_a_run_may_start_processes_up_to_its_limit(tasks: int, may: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    from puzzles.sandbox.worker import task_limit
+    from puzzles.sandbox.worker import server
 
     answers: list[tuple[int, ...]] = []
 
     def ioctl(listener: int, request: int, data: Any) -> None:
-        if request == task_limit.RECEIVE:
+        if request == server.RECEIVE:
             pack_into("<Q", data, 0, 77)
         else:
             answers.append(unpack("<QqiI", data))
 
-    monkeypatch.setattr(task_limit, "ioctl", ioctl)
-    limit = task_limit.TaskLimit(4, lambda: tasks)
+    monkeypatch.setattr(server, "ioctl", ioctl)
+    limit = server.TaskLimit(4, lambda: tasks)
     limit.answer()
     limit.begin()
     limit.close()
-    assert answers == [(77, 0, 0, task_limit.CONTINUE) if may else (77, 0, -EAGAIN, 0)]
+    assert answers == [(77, 0, 0, server.CONTINUE) if may else (77, 0, -EAGAIN, 0)]
 
 
 @posix
@@ -230,7 +231,7 @@ def test_a_folder_with_more_entries_than_the_limit_is_not_emptied(tmp_path: Path
 @posix
 def test_a_limit_that_all_processes_exceed_together_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     from puzzles.sandbox.worker import os_limits
-    from puzzles.sandbox.worker.supervisor import Supervisor
+    from puzzles.sandbox.worker.server import Supervisor
 
     taken = {"memory": 0, "files": 0}
     monkeypatch.setattr(os_limits, "memory_below", lambda: taken["memory"])

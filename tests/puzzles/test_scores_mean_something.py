@@ -14,7 +14,7 @@ from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.notebook.result import Result
 from puzzles.tracks import track_of
-from puzzles.tracks.schedule.comparison import standing
+from puzzles.tracks.schedule.feedback import standing
 from tests.support.mistakes import altered
 from tests.support.solved import reference_of
 from tests.support.variants import module_of

@@ -86,13 +86,6 @@ def test_a_list_of_a_player_with_every_star_fits_too(words: list[str]) -> None:
     assert len(puzzles("list", *words).output.splitlines()) < max(24, *map(least_rows, ["", *words]))
 
 
-def test_a_list_has_no_hanging_indents() -> None:
-    """Only what belongs to the line above is indented: the puzzles of a chapter, the targets of a puzzle."""
-    for name in ("engine", *(group.name for group in TRACKS["engine"].groups)):
-        lines = puzzles("list", name).output.splitlines()
-        assert {len(line) - len(line.lstrip()) for line in lines} <= {0, 2}, name
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 40])
 def test_code_is_shown_whole_on_any_terminal(columns: int, environment: Mapping[str, str]) -> None:
@@ -129,17 +122,6 @@ def test_a_folder_is_graded_without_breaking_a_file_name(
 
 
 # --- In a pipe ---
-
-
-@pytest.mark.sampled(4)
-@pytest.mark.parametrize("arguments", [*PAGES, ["show", "fsdp"], ["show", "ffn", "--about"]])
-def test_a_pipe_gets_plain_text_of_80_columns(arguments: list[str]) -> None:
-    Path("mine.py").write_text(solution("fsdp"))
-    result = puzzles(*arguments)
-    assert result.exit_code == 0
-    assert "\x1b" not in result.output
-    code = PUZZLES["fsdp"].starter.splitlines()
-    assert [line for line in result.output.splitlines() if len(line) > 80 and line not in code] == []
 
 
 @pytest.mark.sampled(5)

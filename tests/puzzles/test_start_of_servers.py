@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from puzzles.grading.grader import grade_file
-from puzzles.sandbox import start
+from puzzles.sandbox import client
 from puzzles.sandbox.worker import server
 from puzzles.tracks import find
 
@@ -33,12 +33,12 @@ def test_a_server_that_cannot_be_started_loses_its_files_and_does_not_end_the_cl
 def test_modules_of_servers_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forbidden: bool) -> None:
     monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
     monkeypatch.setattr(sys, "dont_write_bytecode", forbidden)
-    start.cache_bytecode()
+    client.cache_bytecode()
     compiled = sorted(path.name for path in tmp_path.rglob("*.pyc"))
     assert bool(compiled) is not forbidden
     if compiled:
         at = Path(cache_from_source(server.__file__))
         before = at.stat().st_ino
-        assert {name.partition(".")[0] for name in compiled} >= {"server", "supervisor", "schedule"}
-        start.cache_bytecode()
+        assert {name.partition(".")[0] for name in compiled} >= {"server", "reading", "schedule"}
+        client.cache_bytecode()
         assert at.stat().st_ino == before

@@ -12,7 +12,7 @@ import pytest
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
-from puzzles.sandbox.worker.notebook_filter import FAILED, KeptStatements
+from puzzles.sandbox.worker.reading import FAILED, KeptStatements
 from tests.support.commands import solution
 
 pytestmark = pytest.mark.usefixtures("in_this_process")

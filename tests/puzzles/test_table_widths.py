@@ -44,7 +44,7 @@ COMMANDS = {
     "grade class": ["puzzles/reports/standings.py"],
     "class .": [],
     "run fsdp.py fsdp --small": ["puzzles/tracks/schedule/run_on_tensors.py"],
-    "run ffn.py ffn": ["puzzles/tracks/layout/run_on_tensors.py"],
+    "run ffn.py ffn": ["puzzles/tracks/layout/show.py"],
     "compare fsdp.py fsdp": [],
     "draw fsdp.py fsdp --text": [],
     "draw ffn.py ffn --text": [],

@@ -18,12 +18,12 @@ from rich.console import Console
 from lib.trace.ops import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.commands.shared.watch_state import WatchState
+from puzzles.commands.watch import WatchState
 from puzzles.failure import Failure
 from puzzles.grading import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
-from puzzles.tracks.base import Custom, Judge, Show, Words
+from puzzles.tracks.base import Judge, Show, Words
 from puzzles.tracks.outcomes import Measure, Row, RunRequest, Score
 from tests.support.commands import said
 from tests.support.course import rules
@@ -31,7 +31,7 @@ from tests.support.course import rules
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 ROOT = Path(__file__).parents[2]
-AUTHORING = ROOT / "puzzles" / "notebook" / "authoring"
+AUTHORING = ROOT / "puzzles" / "notebook" / "authoring.py"
 """Writes the notebooks of one track, and says so."""
 SITE = ROOT / "puzzles" / "site"
 """Plays the schedules by hand too, and says so."""
@@ -187,7 +187,7 @@ class Answers(Track[AnswerPuzzle]):
     idea = "one function of a number"
 
     def __init__(self) -> None:
-        self.judge, self.words, self.show, self.custom = AnswerJudge(self), AnswerWords(self), Show(self), Custom(self)
+        self.judge, self.words, self.show = AnswerJudge(self), AnswerWords(self), Show(self)
 
     @property
     def groups(self) -> Sequence[PuzzleGroup]:

@@ -192,7 +192,7 @@ def test_what_somebody_else_has_packed_is_refused(data: object) -> None:
 
 
 @pytest.mark.parametrize("name", TRACKS)
-def test_every_track_has_four_objects_in_files_of_the_same_names(name: str) -> None:
+def test_every_track_has_three_objects_in_files_of_the_same_names(name: str) -> None:
     track = TRACKS[name]
-    parts = {part: type(getattr(track, part)).__module__ for part in ("judge", "words", "show", "custom")}
+    parts = {part: type(getattr(track, part)).__module__ for part in ("judge", "words", "show")}
     assert parts == {part: f"puzzles.tracks.{name}.{part}" for part in parts}

@@ -18,7 +18,7 @@ from puzzles.grading.verdict import Graded, Verdict
 from puzzles.reports.export import table
 from puzzles.reports.terminal import report
 from puzzles.tracks import track_of
-from puzzles.tracks.schedule.comparison import standing
+from puzzles.tracks.schedule.feedback import standing
 from puzzles.tracks.schedule.words import measures
 
 GOAL = Goal("zero1", Size(4, 4, 4), 12, 2_300_000, traffic=1_500_000, drift=4, steady=True, family="data parallelism")
@@ -106,7 +106,7 @@ def test_csv_has_the_figures() -> None:
 
 
 def test_the_tightest_targets_have_the_traffic() -> None:
-    tightest = track_of("zero1").custom.tightest
+    tightest = track_of("zero1").words.tightest
     assert tightest(FIGURES) == {"time": 12, "memory": 2_000_000, "traffic": 1_500_000}
     assert "traffic" not in tightest({**FIGURES, "traffic": 0})
 

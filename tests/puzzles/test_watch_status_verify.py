@@ -12,9 +12,8 @@ from rich.console import Console
 
 from lib import run, trace_to_json
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.setting_text import size_text
 from puzzles.commands import watch
-from puzzles.commands.shared.watch_state import WatchState
+from puzzles.commands.watch import WatchState
 from puzzles.grading import progress
 from puzzles.grading.grader import grade_file
 from puzzles.grading.starters import starter_file
@@ -100,16 +99,6 @@ def test_the_screen_shows_the_first_unsolved_puzzle_and_stays_there():
     assert "ddp: " in watched.press("n")
 
 
-@pytest.mark.sandboxed
-@pytest.mark.parametrize(("text", "is_run"), [(BASIC, False), (solution("basic"), True)])
-def test_a_file_that_passes_is_shown_as_passed(text: str, is_run: bool) -> None:
-    watched = Watched(text, is_run)
-    page = as_line(watched.screen.getvalue())
-    assert watched.game.current == "basic"
-    assert "passed ★★" in page
-    assert "Gradient accumulation" in page
-
-
 def test_n_adds_the_next_starter_below_its_statement_and_never_overwrites() -> None:
     with_import = f"from lib import Model\n\n\n{BASIC}"
     watched = Watched(with_import)
@@ -137,7 +126,7 @@ def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr("puzzles.commands.shared.watch_state.add_starters", refuse)
+        patched.setattr("puzzles.commands.watch.add_starters", refuse)
         assert "mine.py" in watched.press("n")
     watched.game.path = "mine.ipynb"
     Path("mine.ipynb").write_text("{}")
@@ -313,27 +302,6 @@ def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
 
 
 # --- After a pass ---
-
-
-def test_a_pass_says_in_a_few_lines_what_was_built_and_what_is_next():
-    Path("ddp.py").write_text(solution("ddp"))
-    page = as_line(puzzles("grade", "ddp.py").stdout)
-    assert "(Li et al. 2020)" in page
-    best = "5.1 timesteps, 1,441,792 elements and 786,432 elements sent"
-    assert (best in page, "'puzzles compare ddp.py ddp'" in page) == (True, True)
-    assert "show DataParallel'" in page
-    for explained in ("under target", "any schedule needs", "The reference makes", "In practice", "note:"):
-        assert explained not in page
-    page = as_line(puzzles("grade", "ddp.py", "--why").stdout)
-    assert "0.9 timesteps, 64,992" in page
-    assert page.count("Best known") == 1
-    assert "at least 4.3 steps" in page
-    assert "takes 0.8 more" in page
-
-
-def test_the_other_sizes_are_in_the_statement_of_the_third_star():
-    page = as_line(puzzles("show", "basic").stdout)
-    assert all(size_text(size) in page for size in PUZZLES["basic"].other_sizes)
 
 
 def test_why_a_pass_compares_calls_with_the_reference():

@@ -12,7 +12,7 @@ from shutil import copytree
 import pytest
 
 from puzzles.grading.progress import HOME, add_own_file
-from puzzles.sandbox.protection import Protection
+from puzzles.sandbox.client import Protection
 from tests.screens.scenes import MINE, Scene
 from tests.support.commands import ROOT, puzzles
 from tests.support.in_process import without_server

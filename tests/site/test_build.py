@@ -10,11 +10,24 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from puzzles.site import npm
+from puzzles.site import build
 from puzzles.site.__main__ import main
-from puzzles.site.archive import PACKAGES, ROOT, WITH_NUMPY, files
-from puzzles.site.build import DOCS, MARK, RELEASE, Site, licences, offline_worker, prepare
-from puzzles.site.npm import PAGE, SiteError, require_node
+from puzzles.site.build import (
+    DOCS,
+    MARK,
+    PACKAGES,
+    PAGE,
+    RELEASE,
+    ROOT,
+    WITH_NUMPY,
+    Site,
+    SiteError,
+    files,
+    licences,
+    offline_worker,
+    prepare,
+    require_node,
+)
 
 
 def test_without_node_a_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -71,8 +84,8 @@ def test_a_site_without_numpy_is_said_to_lack_it(
 
 
 def test_an_old_node_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(npm.shutil, "which", lambda program: f"/bin/{program}")
-    monkeypatch.setattr(npm, "run", lambda *command: "v16.20.0\n")
+    monkeypatch.setattr(build.shutil, "which", lambda program: f"/bin/{program}")
+    monkeypatch.setattr(build, "run", lambda *command: "v16.20.0\n")
     with pytest.raises(SiteError, match=r"newer node than v16\.20\.0"):
         require_node()
 
@@ -94,7 +107,7 @@ def test_a_site_is_built_anew_but_its_documentation_stays(tmp_path: Path) -> Non
 
 def test_a_failed_program_is_quoted() -> None:
     with pytest.raises(SiteError, match="no such thing"):
-        npm.run("sh", "-c", "echo no such thing >&2; exit 3")
+        build.run("sh", "-c", "echo no such thing >&2; exit 3")
 
 
 @pytest.mark.slow

@@ -19,8 +19,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import folder_added
 from puzzles.failure import of_crash
 from puzzles.site.in_browser import api, player
-from puzzles.site.in_browser.player import REPLACED, in_words, replaced
-from puzzles.site.in_browser.progress import CUT, MAX_PRINTED
+from puzzles.site.in_browser.player import CUT, MAX_PRINTED, REPLACED, in_words, replaced
 from puzzles.site.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
 from tests.support.commands import solution
 from tests.support.profiles import traces

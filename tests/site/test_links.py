@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from puzzles import address
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.verify import judge_saved
+from puzzles.commands.share import judge_saved
 from puzzles.site import links
 from tests.screens.texts import approved
 from tests.support.commands import puzzles

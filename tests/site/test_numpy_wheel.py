@@ -11,10 +11,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from puzzles.site import archive
-from puzzles.site.archive import LockedWheel
-from puzzles.site.build import MARK, licences, pack, wheel_of
-from puzzles.site.npm import SiteError
+from puzzles.site import build
+from puzzles.site.build import MARK, LockedWheel, SiteError, licences, pack, wheel_of
 from tests.support.numpy_stand_in import write_wheel
 
 NAME = "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl"
@@ -83,7 +81,7 @@ def test_without_a_folder_it_comes_from_the_release_once(
     locked: LockedWheel, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     release = Release((folder / NAME).read_bytes())
-    monkeypatch.setattr(archive, "urlopen", release)
+    monkeypatch.setattr(build, "urlopen", release)
     assert locked.released(tmp_path) == locked.released(tmp_path) == tmp_path / NAME
     assert release.asked == [f"https://example.org/pyodide/v314.0.7/full/{NAME}"]
 
@@ -91,9 +89,9 @@ def test_without_a_folder_it_comes_from_the_release_once(
 def test_a_release_that_cannot_be_reached_leaves_numpy_out(
     locked: LockedWheel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(archive, "urlopen", Release(None))
+    monkeypatch.setattr(build, "urlopen", Release(None))
     assert locked.released(tmp_path) is None
-    monkeypatch.setattr(archive, "urlopen", Release(b"a page of the hotel's network"))
+    monkeypatch.setattr(build, "urlopen", Release(b"a page of the hotel's network"))
     with pytest.raises(SiteError, match=r"example\.org.*is not the wheel"):
         locked.released(tmp_path)
     assert not (tmp_path / NAME).exists()
@@ -103,13 +101,13 @@ def test_an_address_that_is_named_has_to_answer(
     locked: LockedWheel, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = "https://example.net/wheels/"
-    monkeypatch.setattr(archive, "urlopen", Release(None))
+    monkeypatch.setattr(build, "urlopen", Release(None))
     with pytest.raises(SiteError, match=f"{place}{NAME} cannot be loaded"):
         wheel_of(locked, place, tmp_path)
-    monkeypatch.setattr(archive, "urlopen", Release(b"another wheel"))
+    monkeypatch.setattr(build, "urlopen", Release(b"another wheel"))
     with pytest.raises(SiteError, match=r"example\.net.*is not the wheel"):
         wheel_of(locked, place, tmp_path)
-    monkeypatch.setattr(archive, "urlopen", Release((folder / NAME).read_bytes()))
+    monkeypatch.setattr(build, "urlopen", Release((folder / NAME).read_bytes()))
     assert wheel_of(locked, place, tmp_path) == tmp_path / NAME
 
 

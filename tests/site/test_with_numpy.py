@@ -13,7 +13,7 @@ import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.site.archive import LEFT_OUT
+from puzzles.site.build import LEFT_OUT
 from puzzles.site.in_browser import api, player
 from puzzles.tracks import ALL
 from tests.support.engine_trials import REFERENCES

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from puzzles.failure import Failure
-from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult, UnplayableError
+from puzzles.sandbox.worker.stages import DefinitionSite, StageResult, UnplayableError
 
 
 def prepare(request: Mapping[str, Any]) -> int:

@@ -14,8 +14,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.grading.grader import grade_file
 from puzzles.grading.verdict import Verdict
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
-from puzzles.tracks.engine.judge import score_trial
-from puzzles.tracks.engine.trial_runs import asked, require_right, size_of
+from puzzles.tracks.engine.judge import asked, require_right, score_figures, size_of
 from puzzles.tracks.outcomes import Score
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions" / "engine"
@@ -57,7 +56,9 @@ def score_class(puzzle: EnginePuzzle, cls: type) -> Score:
     for trial in trials:
         where = "" if trial is trials[0] else f"tried with {size_of(trial, trials[0])}: "
         try:
-            score = score_trial(puzzle, trial, perform(trial, cls))
+            performed = perform(trial, cls)
+            require_right(trial, performed)
+            score = score_figures(puzzle, trial, performed, performed)
         except WrongResultError as why:
             raise WrongResultError(where + str(why)) from None
         scores.append(score._replace(missed=tuple(where + words for words in score.missed)))

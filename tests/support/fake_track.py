@@ -14,7 +14,7 @@ from puzzles.failure import Failure
 from puzzles.grading.judge import Definition, judge, run_judge
 from puzzles.grading.verdict import Verdict
 from puzzles.tracks import PuzzleGroup, Track
-from puzzles.tracks.base import Custom, Judge, Show, Words
+from puzzles.tracks.base import Judge, Show, Words
 from puzzles.tracks.outcomes import Measure, Row, RunOutcome, RunRequest, Score
 
 TIME = 10
@@ -105,7 +105,7 @@ class Fakes(Track[Puzzle]):
     words: FakeWords
 
     def __init__(self) -> None:
-        self.judge, self.words, self.show, self.custom = FakeJudge(self), FakeWords(self), Show(self), Custom(self)
+        self.judge, self.words, self.show = FakeJudge(self), FakeWords(self), Show(self)
         self.runs: Sequence[FakeRun] = ()
         self.breaks: Exception | None = None
         """What asking for a run raises."""

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import Costs, Model, Report, Setting, Trace, inflight
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.judging.traffic import sent_by
 from lib.schedules import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
 from lib.schedules.player import Order

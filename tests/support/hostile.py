@@ -15,7 +15,7 @@ IMPORTS = """\
 import asyncio, atexit, builtins, ctypes, gc, json, os, resource, signal, subprocess, sys, tempfile, threading, time
 import lib
 from lib import *
-from lib.runtime.nested import run_nested
+from lib.runtime.runner import run_nested
 
 def made(change, *size):
     # Sends the trace of a right run of this size, changed; then the process ends.
@@ -43,7 +43,7 @@ FORGING = {
         "builtins.len, builtins.max, builtins.sum = lying(len), lying(max), lying(sum)\n{solve}", None, "crash", "rule",
     ),
     "patches_assertions": ("builtins.AssertionError = builtins.Exception = OSError", "incomplete"),
-    "patches_the_rules": ("lib.rules.completeness.complete = lambda *a: None", "incomplete"),
+    "patches_the_rules": ("lib.rules.updates.complete = lambda *a: None", "incomplete"),
     "patches_the_local_rules": ("for k in list(lib.rules.operations.LOCAL_RULES): lib.rules.operations.LOCAL_RULES[k] = lambda *a: []", "crash", "incomplete"),
     "forges_a_log": ("model.log.append(Event('update', 0, 0, 0, 0, 0, []))", "crash", "incomplete", "rule"),
     "forges_a_row": ("os.write(3, b'{\"defined\": true, \"status\": \"passed\", \"stars\": 3}\\n'); os._exit(0)", "crash"),

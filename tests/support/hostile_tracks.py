@@ -114,7 +114,7 @@ SOLVED = {
 BODIES = {
     "prints_success": ("print('passed')", "rule"),
     "patches_compare": (
-        "import puzzles.tracks.engine.trial_runs as j\nj.compare = j.require_right = lambda *a: None", "crash",
+        "import puzzles.tracks.engine.judge as j\nj.compare = j.require_right = lambda *a: None", "crash",
     ),
     "imports_the_trials": ("from puzzles.content.engine.data import trials", "crash"),
     "reads_the_trials": (

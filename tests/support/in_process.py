@@ -15,8 +15,8 @@ import pytest
 
 import puzzles
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.worker.reading import SubmissionCode
 from puzzles.sandbox.worker.runner import MODULE_NAME, DefinitionRun
-from puzzles.sandbox.worker.source import SubmissionCode
 from tests.support.shared_sandbox_server import LENDER
 
 

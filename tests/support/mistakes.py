@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.custom.puzzle_file import EDITS, edited
-from puzzles.tracks.references import reference_file
+from puzzles.tracks import reference_file
 
 
 def altered(slug: str, changes: tuple[tuple[str, str], ...]) -> Callable[..., Any]:

@@ -12,8 +12,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from lib import Op
-from lib.judging.rank_state import RankState
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import RankState, Recomputation
 from lib.judging.traffic import sent_by
 from lib.planning.actions import Program, program_of
 from lib.planning.cost_model import Prices, prices, setting_of
@@ -21,9 +20,8 @@ from lib.planning.job import Job
 from lib.planning.memory_model import Widths, widths
 from lib.planning.schedule import planned
 from lib.planning.split import Split
-from lib.runtime.nested import played
-from lib.values.base import Sharded, Value
-from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+from lib.runtime.runner import played
+from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Sharded, Value, Weight, WeightGrad
 
 COMPUTING = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")
 SENDING = {

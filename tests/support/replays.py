@@ -9,11 +9,14 @@ from typing import Any, NamedTuple
 
 from lib import COSTS, Model, Op, Setting, Trace, schedules
 from lib.trace.ops import address
+from solutions.fsdp_prefetch import fsdp_prefetch
+from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.passes import passes
 from tests.lib.judging.test_altered_traces import TAGGED, ring
 from tests.lib.schedules.test_pipelines import FIGURES
 from tests.lib.schedules.test_schedules import KNOWN
 from tests.support import finished
-from tests.support.schedules import groups, overlapping, tiers
+from tests.support.schedules import groups, tiers
 from tests.support.step_costs import STEP_COSTS
 
 
@@ -68,9 +71,9 @@ GAMES: dict[str, Game] = {
         for name, order, costs, steps, *_ in FIGURES
     },
     "gpipe": Game(schedules.pipeline(schedules.gpipe), (3, 4, 3), Setting(COSTS["stages"], steps=2)),
-    "ddp_overlap": Game(overlapping.ddp_overlap(1, 2, 1), (4, 4, 4), OVERLAP),
-    "fsdp_prefetch": Game(overlapping.fsdp_prefetch(), (4, 4, 4), OVERLAP),
-    "fsdp_prefetch_late": Game(overlapping.fsdp_prefetch(gather_first=False, input_again=True), (3, 4, 4), OVERLAP),
+    "ddp_overlap": Game(buckets(1, 2, 1), (4, 4, 4), OVERLAP),
+    "fsdp_prefetch": Game(fsdp_prefetch, (4, 4, 4), OVERLAP),
+    "fsdp_prefetch_late": Game(passes(1, prefetch=False), (3, 4, 4), OVERLAP),
     "hybrid_shard": Game(groups.hybrid_shard, (3, 4, 4), ISLANDS),
     "hybrid_shard_kept": Game(groups.hybrid_shard_keeping_the_last, (3, 4, 4), ISLANDS),
     "ring": Game(ring, (3, 2, 2), TAGGED),

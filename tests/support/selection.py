@@ -32,15 +32,25 @@ def mark_all_but_samples(items: list[pytest.Item]) -> None:
 SHARE = 10
 """Of the tests that `make test` leaves out, the gate runs one in so many; another commit chooses others."""
 
+MAIN_PAGE = "test_site.py"
+PARTS_OF_THE_SITE = 3
+"""The gate has the tests of the main page, and one of so many parts of the other files of the site."""
+
 
 def left_to_the_gate(
     items: list[pytest.Item], seed: str, ran: set[str] | None
 ) -> tuple[list[pytest.Item], list[pytest.Item]]:
     """The tests of the gate, and the others: of the slow tests the share that the seed chooses; of the quick ones all
-    but those that `ran`, by their ids. Without such a set, the seed chooses among all tests."""
+    but those that `ran`, by their ids. Without such a set, the seed chooses among all tests.
+
+    Tests of the site build on what the browser keeps from earlier ones, so the seed chooses among their files."""
     chosen, others = list[pytest.Item](), list[pytest.Item]()
+    pages = sorted({item.path for item in items if item.path.parent.name == "browser" and item.path.name != MAIN_PAGE})
+    parts = {path: place % PARTS_OF_THE_SITE for place, path in enumerate(pages)}
     for item in items:
-        if ran is not None and not item.get_closest_marker("slow"):
+        if item.path.parent.name == "browser":
+            is_chosen = parts.get(item.path) in (None, crc32(seed.encode()) % PARTS_OF_THE_SITE)
+        elif ran is not None and not item.get_closest_marker("slow"):
             is_chosen = item.nodeid not in ran
         else:
             is_chosen = crc32(f"{seed} {item.nodeid}".encode()) % SHARE == 0

@@ -16,7 +16,7 @@ import pytest
 
 from puzzles.grading.session import Session
 from puzzles.sandbox.client import SandboxClient as Client
-from puzzles.sandbox.start import can_fork
+from puzzles.sandbox.client import can_fork
 
 
 def process_of(client: Client) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puzzles.commands.grade import grade
-from puzzles.sandbox.protection import protection
+from puzzles.sandbox.client import protection
 
 
 @pytest.fixture

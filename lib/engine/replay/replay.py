@@ -11,8 +11,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from lib.communication.calls import Call
-from lib.communication.walk import Cursor, Walk
+from lib.communication.lanes import Cursor, Walk
+from lib.communication.meetings import Call
 from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.engine.replay.comparison import RankReplay, compared, error_of
@@ -96,9 +96,6 @@ class MeasuredWalk(Walk[RankClock]):
     def on_end(self, cursor: RankClock, call: Call) -> None:
         beside = (call.clock,) if call.name in self.on_lanes else ()
         cursor.events[call.at] = TimedEvent(call.name, call.op.layer, call.start, call.end, *beside)
-
-    def on_send(self, cursor: RankClock, op: Op) -> None:
-        cursor.add(op, cursor.clock, cursor.took)
 
     def on_receive(self, cursor: RankClock, op: Op, sender: RankClock, sent_at: int) -> None:
         # The time in receive is mostly waiting; copying took as long as it took to send.

@@ -17,13 +17,10 @@ from lib.engine.metering import unmetered
 from lib.engine.transport import cast_like, namespace, numbers
 from lib.engine.words import SAYS
 from lib.errors import TraceError
-from lib.game.costs import PRODUCTS, Costs
-from lib.game.kinds import EMBEDDING, HEAD, Kind
+from lib.game.costs import EMBEDDING, HEAD, PRODUCTS, Costs, Kind
 from lib.game.setting import Setting, Size
 from lib.trace.ops import Op
-from lib.values.base import Batched, Sharded, Value
-from lib.values.kinds import Activation, ActivationGrad, Parked
-from lib.values.scalar import Scalar
+from lib.values.kinds import Activation, ActivationGrad, Batched, Parked, Scalar, Sharded, Value
 
 # --- Attention ---
 #

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from puzzles.catalog.content import Chapter, chapters
-from puzzles.catalog.listing import Listing
+from puzzles.catalog.puzzle import Listing
 
 from .puzzle import EnginePuzzle
 
@@ -27,21 +27,25 @@ def trials_of(puzzle: EnginePuzzle) -> tuple[Callable[[], Trial], ...]:
     chapter: Any = ENGINE_PUZZLES.chapter_of(puzzle.slug)
     if not isinstance(chapter, Chapter):  # a teacher's
         return tuple(chapter.trials(puzzle.slug))
-    found = _beside(chapter, Path(puzzle.trials).stem).TRIALS
+    found = _beside(chapter, puzzle).TRIALS
     return tuple(found[puzzle.slug] if isinstance(found, Mapping) else found)
 
 
 def lower_bounds_of(puzzle: EnginePuzzle, trial: Trial) -> FigureBounds:
     """The least figures of one of its trials, by figure; none where a chapter names none, as teachers' need not."""
     chapter = ENGINE_PUZZLES.chapter_of(puzzle.slug)
-    bounds = _beside(chapter, "lower_bounds").LOWER_BOUNDS if isinstance(chapter, Chapter) else {}
-    found: FigureBounds = bounds[puzzle.slug](trial) if puzzle.slug in bounds else {}
-    return found
+    bounds = getattr(_beside(chapter, puzzle), "LOWER_BOUNDS", {}) if isinstance(chapter, Chapter) else {}
+    if puzzle.slug not in bounds:
+        return {}
+    from .lower_bounds import in_every_trial  # here, since it needs numpy
+
+    own: FigureBounds = bounds[puzzle.slug](trial)
+    return {**own, **in_every_trial(trial, {*puzzle.targets, *(trial.targets or ())} - own.keys())}
 
 
-def _beside(chapter: Chapter, name: str) -> Any:
-    """A module in the folder of a chapter; it needs numpy."""
-    return import_module(f"puzzles.content.engine.{chapter.name}.{name}")
+def _beside(chapter: Chapter, puzzle: EnginePuzzle) -> Any:
+    """The module that a puzzle of the game names, beside its file; it needs numpy."""
+    return import_module(f"puzzles.content.engine.{chapter.name}.{Path(puzzle.trials).stem}")
 
 
 __all__ = ["CHAPTERS", "ENGINE_PUZZLES", "EnginePuzzle", "lower_bounds_of", "trials_of"]

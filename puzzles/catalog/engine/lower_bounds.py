@@ -17,7 +17,7 @@ Calls have no least: messages can do what collectives do, and the other way roun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from math import log2
 from typing import Any, NamedTuple
 
@@ -72,21 +72,24 @@ def bits_of(array: Any) -> float:
     return BITS
 
 
+def arrays_in(tree: Any) -> Iterator[Any]:
+    """The arrays in nested dictionaries, lists and tuples."""
+    if isinstance(tree, np.ndarray):
+        yield tree
+    elif isinstance(tree, dict | list | tuple):
+        for part in tree.values() if isinstance(tree, dict) else tree:
+            yield from arrays_in(part)
+
+
 def information(tree: Any) -> float:
     """Bytes of information in the arrays of a tree."""
-    if isinstance(tree, dict):
-        return sum(map(information, tree.values()))
-    if isinstance(tree, list | tuple):
-        return sum(map(information, tree))
-    return tree.size * bits_of(tree) / 8 if isinstance(tree, np.ndarray) else 0.0
+    return float(sum(array.size * bits_of(array) / 8 for array in arrays_in(tree)))
 
 
-def leaves_device(of: Sequence[Any], what: str, given: tuple[str, ...] = ()) -> FigureBound:
+def leaves_device(of: Sequence[Any], what: str) -> FigureBound:
     """For what each device alone knows: half of its information, because results may not determine all of it."""
     most = max(map(information, of))
-    return FigureBound(
-        int(most / 2), f"{what} have {most:,.0f} B of information, and others' results depend on them", given
-    )
+    return FigureBound(int(most / 2), f"{what} have {most:,.0f} B of information, and others' results depend on them")
 
 
 # --- Memory ---
@@ -94,25 +97,18 @@ def leaves_device(of: Sequence[Any], what: str, given: tuple[str, ...] = ()) -> 
 
 def nbytes(tree: Any) -> int:
     """Bytes of the arrays in a tree."""
-    if isinstance(tree, dict):
-        return sum(map(nbytes, tree.values()))
-    if isinstance(tree, list | tuple):
-        return sum(map(nbytes, tree))
-    return tree.nbytes if isinstance(tree, np.ndarray) else 0
+    return sum(array.nbytes for array in arrays_in(tree))
 
 
 def narrowest(tree: Any, tolerance: float) -> int:
     """Bytes of the arrays in a tree, each in the narrowest type that holds it within the tolerance."""
-    if isinstance(tree, dict):
-        return sum(narrowest(value, tolerance) for value in tree.values())
-    if isinstance(tree, list | tuple):
-        return sum(narrowest(value, tolerance) for value in tree)
-    if not isinstance(tree, np.ndarray):
-        return 0
-    allowed = tolerance * np.abs(tree).max(initial=0)
-    with np.errstate(all="ignore"):
-        fits = [t for t in NARROW if (np.abs(tree.astype(t).astype(tree.dtype) - tree) <= allowed).all()]
-    return tree.size * np.dtype(min(fits, key=lambda t: np.dtype(t).itemsize) if fits else tree.dtype).itemsize
+    total = 0
+    for array in arrays_in(tree):
+        allowed = tolerance * np.abs(array).max(initial=0)
+        with np.errstate(all="ignore"):
+            fits = [t for t in NARROW if (np.abs(array.astype(t).astype(array.dtype) - array) <= allowed).all()]
+        total += array.size * min(np.dtype(kind).itemsize for kind in fits or [array.dtype])
+    return total
 
 
 def weights(trial: Trial) -> FigureBound:
@@ -139,14 +135,14 @@ def peak(trial: Trial) -> FigureBound:
     )
 
 
-NOTHING = "other calls can do the same"
-
 COUNTS = ("collectives", "messages", "receives", "barriers")
 
 
-def calls() -> dict[str, FigureBound]:
-    """For the numbers of calls."""
-    return {name: FigureBound(0, NOTHING) for name in COUNTS}
+def in_every_trial(trial: Trial, figures: Collection[str]) -> dict[str, FigureBound]:
+    """The least of those of some figures that are found alike in every trial."""
+    alike = {"weights": weights, "peak": peak, "kept": kept}
+    bounds = {name: least(trial) for name, least in alike.items() if name in figures}
+    return bounds | dict.fromkeys(COUNTS, FigureBound(0, "other calls can do the same"))
 
 
 SOMETHING = 1

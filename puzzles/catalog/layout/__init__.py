@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from puzzles.catalog.content import chapters
-from puzzles.catalog.listing import Listing
+from puzzles.catalog.puzzle import Listing
 
 if TYPE_CHECKING:
     from .puzzle import LayoutPuzzle

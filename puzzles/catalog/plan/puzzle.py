@@ -13,8 +13,7 @@ from lib.planning import gpu, transformer
 from lib.planning.job import DISPATCHERS, GIB, KERNELS, Job
 from lib.planning.split import Split
 from puzzles.catalog.fields import NO_LIMIT, Fields
-from puzzles.catalog.paper import Paper
-from puzzles.catalog.puzzle import Puzzle, publication, texts_of
+from puzzles.catalog.puzzle import Paper, Puzzle, publication, texts_of
 
 NEAR, EQUAL = 1.05, 1.01
 """A plan has two stars within 5 % of the best known, three within 1 %: the model knows no better."""
@@ -69,13 +68,13 @@ def read_puzzle(slug: str, fields: Fields) -> PlanPuzzle:
     targets = fields.table("targets", {"seconds": NO_LIMIT})
     best = targets.decimal("best", 0.0)
     seconds = targets.decimal("seconds", 0.0) if best else targets.decimal("seconds")
-    job = _job(fields.table("job"))
+    job, tied = _job(fields.table("job")), targets.table("tied", {})
     puzzle = PlanPuzzle(
         slug=slug,
         job=job,
         best=best or seconds,
         target=seconds,
-        tied=_tied(targets.table("tied", {})),
+        tied={kind: tied.decimal(kind) for kind in tied.names},
         published=_published(fields.table("published"), job) if "published" in fields else None,
         fixed={"offload": "none"} | ({"recompute": "none"} if fields.flag("no_recomputation") else {}),
         **texts_of(fields),
@@ -108,10 +107,6 @@ def _job(fields: Fields) -> Job:
         raise fields.refusal(str(why)) from None
     fields.done()
     return job
-
-
-def _tied(fields: Fields) -> Mapping[str, float]:
-    return {kind: fields.decimal(kind) for kind in fields.names}
 
 
 def _published(fields: Fields, job: Job) -> PublishedRun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from puzzles.catalog.content import chapters
-from puzzles.catalog.listing import Listing
+from puzzles.catalog.puzzle import Listing
 
 from .puzzle import SchedulePuzzle
 

@@ -1,15 +1,20 @@
-"""A schedule puzzle: the texts that every puzzle has, a goal, other sizes, and the calls that a solution needs.
+"""A schedule puzzle: the texts that every puzzle has, a goal, other sizes, the calls that a solution needs, its sketch.
 
-It is read from its file. Puzzles of one size may share their records."""
+It is read from its file. The sketch says only where things are, not in which order they are computed, because finding
+the order is the puzzle. Puzzles of one size may share their records, so that one record is written down once. What the
+reference scores at other sizes is stated in the file, and `puzzles check` measures it: a verdict does not run the
+reference, which an installation may lack.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lib import Goal, Model, PuzzleError, Record, Setting, Size
 from lib.game.setting import FIELDS as SETTING_FIELDS
-from lib.game.setting_notation import setting_from_json
+from lib.game.setting import setting_from_json
 from lib.judging.family import FAMILIES
 from lib.trace.ops import FORMS
 from puzzles.catalog.content import said_of
@@ -18,7 +23,87 @@ from puzzles.catalog.path import IDEAS, ideas_of
 from puzzles.catalog.puzzle import Puzzle, rules_of, texts_of
 
 from .setting_text import size_text
-from .sketch import PlaceSketch, read_sketch
+
+# --- The sketch ---
+
+
+Share = tuple[int, int]
+"""The index of a part of a layer, and the number of its parts."""
+
+HOLDS = ("full", "shard", "stage", "nothing")
+"""What each rank keeps: every layer, a shard of every layer, the layers of its stage, or what the player decides."""
+
+
+@dataclass(frozen=True)
+class PlaceSketch:
+    shares: Mapping[tuple[int, int], Share]
+    """By rank and layer, the part that the rank keeps."""
+    batches: tuple[str, ...]
+    """What each rank reads, in words."""
+    talk: str
+    """What the ranks tell each other, in words."""
+    together: bool
+    """True if all of them meet."""
+    passes_on: frozenset[int]
+    """The ranks that exchange activations with the next one."""
+    works: Mapping[int, tuple[int, ...]]
+    """The layers that a rank computes, where these are not all."""
+
+    def part(self, rank: int, layer: int) -> Share | None:
+        return self.shares.get((rank, layer))
+
+    def computes(self, rank: int, layer: int) -> bool:
+        return layer in self.works.get(rank, (layer,))
+
+
+def read_sketch(fields: Fields, size: Size) -> PlaceSketch:
+    """The sketch that a table describes."""
+    layers, _, ranks = size
+    each, texts = fields.text("each", ""), fields.texts("batches")
+    passes = tuple(range(ranks - 1)) if fields.flag("chain") else _numbers(fields, "passes_on", ranks)
+    sketch = PlaceSketch(
+        _shares(fields, size),
+        tuple(texts[rank] if rank < len(texts) else each.replace("{rank}", str(rank)) for rank in range(ranks)),
+        fields.text("talk", ""),
+        fields.flag("together"),
+        frozenset(passes),
+        {row.number("rank", least=0): _numbers(row, "layers", layers) for row in fields.tables("works")},
+    )
+    fields.done()
+    return sketch
+
+
+def _shares(fields: Fields, size: Size) -> dict[tuple[int, int], Share]:
+    layers, _, ranks = size
+    every = [(rank, layer) for rank in range(ranks) for layer in range(layers)]
+    stage = layers // ranks if ranks <= layers else 1
+    shards = fields.number("shards", ranks)
+    match fields.one_of("holds", HOLDS, "nothing"):
+        case "full":
+            return dict.fromkeys(every, (0, 1))
+        case "shard":
+            return {place: (place[0] % shards, shards) for place in every}
+        case "stage":
+            return {(rank, layer): (0, 1) for rank, layer in every if layer // stage == rank}
+    shares: dict[tuple[int, int], Share] = {}
+    for row in fields.tables("parts"):
+        rank, index, total = row.number("rank", least=0), row.number("part", 0, least=0), row.number("of", 1)
+        shares |= {(rank, layer): (index, total) for layer in _numbers(row, "layers", layers)}
+        row.done()
+    return shares
+
+
+def _numbers(fields: Fields, name: str, below: int) -> tuple[int, ...]:
+    """A list of ranks or layers."""
+
+    def is_right(given: object) -> bool:
+        return isinstance(given, list) and all(type(number) is int and 0 <= number < below for number in given)
+
+    return tuple(fields.take(name, f"a list of whole numbers from 0 to {below - 1}", is_right, []))
+
+
+# --- The puzzle ---
+
 
 EXTENDED = tuple("group tag step tier to outer on scale shares into past grad_keys total".split())
 """Parameters of calls that the classic games do not have. A puzzle names the ones that it needs."""

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from lib.game.costs import CLASSIC, COMPUTING, PAIR, Costs
+from lib.game.costs import CLASSIC, COMPUTING, COPYING, ON_TIER, PAIR, Costs
 from lib.game.setting import CLASSIC_SETTING, Setting
-from lib.game.tiers import COPYING, ON_TIER
 from lib.values.algebra import counted
 
 LAYER_WORDS = {

@@ -1,14 +1,21 @@
-"""Parameters that several commands share: seconds, bytes, limits, colours. They load no puzzle; see `puzzle_params`."""
+"""Parameters and files that several commands share: seconds, bytes, limits, colours; texts, presets and runs.
+
+They load no puzzle, so commands on a cluster start without any; `puzzle_params` has those that do. What draws, and the
+terminal, are loaded when they are needed, because `--json` and `--help` do without. A wrong value is refused with the
+form of a right one.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
 from functools import partial
+from io import StringIO
 from math import isfinite
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -16,10 +23,14 @@ import click
 from lib import PuzzleError
 from puzzles.catalog.fields import RefusedError
 from puzzles.catalog.text_lines import COLOURS
+from puzzles.failure import write_file
 from puzzles.sandbox.limits import MIB, Limits
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from lib import Trace
+    from lib.schedules import Timetable
 
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -142,3 +153,73 @@ def limits_from(options: Mapping[str, Any]) -> Limits:
     """The limits in a command's options; the last one counts where a limit is named twice."""
     chosen: dict[str, Any] = dict(zip(KINDS, DEFAULT)) | dict(options["limits"])
     return Limits(*chosen.values())
+
+
+# --- Files ---
+
+
+P = TypeVar("P")
+
+
+def text_of(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8-sig") as file:
+            return file.read()
+    except (OSError, UnicodeDecodeError) as why:
+        raise click.UsageError(f"{path} cannot be read: {getattr(why, 'strerror', None) or why}") from None
+
+
+def write_text(text: str, output: str | None) -> None:
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    try:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as why:
+        raise click.UsageError(f"{output} cannot be written: {why.strerror}") from None
+    click.echo(f"Wrote {output}.", err=True)
+
+
+def preset(name: str, known: Callable[..., P], of_file: Callable[..., P], **changed: Any) -> P:
+    """A known preset, or the one in a file (.toml)."""
+    return of_file(text_of(name), **changed) if name.endswith(".toml") else known(name, **changed)
+
+
+def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
+    """Refuses a file whose ending is not known."""
+    if not paths:
+        return  # without loading what draws
+    from drawing import ENDINGS
+
+    known = [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])]
+    for path in paths:
+        if Path(path).suffix.lower() not in known:
+            raise click.UsageError(
+                f"cannot write {path}: the name must end with {', '.join(known[:-1])} or {known[-1]}"
+            )
+
+
+def write_run(
+    paths: Sequence[str],
+    title: str,
+    trace: Callable[[], Trace],
+    table: Timetable,
+    program: Callable[[], str] = str,
+    colour: str | None = None,
+) -> None:
+    """Writes each file, by its ending. The trace is made only if a file needs it."""
+    import drawing
+    from lib import trace_to_json
+    from lib.torch_csv import write_table
+
+    for path in paths:
+        ending = Path(path).suffix.lower()
+        texts = {".json": lambda: trace_to_json(trace()), ".csv": lambda: write_table(table), ".py": program}
+        with usage_errors():
+            if ending in texts:
+                write_file(path, texts[ending]())
+            else:
+                with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
+                    drawing.save(trace(), path, title, colour=colour or "layer")
+        click.echo(f"Wrote {path}.")

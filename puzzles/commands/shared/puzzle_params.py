@@ -1,14 +1,26 @@
-"""Parameters that name puzzles, folders of puzzles and solutions. Errors name the nearest value."""
+"""Parameters that name puzzles and folders, and the options of free play. Errors name the nearest.
+
+Without options of free play, a name must be a puzzle's. With any of them, it is a function of the file: what the puzzle
+of that name has holds wherever nothing is given, and what is the puzzle's own is that puzzle, with its targets.
+Rejected: a command of its own for free play, which would repeat the options of draw, run and export.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from functools import partial
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib import PuzzleError
+from lib.game.named_costs import costs_named
+from lib.game.setting import FIELDS as SETTING_FIELDS
+from lib.game.setting import LAYERS, TASKS, costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
 from puzzles.reports.screen import FOLDERS
@@ -25,7 +37,11 @@ from puzzles.tracks import (
     track_of,
 )
 
-from .params import Parsed
+from .params import Parsed, several, usage_errors
+
+if TYPE_CHECKING:
+    from puzzles.tracks.free_play import FreeGame
+
 
 REFERENCES = INSTALL_ROOT / "solutions"
 
@@ -93,3 +109,124 @@ class SolutionPath(click.Path):
         if first == REFERENCES.name and not Path(first).exists():
             value = str(REFERENCES.joinpath(*rest))
         return super().convert(value, param, ctx)
+
+
+# --- Free play ---
+
+
+FIELDS = ("size", "costs", "mesh", "steps", "layer", "task")
+"""Names of the options."""
+
+MORE = tuple(name for name in SETTING_FIELDS if name not in FIELDS)
+"""Fields of a setting that have no option of their own."""
+
+AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*")
+MAX_RECORD = 1 << 16
+"""Bytes of a file with a cost record."""
+
+
+@partial(Parsed, "L,B,R")
+def size_text(value: Any) -> Any:
+    """Layers, batches and ranks: 4,8,4."""
+    return [int(part) if re.fullmatch(r"\s*\d{1,9}\s*", part) else part for part in value.split(",")]
+
+
+@partial(Parsed, "NAME")
+def costs_text(value: Any) -> Any:
+    """Costs by name, or a file with a cost record."""
+    try:
+        if not value.endswith(".json"):
+            return costs_named(value)
+        with Path(value).open("rb") as file:
+            return costs_from_json(json.loads(file.read(MAX_RECORD)))
+    except PuzzleError as why:
+        more = "" if value.endswith(".json") else "; 'puzzles costs' shows them all"
+        raise ValueError(f"{why}{more}") from None
+    except OSError as why:
+        raise ValueError(f"cannot read {value}: {why.strerror or why}") from None
+    except (ValueError, RecursionError) as why:
+        raise ValueError(f"{value} is not a cost record in JSON: {why}") from None
+
+
+@partial(Parsed, "AXIS=N,...")
+def mesh_text(value: Any) -> Any:
+    """The axes of a mesh with their lengths: dp=2,pp=4."""
+    axes = [AXIS.fullmatch(part) for part in value.split(",")]
+    names = [axis[1] for axis in axes if axis]
+    if not all(axes):
+        raise ValueError(f"'{value}' is not a mesh; name each axis with its length, such as dp=2,pp=4")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"the axis {twice[0]} appears twice in '{value}'; give each axis its own name")
+    return tuple((axis[1], int(axis[2])) for axis in axes if axis)
+
+
+@partial(Parsed, "FIELD=VALUE")
+def field_text(value: Any) -> Any:
+    """A field of a setting with its content: outer=4, clip=true, lengths=1,3/4."""
+    name, _, content = value.partition("=")
+    name, texts = name.strip(), [part.strip() for part in content.split(",")]
+    if name not in MORE:
+        raise ValueError(f"'{value}' is not a field of a setting with its content; the fields are {', '.join(MORE)}")
+    if name == "kinds":
+        return name, tuple(texts)
+    if name in ("clip", "whole") and content in ("true", "false"):
+        return name, content == "true"
+    try:
+        numbers = tuple(map(Fraction, texts))
+    except (ValueError, ZeroDivisionError):
+        wanted = "write true or false" if name in ("clip", "whole") else f"write numbers, such as {name}=1"
+        raise ValueError(f"'{value}': {wanted}") from None
+    whole = name not in ("lengths", "mix") and all(number.denominator == 1 for number in numbers)
+    values: tuple[Any, ...] = tuple(map(int, numbers)) if whole else numbers
+    return name, values if name in ("lengths", "frozen") or len(values) > 1 else values[0]
+
+
+game_options = several(
+    click.option("--size", metavar="L,B,R", type=size_text, help="Play at this size: layers, batches, ranks."),
+    click.option(
+        "--costs",
+        metavar="NAME",
+        type=costs_text,
+        help="Play with these costs: a name from 'puzzles costs', or a .json file.",
+    ),
+    click.option("--mesh", metavar="AXIS=N,...", type=mesh_text, help="Place the ranks on a mesh, such as dp=2,pp=4."),
+    click.option("--steps", metavar="N", type=click.IntRange(1, 10_000), help="Train for this number of steps."),
+    click.option("--layer", type=click.Choice(LAYERS), help="The kind of layer."),
+    click.option("--task", type=click.Choice(TASKS), help="Training, local SGD, an outer optimizer, or inference."),
+    click.option(
+        "--set", "more", metavar="FIELD=VALUE", type=field_text, multiple=True,
+        help=f"Another field of the setting, such as outer=4; may be repeated: {', '.join(MORE)}.",
+    ),
+)  # fmt: skip
+
+
+def chosen(name: str, options: Mapping[str, Any]) -> Puzzle | FreeGame:
+    """The puzzle of this name, if the options are absent or the puzzle's own; else a game without targets."""
+    given = {field: options[field] for field in FIELDS if options.get(field) is not None} | dict(
+        options.get("more", ())
+    )
+    if not given:
+        return _puzzle(name)
+    from puzzles.tracks.free_play import game_of
+
+    slug = name if name.isidentifier() else _puzzle(name).slug
+    if "size" not in given and slug not in ALL:
+        raise click.UsageError(
+            f"there is no puzzle {name} to take the size from; add --size L,B,R, such as --size 4,8,4"
+        )
+    with usage_errors():
+        return game_of(slug, given)
+
+
+def puzzle_slugs(name: str) -> tuple[str, ...]:
+    with usage_errors():
+        return find_several(name)
+
+
+def _puzzle(name: str) -> Puzzle:
+    try:
+        return find(name)
+    except UnknownPuzzleError as why:
+        more = "; with --size L,B,R it may be any schedule in the file" if name.isidentifier() else ""
+        raise click.UsageError(f"{why}{more}") from None

@@ -56,12 +56,6 @@ def version() -> int:
     return 0
 
 
-def restrict_self(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> bool:
-    """Lets this process, and all that it will start, list, read and write only there; for good. Denies TCP and signals
-    to others too, if the kernel is new enough. Returns False if it has no Landlock. Needs `no_new_privs`."""
-    return restrict_to(ruleset(listable, readable, writable))
-
-
 def ruleset(listable: Iterable[str], readable: Iterable[str], writable: Iterable[str]) -> int:
     """What processes that are forked later may list, read and write: a file descriptor; -1 if the kernel has no
     Landlock.
@@ -83,7 +77,9 @@ def ruleset(listable: Iterable[str], readable: Iterable[str], writable: Iterable
 
 
 def restrict_to(made: int, readable: Iterable[str] = (), writable: Iterable[str] = ()) -> bool:
-    """As `restrict_self`, by a ruleset that has been made before, which gets these rules too and is closed here.
+    """Lets this process, and all that it will start, do only what a ruleset and these rules allow; for good. Denies TCP
+    and signals to others too, if the kernel is new enough. Returns False if it has no Landlock. Needs `no_new_privs`.
+    The ruleset is closed here.
 
     Other processes may have the same ruleset open. Those that have been restricted by it are not affected by new rules,
     and those that will be get them; so only what ends with this process may be added.

@@ -1,4 +1,13 @@
-"""OS confinement of a worker (prctl, resource limits, change of user, Landlock) and cleanup of its descendants."""
+"""OS confinement of a worker (prctl, resource limits, change of user, Landlock) and cleanup of its descendants.
+
+A worker is confined before it touches a submission, for good, and all that it starts inherits that. Root becomes a user
+that owns nothing. What the kernel can limit for a process only is added up for a run elsewhere, by what is read here
+from /proc. After a run, every descendant is killed, also outside of its process group: the supervisor adopts orphans,
+so none can hide. Without Landlock, an audit hook of Python refuses hidden files, which only code that makes system
+calls without Python gets past.
+
+Rejected: namespaces for processes and files, which need a privilege or a setuid program.
+"""
 
 import ctypes
 import os
@@ -114,8 +123,8 @@ def confine(limits: Mapping[str, Any], uid: int, parent: int, files: VisibleFile
     _cap(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
     _cap(resource.RLIMIT_CPU, limits.get("processor", int(limits["seconds"] * limits["processes"]) + 5), last=1)
     if LINUX:
+        _cap(resource.RLIMIT_AS, limits["memory"])
         _cap(resource.RLIMIT_SIGPENDING, 0)  # the kernel counts queued signals for each user, so runs could see others'
-    cap_memory(limits["memory"])
     prctl(NO_NEW_PRIVILEGES, 1)
     listener = seccomp.restrict_self()
     if LINUX and listener < 0:
@@ -149,14 +158,6 @@ def deny_paths(folders: Sequence[str]) -> None:
                 raise PermissionError(f"{path} is not for submissions")
 
     sys.addaudithook(refuse)
-
-
-def cap_memory(most: int) -> None:
-    """Limits the address space of this process, on systems that can do that."""
-    if LINUX:
-        import resource
-
-        _cap(resource.RLIMIT_AS, most)
 
 
 def _cap(kind: int, most: int, last: int = 0) -> None:

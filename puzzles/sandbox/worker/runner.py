@@ -15,10 +15,12 @@ from typing import Any
 
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
-from puzzles.sandbox.deadline import TimeLimitError, Timer
-from puzzles.sandbox.worker.stages.stage import DefinitionSite, StageResult
+from puzzles.sandbox import protocol
+from puzzles.sandbox.limits import TimeLimitError, Timer
 
-from .compiled import CompiledCode
+from . import os_limits
+from .reading import CompiledCode, SubmissionCode
+from .stages import DefinitionSite, StageResult, forgotten_in
 from .withheld import WITHHELD, refusal_of, withhold
 
 MODULE_NAME = "submission"
@@ -69,7 +71,7 @@ class DefinitionRun:
         self.phase = "while the file is loaded, "
         self.start = code.lines.get(self.slug, 0)
         describe = getattr(self.stage, "work_of", lambda frame: "")
-        self.timer = Timer(seconds, request["left"], self._report_time, describe)
+        self.timer = Timer(seconds, request["left"], lambda: self._send(self._too_slow()), describe)
 
     def run(self) -> None:
         """Loads the file, runs the definition and sends the result."""
@@ -90,8 +92,7 @@ class DefinitionRun:
                 result = self._run_definition(module.__dict__[self.slug])
             if result.failure is not None:
                 result = replace(result, failure=self.code.explained(result.failure, module.__dict__))
-        forgotten = [str(w.message) for w in warned if str(w.message).endswith("was never awaited")]
-        self._send(result, forgotten[0] if forgotten else "")
+        self._send(result, forgotten_in(warned))
 
     def _run_on_engine(self) -> None:
         """The same for a stage that loads the file itself, or repeats a recording, for which nothing is loaded."""
@@ -107,7 +108,7 @@ class DefinitionRun:
         try:
             result, forgotten = self.timer.run(work, True)
         except TimeLimitError:
-            result, forgotten = StageResult(failure=self._too_slow()), ""
+            result, forgotten = self._too_slow(), ""
         except PuzzleError as why:
             result, forgotten = StageResult(failure=of_refusal(why, self.start)), ""
         self._send(result or StageResult(), forgotten, defined=result is not None)
@@ -121,9 +122,7 @@ class DefinitionRun:
     def _send(self, result: StageResult, forgotten: str = "", defined: bool = True) -> None:
         failure = None if result.failure is None else list(result.failure)
         row = {"defined": defined, "failure": failure, "forgotten": forgotten, **result.data}
-        text = json.dumps(row).encode() + b"\n"
-        while text:
-            text = text[os.write(self.out, text) :]
+        protocol.write_all(self.out, json.dumps(row).encode() + b"\n")
 
     def _load(self, names: dict[str, Any]) -> Failure | None:
         code = self.code.code
@@ -131,7 +130,7 @@ class DefinitionRun:
         try:
             self.timer.run(lambda: exec(code, names))
         except TimeLimitError:
-            return self._too_slow()
+            return self._too_slow().failure
         except PuzzleError as why:
             return of_refusal(why, line_in(why.__traceback__, self.code.name))
         except (Exception, SystemExit, GeneratorExit) as why:
@@ -148,20 +147,45 @@ class DefinitionRun:
         try:
             return self.timer.run(work)
         except TimeLimitError:
-            return StageResult(failure=self._too_slow())
+            return self._too_slow()
         except (Exception, SystemExit, GeneratorExit) as why:
             return StageResult(failure=site.failure_of(why))
 
-    def _report_time(self) -> None:
-        self._send(StageResult(failure=self._too_slow()))
-
-    def _too_slow(self) -> Failure:
+    def _too_slow(self) -> StageResult:
         line = self.timer.line_in(self.code.name) or (0 if self.phase else self.start)
         during = f"{self.timer.work_at}: " if self.timer.work_at else self.phase
-        return Failure("timeout", too_slow(self.timer.seconds, during), line)
+        return StageResult(failure=Failure("timeout", too_slow(self.timer.seconds, during), line))
 
 
 def too_slow(seconds: float, phase: str = "") -> str:
     """The sentence for a run that exceeded its time; `phase` says during what, if not during the run itself."""
     advice = "look for a loop that does not end, or raise the time limit"
     return f"{phase}time was up after {seconds:g} s; {advice}"
+
+
+# --- One survey or one run by a process that was started for it alone, where nothing can fork ---
+#
+# What the run sends goes to the output of the process, what the player's code prints to its error stream. Only an audit
+# hook protects the hidden files here: the grader limits time and output, and ends the process.
+
+
+def main() -> None:
+    """Answers the one message on its input."""
+    given = protocol.receive(os.fdopen(os.dup(0), "rb", buffering=0))
+    out = os.dup(1)
+    os.dup2(2, 1)
+    if given is None:
+        return
+    code = SubmissionCode(given["name"], given["text"], given["slugs"])
+    request = given["request"]
+    if request is None:
+        os.write(out, json.dumps(code.survey()).encode())
+        return
+    set_up_interpreter(given["packages"])
+    os_limits.deny_paths(given["hidden"])
+    run = DefinitionRun(code.compiled, request, given["limits"]["seconds"], out)
+    os.write(out, b"\n")  # from here on, the client counts seconds
+    run.run()
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(0)

@@ -8,14 +8,13 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.grading.verdict import Verdict
 from puzzles.site import links
-from puzzles.tracks import TRACKS, track_of
-from puzzles.tracks.references import as_lines, differing_lines
+from puzzles.tracks import TRACKS, as_lines, differing_lines, track_of
 from puzzles.tracks.schedule.judge import parse_trace
 
-from . import by_hand
+from . import by_hand, shown
 from .calls import Calls, add_custom_puzzles, answered
 from .run_record import judged, judged_run
-from .words import BLANK, described
+from .shown import BLANK, described
 
 add_custom_puzzles()
 
@@ -43,10 +42,8 @@ def view(colour: str) -> dict[str, Any] | None:
     """The interactive picture of the last run; None if there is nothing to draw."""
     if _last is None or not _last.trace or _last.puzzle not in PUZZLES:
         return None
-    from .pictures import viewed  # here, since verdicts do not wait for what draws
-
     puzzle = PUZZLES[_last.puzzle]
-    return viewed(_trace(_last), puzzle.title, puzzle.goal, colour)
+    return shown.viewed(_trace(_last), puzzle.title, puzzle.goal, colour)
 
 
 def picture(colour: str, dark: bool) -> str:
@@ -55,10 +52,8 @@ def picture(colour: str, dark: bool) -> str:
         return ""
     if _last.puzzle not in PUZZLES:
         return track_of(_last.puzzle).show.picture(_puzzle(_last.puzzle), _last.trace)
-    from .pictures import picture
-
     puzzle = PUZZLES[_last.puzzle]
-    return picture(_trace(_last), puzzle.title, puzzle.goal, colour, dark)
+    return shown.picture(_trace(_last), puzzle.title, puzzle.goal, colour, dark)
 
 
 def compare(mine: str, reference: str, record: Any, colour: str, dark: bool) -> dict[str, Any]:
@@ -67,10 +62,8 @@ def compare(mine: str, reference: str, record: Any, colour: str, dark: bool) -> 
     found = differing_lines(mine, reference, _last.puzzle) or []
     drawn = ""
     if _last.puzzle in PUZZLES:
-        from .pictures import compared
-
         theirs = judged(PUZZLES[_last.puzzle], record)
-        drawn = compared(_trace(_last), _trace(theirs), PUZZLES[_last.puzzle], colour, dark)
+        drawn = shown.compared(_trace(_last), _trace(theirs), PUZZLES[_last.puzzle], colour, dark)
     return {"lines": list(as_lines(found)), "picture": drawn}
 
 
@@ -89,9 +82,7 @@ def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
 
 def profile(files: list[list[str]]) -> dict[str, Any]:
     """What the traces of a run say, given the name and the text of each: a report, and pictures of a pipeline."""
-    from .pictures import profiled
-
-    return profiled(files)
+    return shown.profiled(files)
 
 
 def split(text: str) -> dict[str, str]:

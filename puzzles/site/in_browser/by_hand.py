@@ -16,7 +16,7 @@ from lib.values.algebra import counted
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.tracks.schedule.judge import figures_of
 
-from .words import measures_data
+from .shown import measures_data, viewed
 
 OPERATIONS = {"F": "forward", "B": "backward", "I": "backward_input", "W": "backward_weight"}
 CELL = re.compile(r"(\d{1,4})([A-Z])(\d{1,4})")
@@ -96,8 +96,6 @@ async def _run(puzzle: SchedulePuzzle, draft: Draft, colour: str) -> dict[str, A
     found = measures_data(puzzle, figures_of(report, puzzle, size))
     view = None
     if colour:
-        from .pictures import viewed  # here, since figures do not wait for what draws
-
         view = viewed(trace, puzzle.title, puzzle.goal, colour)
     return {
         "measures": [one | {"least": least[one["figure"]].least if one["figure"] in least else 0} for one in found],

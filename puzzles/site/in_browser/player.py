@@ -1,4 +1,10 @@
-"""The Python that runs a player's code, and nothing else. What it says is not trusted: another one judges it."""
+"""The Python that runs a player's code, and nothing else. What it says is not trusted: another one judges it.
+
+While a run goes on, it tells the page what was printed and which line was reached. A line is sent as soon as it is
+reached, since what it computes may never end; but only once in a slice of time, so that a loop is hardly slower. The
+page ends this Python where it takes too long, so no limit of time is needed within it. What waits for nobody in a
+browser, such as input, raises an error that names the remedy.
+"""
 
 import builtins
 import linecache
@@ -8,21 +14,93 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
-from io import StringIO
-from types import ModuleType
+from io import StringIO, TextIOBase
+from time import monotonic
+from types import CodeType, ModuleType
 from typing import Any, NoReturn
 
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
+from puzzles.notebook.display import file_of
 from puzzles.notebook.local_run import known_of, run_once
-from puzzles.notebook.source_lines import file_of
-from puzzles.sandbox.worker.source import SubmissionCode
+from puzzles.sandbox.worker.reading import SubmissionCode
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome
 
 from .calls import Calls, add_custom_puzzles, answered
-from .progress import Progress
 from .run_record import RunRecord
+
+# --- Progress ---
+
+
+MAX_PRINTED = 100_000
+"""Characters of what the player's code prints that are sent to the page."""
+
+CUT = "\n... and more, which is not shown"
+
+SLICE = 0.2
+"""Seconds after which a line is noted again, and between two messages on what is printed."""
+
+TOOL = 4
+"""Ours among the tools of `sys.monitoring`, whose numbers 0 to 2 and 5 are given."""
+
+
+class Progress(TextIOBase):
+    """Takes what is printed, and sends it with the line that runs.
+
+    A line is sent as soon as it is reached, since what it computes may never end; but only once in a slice of time, so
+    that a loop is hardly slower.
+    """
+
+    def __init__(self, send: Callable[[str, int], object]) -> None:
+        self._send, self._text, self._line, self._sent = send, "", 0, 0.0
+        self._room = MAX_PRINTED
+
+    def write(self, text: str) -> int:
+        if self._room:
+            kept = text[: self._room]
+            self._room -= len(kept)
+            self._text += kept if self._room else kept + CUT
+            if monotonic() - self._sent > SLICE:
+                self.send()
+        return len(text)
+
+    def send(self) -> None:
+        """Sends what was not sent yet."""
+        self._send(self._text, self._line)
+        self._text, self._sent = "", monotonic()
+
+    def follow(self, code: CodeType) -> None:
+        """Notes the lines of a code, and of what it defines, from now on. Older Pythons than 3.12 cannot."""
+        if sys.version_info >= (3, 12):
+            watch = sys.monitoring
+            if watch.get_tool(TOOL) is None:
+                watch.use_tool_id(TOOL, "progress")
+            watch.register_callback(TOOL, watch.events.LINE, self._reached)
+            watch.register_callback(TOOL, watch.events.JUMP, self._jumped)
+            for part in _parts(code):
+                watch.set_local_events(TOOL, part, watch.events.LINE | watch.events.JUMP)
+
+    def _reached(self, code: CodeType, line: int) -> Any:
+        self._line = line
+        self.send()
+        return sys.monitoring.DISABLE  # type: ignore[attr-defined]  # from Python 3.12 on
+
+    def _jumped(self, code: CodeType, begin: int, end: int) -> None:
+        """A loop begins another round."""
+        if monotonic() - self._sent > SLICE:
+            sys.monitoring.restart_events()  # type: ignore[attr-defined]
+            self.send()
+
+
+def _parts(code: CodeType) -> Iterator[CodeType]:
+    yield code
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _parts(constant)
+
+
+# --- Runs ---
 
 
 def _input(*given: object) -> NoReturn:

@@ -11,7 +11,7 @@ from puzzles.failure import Failure, sanitized
 from puzzles.grading.judge import judge, run_judge
 from puzzles.grading.verdict import Verdict
 from puzzles.notebook.local_run import NotebookDefinition
-from puzzles.sandbox.worker.sketch import Sketch
+from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 

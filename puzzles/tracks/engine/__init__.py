@@ -12,3 +12,5 @@ class Engine(Track[EnginePuzzle]):
     listing = ENGINE_PUZZLES
     in_browser = True
     page_needs = ("numpy", "suspending")
+    needs_trials = True
+    solutions = "engine"

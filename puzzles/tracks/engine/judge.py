@@ -1,24 +1,334 @@
-"""Judges a class: the trials that it is run with, the figures of each against their limits, and the stars."""
+"""Judges a class: the trials that it is run with, its results, its figures against their limits, and the stars.
 
-from collections.abc import Callable, Iterator, Mapping
+The results of a run need no trust, because they are compared with what a single device computes. Its meters are not
+believed, since they lie in the player's process: it sends a recording of its operations, which may be forged, and a
+second run repeats the recording on other values and is counted by the judge. Those values follow from a hash of the
+recording and from a secret of the grader. So nobody knows them before the recording is made, and no class can try
+recordings until one fits. If they lead to the right results, the recording is a program for the puzzle, and its figures
+are what that program needs. A class that cannot be repeated has unknown figures and one star.
+
+Figures below what any class needs are refused: then something was not counted. Rejected: several fixed trials in place
+of drawn values, which a class could learn by heart. Rejected: refusing a class that cannot be repeated, since its
+results are right.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
 from functools import partial
+from itertools import pairwise
 from math import inf
 from typing import Any, TypeVar
 
+import numpy as np
+
+from lib.engine.metering import Reading, unused_memory
+from lib.values.algebra import counted
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
-from puzzles.catalog.engine.figures import FIGURES
 from puzzles.catalog.engine.lower_bounds import below
-from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
+from puzzles.catalog.engine.puzzle import FIGURES
+from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError, results_of
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
-from puzzles.sandbox.plain_data import pack, unpack
+from puzzles.sandbox.plain_data import Foreign, pack, unpack
 from puzzles.sandbox.worker.stages.engine_trial import run_class
 from puzzles.tracks import base
-from puzzles.tracks.outcomes import FurtherRun, LocalRun, Row, RunRequest, Score, listed
-from puzzles.tracks.workbench import Turns
+from puzzles.tracks.base import Turns
+from puzzles.tracks.outcomes import FurtherRun, LocalRun, Row, RunOutcome, RunRequest, Score, listed
 
-from .trial_runs import asked, performed_of, repeat_request, require_right, size_of
 from .words import PRODUCTS, better_record
+
+# --- A run, and its comparison with a single device ---
+
+
+MAX_FIGURE = 1 << 62
+"""Larger than any figure."""
+
+
+BY_LINE = ("held", "idle", "products")
+"""Figures of a meter by line."""
+
+MAX_ARGUMENT = 20
+"""Letters of an argument that a message shows."""
+
+
+def asked(trial: Trial) -> dict[str, Any]:
+    """A trial without the right results: the part that a class is given."""
+    return {
+        "arguments": dict(trial.arguments),
+        "params": dict(trial.params),
+        "calls": [(call.method, list(call.arguments)) for call in trial.calls],
+        "stream": None if trial.stream is None else list(trial.stream[0]),
+        "devices": trial.devices,
+        "options": dict(trial.options),
+        "spmd": trial.spmd,
+    }
+
+
+def size_of(trial: Trial, shown: Trial) -> str:
+    """A trial in words; for any but the shown one, what is different: "8 devices, model_dim 32"."""
+    sizes = {name: str(value) for name, value in trial.arguments.items() if len(str(value)) < MAX_ARGUMENT}
+    first = trial is shown
+    others = [f"{name} {value}" for name, value in sizes.items() if first or value != str(shown.arguments.get(name))]
+    devices = [f"{trial.devices} devices"] if first or trial.devices != shown.devices else []
+    return ", ".join(devices + others)
+
+
+def performed_of(row: Row, trial: Trial) -> Performed:
+    """A run as the worker reports it, checked as far as possible."""
+    results, outputs, readings = (unpack(row.get(name)) for name in ("results", "outputs", "readings"))
+    calls = len(trial.calls)
+    if not isinstance(results, list) or len(results) != calls:
+        raise ValueError(f"it should have results of {calls} calls")
+    for one in results:
+        if not isinstance(one, list) or len(one) != trial.devices:
+            raise ValueError(f"a call should have {trial.devices} results, one of each device")
+    if not isinstance(outputs, list):
+        raise ValueError("the outputs are not a list")
+    steps = 1 + calls + (trial.stream is not None)
+    if not isinstance(readings, list) or len(readings) != steps:
+        raise ValueError(f"it should have {steps} readings of the meters")
+    meters = [_readings(one, trial.devices) for one in readings]
+    _require_consistent(meters)
+    return Performed(results, outputs, meters).priced(trial)
+
+
+def _readings(given: Any, devices: int) -> list[Reading]:
+    if not isinstance(given, list) or len(given) != devices:
+        raise ValueError(f"there should be {devices} meters")
+    return [_reading(one) for one in given]
+
+
+def _reading(given: Any) -> Reading:
+    if not isinstance(given, dict):
+        raise ValueError("a meter cannot be read")
+    tables: dict[str, Any] = {name: _table(given.get(name)) for name in ("calls", "host", "disk", *BY_LINE)}
+    if any(set(tables[tier]) != set(unused_memory()) for tier in ("host", "disk")):
+        raise ValueError("a meter cannot be read")
+    if not all(line.isdecimal() for name in BY_LINE for line in tables[name]):
+        raise ValueError("a meter cannot be read")
+    figures: dict[str, Any] = {f.name: given.get(f.name) for f in fields(Reading) if f.name not in tables}
+    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in figures.values()):
+        raise ValueError("a meter does not show a number of bytes, calls or flops")
+    return Reading(**figures, **tables)
+
+
+def _table(given: Any) -> dict[str, Any]:
+    if not isinstance(given, dict) or not all(isinstance(name, str) for name in given):
+        raise ValueError("a meter cannot be read")
+    if not all(type(n) is int and 0 <= n < MAX_FIGURE for n in given.values()):
+        raise ValueError("a meter does not show a number of bytes, calls or flops")
+    return given
+
+
+def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
+    """Refuses meters that decrease, or show a peak below the memory that is held: their lines would mislead."""
+    for before, after in pairwise(meters):
+        for a, b in zip(before, after):
+            if any(getattr(a, name) > getattr(b, name) for name in ("sent", "unpacked", "flops", "peak", "clock")):
+                raise ValueError("a meter has decreased")
+    if any(reading.live > reading.peak for step in meters for reading in step):
+        raise ValueError("a meter shows less than was held; leave the meters alone")
+
+
+def require_right(trial: Trial, performed: Performed) -> None:
+    for call, results in zip(trial.calls, performed.results):
+        for device, (result, right) in enumerate(zip(results, call.wanted or ())):
+            try:
+                compare(result, right, f"device {device}, {call.method}()", trial.tolerance)
+            except WrongResultError as why:
+                known = [words for words, made in call.mistakes.items() if _is(result, made[device], trial.tolerance)]
+                words = known or [_operation(result, right, trial) or _unsummed(results, right, trial)]
+                text = "; ".join(filter(None, [str(why), *words, trial.about]))
+                raise WrongResultError(text, call.method if trial.spmd is None else "program") from None
+    if trial.stream is not None:
+        with results_of("forward"):  # which the loop calls
+            _require_outputs(performed.outputs, *trial.stream, trial.tolerance)
+    if trial.check is not None:
+        methods = {call.method for call in trial.calls}
+        with results_of(methods.pop() if len(methods) == 1 else ""):
+            trial.check(performed)
+
+
+def _require_outputs(got: Sequence[Any], inputs: Sequence[Any], outputs: Sequence[Any], tolerance: float) -> None:
+    if len(got) != len(outputs):
+        raise WrongResultError(
+            f"got {counted(len(got), 'output')} for {counted(len(inputs), 'input')}; one device writes one for each"
+        )
+    for i, (result, right) in enumerate(zip(got, outputs)):
+        compare(result, right, f"output {i}", tolerance)
+
+
+def compare(result: Any, right: Any, where: str, tolerance: float = 0.0) -> None:
+    """Checks that shapes, names and every number are equal, or as near as `tolerance` allows."""
+    if right is None:
+        if result is not None:
+            raise WrongResultError(f"{where} should return None; it returned {_described(result)}")
+        return
+    if isinstance(right, dict):
+        if not isinstance(result, dict) or set(result) != set(right):
+            raise WrongResultError(
+                f"{where} should return a dictionary of {', '.join(right)}; it returned {_described(result)}"
+            )
+        for name in right:
+            compare(result[name], right[name], f"{where}, '{name}'", tolerance)
+        return
+    if not isinstance(result, np.ndarray) or result.shape != right.shape:
+        raise WrongResultError(f"{where} should be an array of shape {right.shape}; it is {_described(result)}")
+    with np.errstate(all="ignore"):
+        allowed = tolerance * np.abs(right).max(initial=0)
+        near = result == right if not tolerance else np.abs(result - right) <= allowed
+    if not near.all():
+        place = tuple(int(i[0]) for i in np.nonzero(~near))
+        at = ", ".join(map(str, place))
+        finite = result.dtype.kind not in "fc" or np.isfinite(result[place])
+        cause = "" if finite else " (an overflow of its dtype, or a division by 0)"
+        raise WrongResultError(
+            f"{where} differs from what a single device computes: at [{at}] it is {_number(result[place])}{cause} "
+            f"and should be {_number(right[place])}"
+        )
+
+
+def _operation(result: Any, right: Any, trial: Trial) -> str:
+    """Names the mistake if all wrong arrays are too small or too large by the number of devices."""
+    n = trial.devices
+    if isinstance(right, dict):
+        pairs = [(result.get(name), right[name]) for name in right] if isinstance(result, dict) else []
+        wrong = [pair for pair in pairs if not _is(*pair, trial.tolerance)]
+        found = {_operation(*pair, trial) for pair in wrong}
+        return found.pop() if len(found) == 1 else ""
+    if not isinstance(result, np.ndarray) or n == 1 or not isinstance(right, np.ndarray) or not right.any():
+        return ""
+    if result.dtype.kind in "fiuc" and _is(result * n, right, trial.tolerance * n):
+        return f"this is the average of {n} devices, and should be the sum: is an op 'avg', or a sum divided by {n}?"
+    if result.dtype.kind in "fiuc" and _is(result, right * n, trial.tolerance):
+        return f"this is {n} times too large: do {n} devices add up what is already the sum?"
+    return ""
+
+
+def _unsummed(results: Sequence[Any], right: Any, trial: Trial) -> str:
+    """Names the mistake if the results of all devices add up to the right one."""
+    if isinstance(right, dict):
+        alike = all(isinstance(result, dict) and set(result) == set(right) for result in results)
+        names = [name for name in right if not _is(results[0][name], right[name], trial.tolerance)] if alike else []
+        found = {_unsummed([result[name] for result in results], right[name], trial) for name in names}
+        return found.pop() if len(found) == 1 else ""
+    if len(results) < 2 or not all(isinstance(r, np.ndarray) and r.shape == np.shape(right) for r in results):
+        return ""
+    if any(result.dtype.kind not in "fiuc" for result in results):
+        return ""
+    if not _is(np.sum(results, axis=0), right, trial.tolerance * len(results)):
+        return ""
+    return f"the sum over the {len(results)} devices is right: sum what each device computes, as `all_reduce` does"
+
+
+def _number(value: Any) -> str:
+    return f"{value:g}" if value.dtype.kind in "fiuc" else str(value)
+
+
+def _is(result: Any, made: Any, tolerance: float) -> bool:
+    try:
+        compare(result, made, "", tolerance)
+    except WrongResultError:
+        return False
+    return True
+
+
+def _described(result: Any) -> str:
+    if isinstance(result, Foreign):
+        return f"of type {result.what}"
+    if isinstance(result, np.ndarray):
+        return f"one of shape {result.shape}"
+    if isinstance(result, dict):
+        return f"one of {', '.join(map(str, result)) or 'nothing'}"
+    return "None" if result is None else f"of type {type(result).__name__}"
+
+
+OTHER_VALUES = "its operations repeated on other values"
+
+DRAWS = 3
+"""Of right classes, some round more than the tolerance on few of all values; forged ones are wrong on nearly all."""
+
+ADVICE_ON_UNKNOWN = (
+    "so the judge cannot count them; compute with numpy's functions on arrays, not with numbers of Python that depend "
+    "on their values, and draw with np.random.default_rng(seed)"
+)
+
+
+class RepeatRequest(RunRequest):
+    """A second run. If it ends early, that is no fault of the class, whose first run has ended well."""
+
+    def score_of(self, outcome: RunOutcome) -> Any:
+        if outcome.failure is not None and outcome.failure.reason in ("timeout", "memory"):
+            return unknown_figures(outcome.failure.sentence)
+        return super().score_of(outcome)
+
+
+def repeat_request(
+    make: Callable[[], Trial],
+    recordings: str,
+    score_right: Callable[[Trial, Performed], Score | Failure],
+    secret: str,
+    draw: int = 0,
+) -> RunRequest:
+    """The second run of a trial. `score_right` scores it if its results are right. If they are not, the next draw of
+    values decides, and the last one makes the figures unknown."""
+    other = with_other_values(make, recordings, f"{secret} {draw}")
+
+    def score(row: Row) -> Score | Failure | Callable[[str], RunRequest]:
+        why = row.get("unrepeatable")
+        if isinstance(why, str):
+            return unknown_figures(why)
+        try:
+            performed = performed_of(row, other)
+            require_right(other, performed)
+        except Exception as wrong:  # a trial's check may choke on what it does not expect
+            if draw + 1 < DRAWS:
+                return lambda secret: repeat_request(make, recordings, score_right, secret, draw + 1)
+            return unknown_figures(f"with {OTHER_VALUES}, {wrong}")
+        return score_right(other, performed)
+
+    given = asked(other)
+
+    def here() -> Row:
+        from puzzles.sandbox.worker.stages.engine_trial import repeat  # here, where no worker does it
+
+        return repeat(recordings, given)
+
+    return RepeatRequest(OTHER_VALUES, {"trial": pack(given), "recordings": recordings}, score, own=here)
+
+
+def unknown_figures(why: str) -> Score:
+    """The score of a class whose results are right, and whose operations cannot be repeated."""
+    return Score({}, (f"its figures are unknown: {sanitized(why)[:300]}; {ADVICE_ON_UNKNOWN}",), stars=1)
+
+
+def with_other_values(make: Callable[[], Trial], recordings: str, secret: str) -> Trial:
+    """A trial whose random numbers follow from its own seeds, the recordings and the secret. What it draws by
+    `fixed_rng` stays the same."""
+    digest = hashlib.sha256(f"{secret} {recordings}".encode()).digest()
+    with _seeded(np.frombuffer(digest, np.uint32).tolist()):
+        return make()
+
+
+@contextmanager
+def _seeded(more: list[int]) -> Iterator[None]:
+    """A context in which seeds of numpy are longer by these numbers."""
+    default_rng = np.random.default_rng
+
+    def other(given: Any = None) -> np.random.Generator:
+        return default_rng([*np.atleast_1d(given or 0).tolist(), *more])
+
+    np.random.default_rng = other  # type: ignore[assignment]  # of the catalog's functions, which are called here only
+    try:
+        yield
+    finally:
+        np.random.default_rng = default_rng
+
+
+# --- Scores ---
+
 
 TRAFFIC = frozenset(("sent", "uplink", "collectives", "messages", "receives", "barriers"))
 """Figures that follow from what is called."""
@@ -33,7 +343,7 @@ WRITTEN_OUT = "Make products of matrices with @, np.einsum, np.dot or np.tensord
 MAX_ROWS = 12
 """Lines of an explanation."""
 
-ADVICE = dict.fromkeys(PRODUCTS, WRITTEN_OUT)
+REMEDIES = dict.fromkeys(PRODUCTS, WRITTEN_OUT)
 """What to do about a figure that is too low."""
 
 
@@ -97,19 +407,13 @@ def _or_failure(scored: Callable[[], Scored]) -> Scored | Failure:
         )
 
 
-def score_trial(puzzle: EnginePuzzle, trial: Trial, performed: Performed) -> Score:
-    """The figures of one trial, the targets that it misses, and its stars: three if no record is better in one figure
-    and as good in all.
+def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, lines: Performed) -> Score:
+    """The figures of one trial with right results, the targets that it misses, and its stars: three if no record is
+    better in one figure and as good in all. `lines` is the run that knows the lines of code at the peak.
 
     Raises:
-        WrongResultError: a result is wrong, a call is not allowed, or a figure is less than any class needs.
+        WrongResultError: a call is not allowed, or a figure is less than any class needs.
     """
-    require_right(trial, performed)
-    return score_figures(puzzle, trial, performed, performed)
-
-
-def score_figures(puzzle: EnginePuzzle, trial: Trial, performed: Performed, lines: Performed) -> Score:
-    """The same for a run with right results. `lines` is the run that knows the lines of code at the peak."""
     targets = puzzle.targets if trial.targets is None else trial.targets
     measured = _measured(puzzle, trial, performed)
     _require_counted(puzzle, trial, measured, targets)
@@ -141,7 +445,7 @@ def _require_counted(
     for name, bound in below(lower_bounds_of(puzzle, trial), measured, targets):
         raise WrongResultError(
             f"{FIGURES[name].words}: {measured[name]:,}, fewer than the {bound.value:,} that any class needs: "
-            f"something was not counted ({bound.reason}). {ADVICE.get(name, HIDDEN)}"
+            f"something was not counted ({bound.reason}). {REMEDIES.get(name, HIDDEN)}"
         )
 
 

@@ -2,8 +2,7 @@
 
 from puzzles.catalog.engine import EnginePuzzle
 from puzzles.tracks import base
-from puzzles.tracks.base import OptionError
-from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench
+from puzzles.tracks.base import DrawOptions, OptionError, TensorOptions, Workbench
 
 
 class Show(base.Show[EnginePuzzle]):

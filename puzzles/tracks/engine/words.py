@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from puzzles.catalog.engine import EnginePuzzle, trials_of
-from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.tracks import base
 from puzzles.tracks.base import Section
 from puzzles.tracks.outcomes import SEE_NOTE, Measure
@@ -57,13 +57,12 @@ JUDGED = (
 
 class Words(base.Words[EnginePuzzle]):
     form = "one class that every device runs, on numpy arrays"
-
-    def targets(self, puzzle: EnginePuzzle) -> Mapping[str, int]:
-        return puzzle.targets
+    definition = "class {}(ShardedEngine)"
 
     def measures(self, puzzle: EnginePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
-            Measure.at_most(FIGURES[name].words, figures.get(name), limit) for name, limit in puzzle.targets.items()
+            Measure.at_most(FIGURES[name].words, figures.get(name), limit, name)
+            for name, limit in puzzle.targets.items()
         ]
 
     def limits(self, puzzle: EnginePuzzle) -> str:
@@ -75,9 +74,6 @@ class Words(base.Words[EnginePuzzle]):
     def starter_head(self, puzzles: Sequence[EnginePuzzle]) -> str:
         needed = dict.fromkeys(line for puzzle in puzzles for line in puzzle.imports)
         return "\n".join(("import numpy as np\n\nfrom lib.engine import ShardedEngine", *needed, ""))
-
-    def signature(self, slug: str) -> str:
-        return f"class {slug}(ShardedEngine)"
 
     def record(self, puzzle: EnginePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         """What is best known, and what the third star takes."""

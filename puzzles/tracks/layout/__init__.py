@@ -14,3 +14,4 @@ class Layouts(Track[Any]):
     listing = LAYOUT_PUZZLES
     in_browser = True
     page_needs = ("numpy",)
+    solutions = "layout"

@@ -12,8 +12,8 @@ from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks import base
+from puzzles.tracks.base import Workbench, run_once
 from puzzles.tracks.outcomes import Row, RunRequest, Score
-from puzzles.tracks.workbench import Workbench, run_once
 
 Configured = Mapping[str, tuple[Strategy, Out | None]]
 """By operator: its strategy and its out-strategy."""

@@ -60,11 +60,10 @@ COUNTED_IN_STEPS = (
 
 class Words(base.Words["LayoutPuzzle"]):
     form = "one function that configures a few operators of a graph"
+    definition = "def {}(graph)"
+    imports = "from lib.layout import Graph\n"
     columns = (("bytes moved", "bytes"), ("memory", "memory"))
     overview_columns = ("ops", "moved", "held")
-
-    def targets(self, puzzle: LayoutPuzzle) -> Mapping[str, int]:
-        return {"bytes": puzzle.target, "memory": puzzle.memory_cap}
 
     def measures(self, puzzle: LayoutPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
@@ -74,12 +73,6 @@ class Words(base.Words["LayoutPuzzle"]):
 
     def limits(self, puzzle: LayoutPuzzle) -> str:
         return capitalized(puzzle.limits)
-
-    def starter_head(self, puzzles: Sequence[LayoutPuzzle]) -> str:
-        return "from lib.layout import Graph\n"
-
-    def signature(self, slug: str) -> str:
-        return f"def {slug}(graph)"
 
     def record(self, puzzle: LayoutPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         if not puzzle.is_proven:

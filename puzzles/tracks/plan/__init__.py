@@ -13,3 +13,4 @@ class Plans(Track[Any]):
     idea = CHAPTER.idea
     listing = PLAN_PUZZLES
     in_browser = True
+    solutions = "plan"

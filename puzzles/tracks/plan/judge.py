@@ -1,6 +1,11 @@
-"""Judges a player's split: it is played in the ledger, and the plan's time and memory are compared with the targets.
+"""Judges a player's split: its plan's time and memory are compared with the targets.
 
-The verdict says where they go, what was predicted, and which change would help most."""
+The verdict says where time and memory go, what was predicted, and which one change would help most. The figures are
+those of `puzzles plan`. A split that does not fit is a failure, with the memory by kind, since its time means nothing.
+The published run's own split gets three stars whatever the model says of it: the model is known to be off by some
+percent, and kinds of splits within its error tie. Rejected: stars by rank among all splits, which would change with
+every improvement of the search.
+"""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,8 +25,8 @@ from lib.planning.values import KINDS
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure, sanitized
 from puzzles.tracks import base
+from puzzles.tracks.base import Workbench, run_once
 from puzzles.tracks.outcomes import Row, RunRequest, Score, listed
-from puzzles.tracks.workbench import Workbench, run_once
 
 MAX_NUMBER = 2**31
 """Of a field of a split."""

@@ -6,8 +6,7 @@ from lib.planning import Plan
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks import base
-from puzzles.tracks.base import OptionError
-from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench, as_svg, report_failure
+from puzzles.tracks.base import DrawOptions, OptionError, TensorOptions, Workbench, as_svg, report_failure
 
 from .judge import plan_lines, plan_of_file
 

@@ -64,12 +64,14 @@ COUNTED = (
 
 class Words(base.Words["PlanPuzzle"]):
     form = "one function that splits a training job over its GPUs"
+    definition = "def {}(job)"
+    imports = "from lib.planning import Job, Prediction, Split\n"
     why_title = "where time and memory go"
     columns = (("s/step", "seconds"), ("GiB", "gib"))
     overview_columns = ("GPUs", "s/step", "GiB")
 
-    def targets(self, puzzle: PlanPuzzle) -> Mapping[str, float]:
-        return {"seconds": puzzle.seconds, "gib": puzzle.gib}
+    def tightest(self, figures: Mapping[str, float]) -> dict[str, float]:
+        return {"seconds": figures["seconds"]}
 
     def measures(self, puzzle: PlanPuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return [
@@ -87,12 +89,6 @@ class Words(base.Words["PlanPuzzle"]):
             f"{job.model.name} on {job.gpus:,} {job.gpu.name}, {job.batch:,} sequences of {job.sequence:,} tokens a "
             f"step: at most {puzzle.seconds:,} s, and {puzzle.gib:g} GiB of each GPU"
         )
-
-    def starter_head(self, puzzles: Sequence[PlanPuzzle]) -> str:
-        return "from lib.planning import Job, Prediction, Split\n"
-
-    def signature(self, slug: str) -> str:
-        return f"def {slug}(job)"
 
     def record(self, puzzle: PlanPuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
         known = f"The best known step takes {puzzle.best:,} s"

@@ -12,8 +12,7 @@ import drawing
 from lib import DeadlockError, Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
-from puzzles.tracks.outcomes import RunRequest
-from puzzles.tracks.workbench import DrawOptions, Workbench, report_failure
+from puzzles.tracks.base import DrawOptions, Workbench, report_failure
 
 from .free_game import FreeGame, advised
 from .judge import request_at, trace_in
@@ -111,7 +110,9 @@ class _Drawing:
     def _trace(self, path: str) -> tuple[Trace | None, Failure | None]:
         """A run of the game; a file that is not Python, or has no such function, ends the command."""
         self.bench.require_readable(path)
-        outcome = self.bench.run(self._request(), path)
+        puzzle = self.puzzle
+        request = puzzle.request() if isinstance(puzzle, FreeGame) else request_at(puzzle, puzzle.goal.size)
+        outcome = self.bench.run(request, path)
         if outcome.is_absent:
             raise click.ClickException(self.bench.absent(path))
         if outcome.row is None:
@@ -120,10 +121,6 @@ class _Drawing:
         if isinstance(trace, Failure):
             return None, outcome.failure or outcome.explained(trace)
         return trace, outcome.failure and advised(outcome.failure)
-
-    def _request(self) -> RunRequest:
-        puzzle = self.puzzle
-        return puzzle.request() if isinstance(puzzle, FreeGame) else request_at(puzzle, puzzle.goal.size)
 
     def _save(self, picture: Any) -> None:
         drawing.save(picture, self.target)

@@ -9,7 +9,7 @@ from typing import Any
 
 from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
 from lib.game.named_costs import pricing
-from lib.game.setting_notation import setting_to_json
+from lib.game.setting import setting_to_json
 from lib.recognition import recognize
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text, size_text
@@ -17,7 +17,7 @@ from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
-from .comparison import above_possible
+from .feedback import above_possible
 from .judge import parse_trace, trace_in
 
 MAX_SIZE = 1024

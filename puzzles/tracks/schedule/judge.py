@@ -1,4 +1,10 @@
-"""Judges a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes."""
+"""Judges a schedule: the referee judges the trace that a run sends back, against the catalog's own sizes.
+
+Nothing in a trace is trusted, so whatever is wrong with it is a failure with a sentence, also where it breaks the
+referee. Targets hold at the shown size. At the other sizes a schedule has to work, and costs a star where it is far
+behind the reference, by timesteps times memory times traffic: a product leaves it free to trade one for another.
+Rejected: targets at every size, which a statement cannot show.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,21 +13,20 @@ from operator import attrgetter
 from typing import Any
 
 from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, run_async, trace_from_json, trace_to_json
-from lib.game.setting import CLASSIC_SETTING
-from lib.game.setting_notation import setting_to_json
+from lib.game.setting import CLASSIC_SETTING, setting_to_json
 from lib.judging.family import ONE_RANK
 from lib.judging.traffic import traffic_lines
-from lib.trace.gc_pause import no_collection
+from lib.trace.ops import no_collection
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import size_text
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
 from puzzles.tracks import base
+from puzzles.tracks.base import Turns
 from puzzles.tracks.outcomes import LocalRun, Row, RunRequest, Score
-from puzzles.tracks.workbench import Turns
 
-from .advice import advice, traffic_sentences
+from .feedback import advice, traffic_sentences
 
 CLASSIC = setting_to_json(CLASSIC_SETTING)
 

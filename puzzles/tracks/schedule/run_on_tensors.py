@@ -1,4 +1,9 @@
-"""`puzzles run` of a schedule: what a free game took; a trace replayed on real tensors, predicted and measured."""
+"""`puzzles run` of a schedule: what a free game took; a trace replayed on real tensors, predicted and measured.
+
+The run in the sandbox gives a trace, and only the trace is replayed: the player's code never runs beside the tensors.
+So a replay needs no isolation, and PyTorch or MPI need not be in the sandbox. Rejected: tensors in the player's own
+run, whose times would include the game's bookkeeping.
+"""
 
 import json
 from contextlib import redirect_stdout
@@ -6,9 +11,7 @@ from io import StringIO
 from itertools import groupby
 from typing import Any
 
-from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from lib import PuzzleError, Report, Trace, trace_to_json
@@ -21,10 +24,10 @@ from lib.torch_csv import Pipeline, event_times
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
-from puzzles.catalog.text_lines import print_table
+from puzzles.catalog.text_lines import print_table, table_of_figures
 from puzzles.failure import Failure
+from puzzles.tracks.base import TensorOptions, Workbench
 from puzzles.tracks.outcomes import RunRequest
-from puzzles.tracks.workbench import TensorOptions, Workbench
 
 from .free_game import FreeGame, summary
 from .judge import request_at, trace_in
@@ -151,10 +154,8 @@ def show_replay(console: Console, slug: str, trace: Trace, result: Replay) -> No
         Text(f"{slug} on {counted(len(result.ranks), 'device')}, {result.on}, {_tensors(result)}", style="bold")
     )
     console.print(_weights(result))
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
     tiers = ["bytes on tiers"] if any(r.parked or r.predicted_parked for r in result.ranks) else []
-    for heading in ("rank", "peak bytes", *tiers, "messages", "bytes sent", "as predicted"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = table_of_figures("rank", "peak bytes", *tiers, "messages", "bytes sent", "as predicted")
     for rank, r in enumerate(result.ranks):
         pairs = [(r.peak, r.predicted_peak), (r.messages, r.predicted_messages), (r.sent, r.predicted_sent)]
         if tiers:
@@ -209,9 +210,7 @@ def show_report(console: Console, game: FreeGame, trace: Trace, report: Report) 
     console.print(Text(game.title, style="bold"), soft_wrap=True)
     for line in summary(trace, report):
         console.print(Text(line))
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    for heading in ("rank", "busy", "peak memory", "messages", "bytes sent"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    table = table_of_figures("rank", "busy", "peak memory", "messages", "bytes sent")
     rows = [(f"{r.busy:.1%}", f"{max(r.memory):,}", f"{r.messages:,}", f"{r.bytes_sent:,}") for r in report.ranks]
     for cells, alike in groupby(range(len(rows)), rows.__getitem__):
         ranks = list(alike)

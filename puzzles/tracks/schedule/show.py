@@ -9,9 +9,9 @@ from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.text_lines import COLOURS
 from puzzles.tracks import base
-from puzzles.tracks.workbench import DrawOptions, TensorOptions, Workbench, as_svg
+from puzzles.tracks.base import DrawOptions, TensorOptions, Workbench, as_svg
 
-from .comparison import reference_run
+from .feedback import reference_run
 from .judge import MAX_OPERATIONS, parse_trace
 
 if TYPE_CHECKING:

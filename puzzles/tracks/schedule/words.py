@@ -1,7 +1,10 @@
 """What is said of a schedule: its targets and figures, and the calls of a Model in a line or two each.
 
-The calls are read off the Model itself, so that they cannot drift apart. `comparison.py` says how a schedule that
-passed compares with others; it is imported when it is needed, since lists do without."""
+The calls are read off the Model itself, signature and docstring, so that a page and the code cannot drift apart; of a
+docstring only the sentences on what the puzzle has are shown. A text for each call in each puzzle would have to be kept
+equal by hand. `feedback.py` says how a schedule that passed compares with others; it is imported when it is needed,
+since lists do without.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lib import Goal, Model
+from lib.game.goal import MEMORY_PRECISION
 from lib.values.algebra import counted
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import EXTENDED
@@ -30,6 +34,9 @@ CLASSIC = (("load_weights", "total"),)
 
 MEANINGLESS = ("self", ("update", "shard"))
 """Parameters that no player writes."""
+
+COUNTED = {"memory": "peak_memory", "host": "host_memory", "traffic": "traffic"}
+"""The targets in elements, and the figures that they are for."""
 
 SHARD = ("value.shard(i, n)", "Shard i of n of a weight, optimizer state or weight gradient. Takes no time.")
 """A call of a value, which players need where a puzzle cuts one."""
@@ -53,12 +60,19 @@ STEPS = re.compile(r"\b[0-9.]+ steps?\b")
 
 class Words(base.Words[SchedulePuzzle]):
     form = "one coroutine that every rank runs"
+    definition = "def {}(model)"
     columns = (("time", "timesteps"), ("peak memory", "peak_memory"), ("traffic", "traffic"))
     overview_columns = ("L", "B", "R", "time", "memory", "traffic")
 
     def targets(self, puzzle: SchedulePuzzle) -> Mapping[str, float]:
         given = {name: getattr(puzzle.goal, name) for name in ("time", "memory", "host", "traffic", "drift")}
         return {name: value for name, value in given.items() if value is not None}
+
+    def tightest(self, figures: Mapping[str, float]) -> dict[str, int]:
+        counted = {name: figures[figure] for name, figure in COUNTED.items() if figures.get(figure)}
+        return {"time": max(int(figures["timesteps"]), 1)} | {
+            name: max(int(value) // MEMORY_PRECISION * MEMORY_PRECISION, 1) for name, value in counted.items()
+        }
 
     def measures(self, puzzle: SchedulePuzzle, figures: Mapping[str, float]) -> Sequence[Measure]:
         return list(measures(puzzle.goal, figures))
@@ -70,17 +84,6 @@ class Words(base.Words[SchedulePuzzle]):
     def figures_json(self, figures: Mapping[str, float]) -> dict[str, Any]:
         others = {name: figures[name] for name in OTHER_FIGURES if name in figures}
         return {**{name: figures.get(name) for name in FIGURES}, **others}
-
-    def limits_json(self, puzzle: SchedulePuzzle) -> dict[str, dict[str, float]]:
-        goal = puzzle.goal
-        below = {
-            "timesteps": goal.time_limit,
-            "peak_memory": goal.memory_limit,
-            "traffic": goal.traffic_limit,
-            "host_memory": goal.host_limit,
-        }
-        found = {name: {"below": limit} for name, limit in below.items() if limit is not None}
-        return found if goal.drift is None else found | {"drift": {"at_most": goal.drift}}
 
     def limits(self, puzzle: SchedulePuzzle) -> str:
         """'4 layers, 4 batches, 4 ranks; targets: < 13 timesteps, < 2.4M elements, < 1.6M sent'."""
@@ -97,26 +100,23 @@ class Words(base.Words[SchedulePuzzle]):
         grads = any("WeightGrad" in puzzle.starter for puzzle in puzzles)
         return f"from lib import {'Model, WeightGrad' if grads else 'Model'}\n"
 
-    def signature(self, slug: str) -> str:
-        return f"def {slug}(model)"
-
     def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .comparison import standing
+        from .feedback import standing
 
         return standing(puzzle, figures, stars, family)
 
     def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .comparison import third_star
+        from .feedback import third_star
 
         return third_star(puzzle, figures, stars, family)
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterable[str]:
-        from .comparison import comparison
+        from .feedback import comparison
 
         return comparison(puzzle, figures, kept)
 
     def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
-        from .comparison import recognized
+        from .feedback import recognized
 
         return recognized(puzzle, kept)
 

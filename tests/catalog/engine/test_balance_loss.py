@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.engine.transformer import softmax
+from puzzles.catalog.engine.models import softmax
 from puzzles.content.engine.experts import trials
 from solutions.engine.balance_loss import BalanceLoss
 from tests.support.engine_trials import perform

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib.engine import launch
-from puzzles.catalog.engine import ENGINE_PUZZLES, two_layer_mlp
+from puzzles.catalog.engine import ENGINE_PUZZLES, models
+from puzzles.catalog.engine.models import integers, numbers
 from puzzles.catalog.engine.trial import WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import integers, numbers
 from puzzles.content.engine.data import trials as data_trials
 from puzzles.content.engine.shards import trials as shard_trials
 from puzzles.content.engine.shards.trials import (
@@ -26,27 +26,17 @@ from puzzles.content.engine.shards.trials import (
     require_held,
     require_shard,
     stepped,
-    uneven_fsdp_trial,
+    uneven_fsdp,
     uneven_targets,
     zero2,
-    zero2_targets,
 )
-from puzzles.tracks.engine.trial_runs import require_right
+from puzzles.tracks.engine.judge import require_right
 from solutions.engine.uneven_fsdp import UnevenFSDP
 from solutions.engine.zero2 import ZeRO2
 from solutions.engine.zero_memory import ZeROMemory, memory
 from tests.screens.texts import approved_refusal
 from tests.support.engine_trials import perform
 from tests.support.examples import examples
-
-
-def test_the_shown_targets_are_those_of_the_formulas() -> None:
-    assert zero2_targets(8, 16, 64, 4, 1) == ENGINE_PUZZLES["ZeRO2"].targets
-    assert shard_trials.adam_targets(16, 64, 4, 4, 1) == ENGINE_PUZZLES["ShardedAdam"].targets
-    assert (
-        data_trials.server_targets(64, 2, (16, 16, 16, 48), (9, 9, 9, 3)) == ENGINE_PUZZLES["ParameterServer"].targets
-    )
-    assert uneven_targets(8, 18, 64, 4) == ENGINE_PUZZLES["UnevenFSDP"].targets
 
 
 def test_zero2_sends_half_in_backward_and_half_in_the_step() -> None:
@@ -62,13 +52,13 @@ def wide(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 def test_three_steps_of_zero2_stay_exact() -> None:
     """In double precision a single device gets the same numbers: no sum was rounded, in any order."""
-    params = {two_layer_mlp.W0: integers(11, 8, 12, most=1), two_layer_mlp.W1: integers(12, 12, 8, most=1)}
+    params = {models.W0: integers(11, 8, 12, most=1), models.W1: integers(12, 12, 8, most=1)}
     x, g = integers(13, 6, 8, most=1), integers(14, 6, 8, most=1)
     narrow, exact = params, wide(params)
     state, exact_state = ({name: np.zeros_like(value) for name, value in start.items()} for start in (narrow, exact))
     for rate in (0.5, 0.25, 0.5):
-        narrow, state = stepped(narrow, state, two_layer_mlp.mlp_forward_backward(narrow, x, g)[1], rate)
-        _, grads = two_layer_mlp.mlp_forward_backward(exact, x.astype(np.float64), g.astype(np.float64))
+        narrow, state = stepped(narrow, state, models.mlp_forward_backward(narrow, x, g)[1], rate)
+        _, grads = models.mlp_forward_backward(exact, x.astype(np.float64), g.astype(np.float64))
         exact_state = {name: 0.5 * exact_state[name] + grads[name] for name in exact}
         exact = {name: exact[name] - rate * exact_state[name] for name in exact}
     assert all(np.array_equal(narrow[name], exact[name]) for name in exact)
@@ -78,7 +68,7 @@ def test_three_steps_of_zero2_stay_exact() -> None:
 @examples(25)
 @given(st.integers(1, 5), st.integers(1, 6), st.integers(1, 5))
 def test_flat_shards_train_any_layers_on_any_number_of_devices(model_dim: int, hidden_dim: int, n: int) -> None:
-    trial = uneven_fsdp_trial(2 * n, model_dim, hidden_dim, n)
+    trial = uneven_fsdp(2 * n, model_dim, hidden_dim, n)
     performed = perform(trial, UnevenFSDP)
     require_right(trial, performed)
     limits = uneven_targets(2 * n, model_dim, hidden_dim, n)
@@ -250,11 +240,11 @@ def test_one_device_alone_sees_the_overflow_of_the_shown_trial() -> None:
     """And no gradient is near the largest number of float16, so rounding cannot decide."""
     trial = shard_trials.sharded_adam()
     (x, g) = (np.concatenate(trial.calls[3 + i].arguments) for i in (0, 1))
-    _, grads = two_layer_mlp.mlp_forward_backward(trial.params, x, g)
-    largest = [np.abs(rows).max() * shard_trials.SCALE for rows in np.split(grads[two_layer_mlp.W0], 4)]
+    _, grads = models.mlp_forward_backward(trial.params, x, g)
+    largest = [np.abs(rows).max() * shard_trials.SCALE for rows in np.split(grads[models.W0], 4)]
     assert [most > 65_504 for most in largest] == [False, False, True, False]
     assert min(abs(most / 65_504 - 1) for most in largest) > 0.5
-    assert np.abs(grads[two_layer_mlp.W1]).max() * shard_trials.SCALE < 30_000
+    assert np.abs(grads[models.W1]).max() * shard_trials.SCALE < 30_000
 
 
 def test_the_concept_of_stale_gradients_states_measured_losses(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import json
 import re
 from importlib import import_module
 from inspect import Parameter, signature
@@ -26,16 +25,34 @@ from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks import TRACKS
 from puzzles.tracks.engine import judge as scoring
 from puzzles.tracks.engine.words import CALLS, better_record
-from tests.catalog.engine.figures import FIGURES
 from tests.screens.texts import approved
 from tests.support.engine_trials import REFERENCES, SOLUTIONS, reference, score_class, verdict_on
 from tests.support.selection import first_of_each_kind
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-ROOT = Path(__file__).parents[3]
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
 
+
+BETTER: dict[str, dict[str, int]] = {
+    "RingAllReduce": {"peak": 10_240},
+    "UnevenFSDP": {"peak": 14_788},
+    "SequenceParallel": {"peak": 6_912},
+    "VocabParallelLoss": {"peak": 2_528},
+    "RingAttention": {"flops": 17_728, "peak": 4_224},
+    "SwitchDispatch": {"flops": 34_080},
+    "GShardTop2": {"flops": 67_112},
+    "Stream": {"peak": 1_408},
+    "Prefetch": {"peak": 2_048},
+    "HostCache": {"peak": 1_536},
+    "FedSGD": {"uplink": 544},
+    "FedAvg": {"uplink": 9_360},
+    "Quantize": {"sent": 520},
+    "Rotate": {"sent": 528, "peak": 131_072},
+}
+"""Figures of references that are below their targets; all others are the targets."""
+
+FIGURES = {slug: {**puzzle.targets, **BETTER.get(slug, {})} for slug, puzzle in ENGINE_PUZZLES.items()}
 
 CHAPTER_OF = {slug: chapter.name for chapter in CHAPTERS for slug in chapter.slugs}
 
@@ -72,21 +89,15 @@ def test_the_reference_is_right_and_measures_what_the_table_says(puzzle: EngineP
     assert score_class(puzzle, cls) == score
 
 
-@pytest.mark.parametrize("slug", [slug for slug, puzzle in ENGINE_PUZZLES.items() if not puzzle.records])
-def test_the_targets_of_a_puzzle_without_records_leave_no_room(slug: str) -> None:
+def test_the_targets_of_a_puzzle_without_records_leave_no_room() -> None:
     """They are the best figures that are known, and nothing above them passes."""
-    assert {**ENGINE_PUZZLES[slug].targets} == FIGURES[slug]
+    assert [slug for slug in BETTER if not ENGINE_PUZZLES[slug].records] == []
 
 
-@every_puzzle
-def test_the_words_are_all_there(puzzle: EnginePuzzle) -> None:
-    texts = (puzzle.title, puzzle.statement, puzzle.concept, puzzle.in_practice, puzzle.arithmetic, *puzzle.hints)
-    assert all(text.strip() for text in texts)
-    assert len(puzzle.hints) >= 3
-    assert "`" in puzzle.hints[-1]
-    years = {int(year) for year in re.findall(r"\b(?:19|20)\d\d\b", puzzle.concept + puzzle.in_practice)}
-    assert years <= {source.year for source in puzzle.sources}
-    assert puzzle.sources
+def test_the_shown_trial_has_the_targets_of_the_puzzle() -> None:
+    """As the formulas of the trials give them."""
+    for puzzle in ENGINE_PUZZLES.values():
+        assert trials_of(puzzle)[0]().targets in (None, puzzle.targets), puzzle.slug
 
 
 @pytest.mark.sampled(12)
@@ -168,20 +179,6 @@ def command(*words: str) -> Result:
     return CliRunner().invoke(main, words, catch_exceptions=False)
 
 
-def test_the_commands_know_the_classes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert "SequenceParallel" in command("list", "engine").output
-    assert "FSDP: Gather, compute, discard" in command("show", "FSDP").output
-    assert "Fully sharded data parallel" in command("show", "fsdp").output
-    approved(
-        "engine_puzzles", "the commands know the classes", command("show", "FSDP", "--about").output, "A shard of a"
-    )
-    assert "hint 2 of 3" in command("hint", "ZeRO1", "-n", "2").output
-    assert command("start", "OneBucket", "-o", "mine.py").exit_code == 0
-    graded = command("grade", "mine.py")
-    assert (graded.exit_code, "Nothing attempted" in graded.output) == (1, True)
-
-
 def test_the_calls_on_a_page_are_those_of_the_engine() -> None:
     assert "self.all_reduce(arr, op='sum')" in command("show", "DataParallel").output
     assert "self.all_reduce" not in command("show", "AnnotatedMLP").output
@@ -194,41 +191,6 @@ def test_the_calls_on_a_page_are_those_of_the_engine() -> None:
             for p in signature(getattr(ShardedEngine, name)).parameters.values()
         ]
         assert written == ", ".join(word for word in has if word not in ("self", "group=None"))
-
-
-@pytest.mark.slow
-def test_a_file_may_hold_schedules_classes_and_layouts(tmp_path: Path) -> None:
-    path = tmp_path / "mine.py"
-    others = [(ROOT / "solutions" / name).read_text(encoding="utf-8") for name in ("basic.py", "layout/ffn.py")]
-    path.write_text("\n\n".join([*others, source("TensorParallel")]))
-    assert "1,536" not in command("grade", str(path), "--puzzle", "basic").output
-    result = command("grade", str(path))
-    assert result.exit_code == 0, result.output
-    page = " ".join(result.output.split())
-    assert "1,536 of 1,536 bytes" in page
-    assert "12,288 of 12,288" in page
-    told = json.loads(command("grade", "--json", str(path)).output)["files"][0]["results"]
-    by_name = {one["puzzle"]: one for one in told}
-    assert by_name["TensorParallel"] == {
-        "puzzle": "TensorParallel",
-        "status": "passed",
-        "reason": None,
-        "stars": 3,
-        "shown_size_only": False,
-        "track": "engine",
-        "figures": FIGURES["TensorParallel"],
-        "target": dict(ENGINE_PUZZLES["TensorParallel"].targets),
-        "limits": {name: {"at_most": most} for name, most in ENGINE_PUZZLES["TensorParallel"].targets.items()},
-        "message": "",
-        "notes": [],
-    }
-    assert by_name["ffn"]["figures"] == {"bytes": 12_288, "memory": 39_232}
-    assert len(told) == 8 + 2, "every schedule, and of the others what the file attempts"
-    only = command("grade", str(path), "--puzzle", "TensorParallel")
-    assert (only.exit_code, "basic" in only.output) == (0, False)
-    chapter = json.loads(command("grade", "--json", str(path), "--puzzle", "tensors").output)
-    (tensors,) = (part for part in CHAPTERS if part.title == "Split the tensors")
-    assert [one["puzzle"] for one in chapter["files"][0]["results"]] == list(tensors.slugs)
 
 
 def test_a_class_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
+from puzzles.catalog.engine.models import ROUNDING
 from puzzles.catalog.engine.trial import Trial
-from puzzles.catalog.engine.two_layer_mlp import ROUNDING
 from puzzles.content.engine.federated.trials import linear_clients, padded_vector, spiky_vector, walsh_hadamard
-from puzzles.tracks.engine.trial_runs import with_other_values
+from puzzles.tracks.engine.judge import with_other_values
 from solutions.engine.fed_avg import FedAvg
 from solutions.engine.fed_sgd import FedSGD
 from solutions.engine.low_rank import LowRank

@@ -14,7 +14,7 @@ from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.content.engine.experts import trials
 from puzzles.grading.starters import starter_file
-from puzzles.tracks.engine.trial_runs import require_right
+from puzzles.tracks.engine.judge import require_right
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace
 from tests.support.engine_trials import perform, verdict_on

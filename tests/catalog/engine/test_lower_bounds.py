@@ -8,16 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, lower_bounds, lower_bounds_of, trials_of, two_layer_mlp
-from puzzles.catalog.engine.figures import FIGURES
+from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, lower_bounds, lower_bounds_of, models, trials_of
 from puzzles.catalog.engine.lower_bounds import FigureBound
+from puzzles.catalog.engine.models import ROUNDING, numbers
+from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import ROUNDING, numbers
 from puzzles.content.engine.data import trials as data_trials
 from puzzles.content.engine.shards import trials as shard_trials
 from puzzles.content.engine.tensors import trials as tensor_trials
-from puzzles.tracks.engine.judge import score_trial
-from puzzles.tracks.engine.trial_runs import require_right
+from puzzles.tracks.engine.judge import require_right, score_figures
 from tests.support.engine_trials import perform, reference
 
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in ENGINE_PUZZLES.items()])
@@ -65,8 +64,9 @@ def test_a_figure_below_its_least_is_refused_by_name(puzzle: EnginePuzzle) -> No
     performed = perform(trial, reference(puzzle.slug))
     for name, one in lower_bounds_of(puzzle, trial).items():
         if one.value and name in LOWERED and name in puzzle.targets:
+            low = LOWERED[name](performed, one.value - 1)
             with pytest.raises(WrongResultError, match=r"fewer than the .*: something") as refusal:
-                score_trial(puzzle, trial, LOWERED[name](performed, one.value - 1))
+                score_figures(puzzle, trial, low, low)
             assert FIGURES[name].words in str(refusal.value)
             assert one.reason in str(refusal.value)
 
@@ -131,11 +131,11 @@ def test_no_relu_of_the_two_layer_model_is_near_its_kink(monkeypatch: pytest.Mon
     margins = []
 
     def recorded(params: Any, x: Any, g: Any) -> Any:
-        z = np.asarray(x, np.float64) @ params[two_layer_mlp.W0] + params.get(two_layer_mlp.B0, 0)
+        z = np.asarray(x, np.float64) @ params[models.W0] + params.get(models.B0, 0)
         margins.append(np.abs(z).min() / np.abs(z).max())
         return original(params, x, g)
 
-    original = two_layer_mlp.mlp_forward_backward
+    original = models.mlp_forward_backward
     for module in (data_trials, shard_trials, tensor_trials):
         monkeypatch.setattr(module, "mlp_forward_backward", recorded)
     for slug in ("DataParallel", "ZeRO1", "ZeRO2", "FSDP", "UnevenFSDP", "TensorParallel", "SequenceParallel"):

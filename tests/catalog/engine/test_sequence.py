@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from lib.engine import ShardedEngine
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.catalog.engine.figures import FIGURES
-from puzzles.catalog.engine.transformer import attention
+from puzzles.catalog.engine.models import attention
+from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.content.engine.layers.trials import causal_ring_attention, ring_attention
-from puzzles.tracks.engine.trial_runs import require_right
+from puzzles.tracks.engine.judge import require_right
 from solutions.engine.ring_attention import Queries, RingAttention
 from tests.screens.texts import approved
 from tests.support.engine_trials import SOLUTIONS, perform, verdict_on

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import json
 from importlib import import_module
 from pathlib import Path
 
@@ -12,10 +10,8 @@ import pytest
 from lib.layout import bound, plan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.catalog.puzzle import END_OF_GAP, GAP
 from puzzles.failure import Failure
 from puzzles.grading.grader import grade_file
-from puzzles.grading.starters import starter_file
 from puzzles.tracks import TRACKS
 from puzzles.tracks.layout.judge import completed
 from tests.screens.texts import approved
@@ -107,34 +103,6 @@ def test_the_reference_solution_passes_and_its_plan_runs(puzzle: LayoutPuzzle):
     assert_same_program(propagate(graph))
 
 
-@every_puzzle
-def test_the_words_are_all_there(puzzle: LayoutPuzzle):
-    texts = (puzzle.title, puzzle.statement, puzzle.concept, puzzle.in_practice, puzzle.credit, *puzzle.hints)
-    assert all(text.strip() for text in texts)
-    assert len(puzzle.hints) >= 3
-    assert "graph.shard(" in puzzle.hints[-1]
-    cited = [word.strip("().,;") for word in (puzzle.concept + puzzle.in_practice).split()]
-    years = {int(word) for word in cited if word.isdigit() and len(word) == 4}
-    assert years <= {source.year for source in puzzle.sources}
-
-
-@pytest.mark.sampled(8)
-@every_puzzle
-def test_the_starter_counts_as_not_attempted(puzzle: LayoutPuzzle, tmp_path: Path):
-    (function,) = ast.parse(puzzle.starter).body
-    assert isinstance(function, ast.FunctionDef)
-    assert (function.name, GAP in puzzle.starter, END_OF_GAP in puzzle.starter) == (puzzle.slug, True, True)
-    source = starter_file([puzzle], "mine.py")
-    assert verdict_on(tmp_path, puzzle.slug, source).status == "not_attempted"
-    assert all(len(line) <= 120 for line in source.splitlines())
-
-
-def test_slugs_do_not_meet_those_of_the_schedule_track():
-    from puzzles.catalog.schedule import PUZZLES
-
-    assert not set(PUZZLES) & set(LAYOUT_PUZZLES)
-
-
 FFN = "def ffn(graph):\n    "
 
 VERDICTS = [
@@ -200,47 +168,6 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     return tmp_path
-
-
-def test_the_commands_are_those_of_the_schedule_track(here: Path):
-    assert "megatron_mlp" in puzzles("list", "layout").stdout
-    assert "matmul2 = matmul(relu, weight2): (64, 64)" in puzzles("show", "ffn").stdout
-    assert "Behind ffn" in puzzles("show", "layout:ffn", "--about").stdout
-    assert "hint 2 of 3" in puzzles("hint", "layout:ffn", "-n", "2").stdout
-    assert puzzles("start", "ffn").stdout.startswith("Wrote my_ffn.py")
-    approved(
-        "layout_puzzles",
-        "the commands are those of the schedule track, 2",
-        puzzles("start", "ffn").stderr,
-        "my_ffn.py has a definition",
-    )
-    fresh = puzzles("grade", "my_ffn.py")
-    assert (fresh.exit_code, "basic" in fresh.stdout) == (1, False), "only the puzzle that was begun is named"
-    approved(
-        "layout_puzzles",
-        "the commands are those of the schedule track, 3",
-        " ".join(fresh.stdout.split()),
-        "'puzzles show ffn' shows",
-    )
-    assert puzzles("start", "layout").exit_code == 0
-    assert len(ast.parse((here / "my_layout.py").read_text()).body) == 2 + len(LAYOUT_PUZZLES)
-    assert "did you mean 'attention'" in puzzles("show", "atention").stderr
-    approved(
-        "layout_puzzles",
-        "the commands are those of the schedule track, 4",
-        puzzles("hint", "ffn", "-n", "9").stderr,
-        "there is no hint",
-    )
-
-
-@pytest.mark.slow
-def test_grading_the_solutions(here: Path):
-    result = puzzles("grade", "--json", "--puzzle", "layout", str(SOLUTIONS))
-    assert result.exit_code == 0
-    results = [one for file in json.loads(result.stdout)["files"] for one in file["results"]]
-    assert sum(one["status"] == "passed" for one in results) == 15
-    graded = puzzles("grade", str(SOLUTIONS)).stdout
-    assert ("15 solutions of 15" in graded, "15 files: 15 passed." in graded) == (True, True)
 
 
 @pytest.mark.slow

@@ -12,7 +12,6 @@ import pytest
 from lib.planning import Job, Split, plan
 from lib.planning.plans import family_of
 from lib.planning.prediction import DOMINATES, Prediction
-from lib.planning.timing import estimate
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.plan.puzzle import PlanPuzzle
 from puzzles.failure import Failure
@@ -251,13 +250,6 @@ def test_show_says_what_to_predict_and_names_every_answer() -> None:
     track = TRACKS["plan"]
     words = str(track.words.sections(PLAN_PUZZLES["gpt3_384"]))
     assert all(name in words for name in DOMINATES)
-
-
-def test_the_estimate_of_a_best_plan_is_its_run() -> None:
-    puzzle = PLAN_PUZZLES["llama_8b_16"]
-    split, _ = solution(puzzle)
-    made = plan(puzzle.job, split)
-    assert estimate(puzzle.job, split) == (round(made.seconds * 10**6), made.peak)
 
 
 def test_solutions_and_puzzles_have_the_same_names() -> None:

@@ -9,24 +9,21 @@ from typing import Any
 
 import pytest
 
-from lib import Model, Report, referee, run
+from lib import Model, Report
 from puzzles.catalog.schedule import PUZZLES
 from solutions.fsdp import fsdp
 from solutions.wsdp import wsdp
 from solutions.zero1 import zero1
-from tests.support.schedules.overlapping import ddp_overlap
+from tests.catalog.lessons import judged as lessons
+from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.input_once import input_once
 from tests.support.schedules.shards import data_parallel_steps
 from tests.support.schedules.tiers import offload
 
 
 def judged(schedule: Callable[[Model], Any], slug: str) -> Report:
     """The report on another schedule under the rules of a puzzle."""
-    goal = PUZZLES[slug].goal
-    outcome = run(schedule, *goal.size, setting=goal.setting)
-    assert outcome.error is None
-    report = referee(outcome.trace, goal)
-    assert report.error is None
-    return report
+    return lessons.judged(schedule, PUZZLES[slug].goal)
 
 
 def figures(report: Report) -> tuple[float, int]:
@@ -114,7 +111,7 @@ def ways_to_cut(layers: int) -> Iterator[tuple[int, ...]]:
 @pytest.mark.slow
 def test_no_way_to_cut_buckets_is_faster() -> None:
     ways = list(ways_to_cut(PUZZLES["ddp_overlap"].goal.size.layers))
-    found = {buckets: figures(judged(ddp_overlap(*buckets), "ddp_overlap")) for buckets in ways}
+    found = {sizes: figures(judged(buckets(*sizes), "ddp_overlap")) for sizes in ways}
     assert len(ways) == 32
     assert min(found.values())[0] == fastest("ddp_overlap")[0] == found[2, 2, 2][0] == 14.5
     assert sum(PUZZLES["ddp_overlap"].goal.meets_time(time) for time, _ in found.values()) == 12
@@ -139,9 +136,9 @@ def ways_to_update(buckets: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
 
 def orders_of_updates(ways: Iterable[tuple[int, ...]]) -> list[tuple[float, int]]:
     return [
-        figures(judged(ddp_overlap(*buckets, early=early), "ddp_overlap"))
-        for buckets in ways
-        for early in ways_to_update(buckets)
+        figures(judged(buckets(*sizes, early=early), "ddp_overlap"))
+        for sizes in ways
+        for early in ways_to_update(sizes)
     ]
 
 
@@ -151,11 +148,10 @@ def test_no_order_of_updates_is_faster_for_buckets_of_two() -> None:
 
 @pytest.mark.slow
 def test_no_buckets_and_no_order_of_updates_are_better_than_the_records() -> None:
-    """The records also drop the model's input until its backward: one activation less at the peak."""
     goal = PUZZLES["ddp_overlap"].goal
     found = {point for point in orders_of_updates(ways_to_cut(goal.size.layers)) if goal.meets_time(point[0])}
     front = {one for one in found if not any(a <= one[0] and b <= one[1] for a, b in found - {one})}
-    assert front == {(record.timesteps, record.peak_memory + goal.costs.activation) for record in goal.records}
+    assert front == {(record.timesteps, record.peak_memory) for record in goal.records}
 
 
 def test_prefetching_leaves_only_work_and_the_first_gather() -> None:
@@ -189,7 +185,7 @@ def test_the_time_of_zero1_is_the_work_of_each_rank() -> None:
 
 
 def test_plain_data_parallelism_is_as_fast_as_zero1_sends_as_much_and_is_larger() -> None:
-    plain, sharded = judged(data_parallel_steps, "zero1"), judged(zero1, "zero1")
+    plain, sharded = judged(input_once(data_parallel_steps), "zero1"), judged(zero1, "zero1")
     assert plain.makespan == sharded.makespan == 12.4
     assert plain.traffic == sharded.traffic == 1_572_864
     assert round(1 - sharded.peak.memory / plain.peak.memory, 2) == 0.27

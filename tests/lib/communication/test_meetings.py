@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import MismatchError, Value, WeightGrad
-from lib.communication.calls import Call
 from lib.communication.lanes import Lanes
-from lib.communication.meetings import Meeting, Meetings, require_same_call
+from lib.communication.meetings import Call, Meeting, Meetings, require_same_call
 from lib.game.setting import Game
 from lib.trace.ops import Op
 from tests.support.examples import examples

@@ -25,16 +25,18 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
+from solutions.fsdp_prefetch import fsdp_prefetch
+from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.passes import passes
 from tests.support import finished, refusal
 from tests.support.refusals import Edit, Refusals, Refused, edited, nth, with_columns
-from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.step_costs import STEP_COSTS
 
 OVERLAP = Setting(STEP_COSTS["overlap"])
 BUCKETS = Setting(STEP_COSTS["buckets"])
 SQUARE = Setting(STEP_COSTS["overlap"], mesh=(("dp", 2), ("tp", 2)))
 
-FSDP = run(fsdp_prefetch(), 6, 4, 4, setting=OVERLAP).trace
+FSDP = run(fsdp_prefetch, 6, 4, 4, setting=OVERLAP).trace
 
 ORDERS: Sequence[Sequence[int]] = [(0, 1, 2, 3), (3, 2, 1, 0), (2, 0, 3, 1)]
 
@@ -109,12 +111,11 @@ def test_times_in_the_report_are_those_of_the_rows_whenever_calls_start() -> Non
 @pytest.mark.parametrize(
     ("schedule", "setting", "timesteps", "peak"),
     [
-        (ddp_overlap(1, 1, 1, 1, 1, 1), BUCKETS, 14.5, 6_029_312),
-        (ddp_overlap(2, 2, 2), BUCKETS, 14.5, 5_767_168),
-        (ddp_overlap(6), BUCKETS, 18.0, 4_718_592),
-        (fsdp_prefetch(), OVERLAP, 15.0, 2_424_832),
-        (fsdp_prefetch(input_again=True), OVERLAP, 15.0, 2_293_760),
-        (fsdp_prefetch(gather_first=False), OVERLAP, 20.0, 2_162_688),
+        (buckets(1, 1, 1, 1, 1, 1), BUCKETS, 14.5, 6_029_312),
+        (buckets(2, 2, 2), BUCKETS, 14.5, 5_767_168),
+        (buckets(6), BUCKETS, 18.0, 4_718_592),
+        (fsdp_prefetch, OVERLAP, 15.0, 2_293_760),
+        (passes(1, prefetch=False), OVERLAP, 23.0, 1_966_080),
     ],
 )
 def test_figures_of_known_schedules(schedule: Any, setting: Setting, timesteps: float, peak: int) -> None:
@@ -130,27 +131,27 @@ def test_figures_of_known_schedules(schedule: Any, setting: Setting, timesteps: 
 
 
 async def test_the_same_on_a_loop_that_others_use() -> None:
-    outcome = await run_async(fsdp_prefetch(), 6, 4, 4, setting=OVERLAP)
+    outcome = await run_async(fsdp_prefetch, 6, 4, 4, setting=OVERLAP)
     assert outcome.trace == FSDP
 
 
 async def test_the_same_without_a_runner() -> None:
     dist = Dist(4, setting=OVERLAP)
     models = [Model(rank, dist, 6, 4) for rank in range(4)]
-    await asyncio.gather(*map(fsdp_prefetch(), models))
+    await asyncio.gather(*map(fsdp_prefetch, models))
     assert models[0].run.trace() == FSDP
 
 
 def test_busy_is_computing_only() -> None:
-    report = referee(run(ddp_overlap(1, 1, 1, 1, 1, 1), 6, 4, 4, setting=BUCKETS).trace)
+    report = referee(run(buckets(1, 1, 1, 1, 1, 1), 6, 4, 4, setting=BUCKETS).trace)
     assert report.bubble == 0
     assert [rank.busy for rank in report.ranks] == [1.0] * 4
-    report = referee(run(ddp_overlap(6), 6, 4, 4, setting=BUCKETS).trace)
+    report = referee(run(buckets(6), 6, 4, 4, setting=BUCKETS).trace)
     assert report.bubble == pytest.approx(1 - 15 / 18.5)
 
 
 def test_the_critical_path_goes_through_the_lane() -> None:
-    trace = run(fsdp_prefetch(gather_first=False), 6, 4, 4, setting=OVERLAP).trace
+    trace = run(passes(1, prefetch=False), 6, 4, 4, setting=OVERLAP).trace
     path = referee(trace).critical_path
     events = [trace.ranks[rank][i] for rank, i in path]
     assert events[0].start == 0
@@ -553,7 +554,7 @@ def naming(call: Any) -> Edit:
         (with_columns("allgather", 1, start=0, end=5), Refused("other ticks")),
         (with_columns("allgather", 0, end=4), Refused("other ticks", start=0, end=5, op_start=0)),
         (with_columns("allgather", 0, outputs=()), Refused("other message", count=1)),
-        (with_columns("allgather", 0, outputs=(12,)), Refused("other message", count=1)),
+        (with_columns("allgather", 0, outputs=(13,)), Refused("other message", count=1)),
         (with_columns("allgather", 0, batches=frozenset((0,))), Refused("other message", count=1)),
         (with_columns("allgather", 0, inputs=(0, 2)), Refused("other message", count=2)),
         (with_columns("allgather", 0, inputs=()), Refused("other record", name="allgather")),

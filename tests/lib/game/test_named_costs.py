@@ -6,7 +6,7 @@ import pytest
 
 from lib import COSTS, Setting
 from lib.game.named_costs import MEANINGS
-from lib.game.setting_notation import costs_from_json, setting_to_json
+from lib.game.setting import costs_from_json, setting_to_json
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
 
 HALVES = ("scatterreduce", "allgather")

@@ -17,12 +17,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import COSTS, Model, Op, Setting, Trace, referee, run
+from solutions.fsdp_prefetch import fsdp_prefetch
+from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.passes import passes
 from tests.lib.judging.test_changed_traces import renumbered
 from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
 from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.schedules.groups import hybrid_shard
-from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.tensor_interpreter import outcome
 from tests.support.timing import retimed
 
@@ -72,9 +74,9 @@ async def ring(model: Model) -> None:
 
 
 LEGAL: list[Callable[[], Trace]] = [
-    lambda: run(fsdp_prefetch(), 3, 4, 4, setting=OVERLAP).trace,
-    lambda: run(fsdp_prefetch(gather_first=False), 2, 2, 2, setting=OVERLAP).trace,
-    lambda: run(ddp_overlap(1, 2), 3, 2, 2, setting=BUCKETS).trace,
+    lambda: run(fsdp_prefetch, 3, 4, 4, setting=OVERLAP).trace,
+    lambda: run(passes(1, prefetch=False), 2, 2, 2, setting=OVERLAP).trace,
+    lambda: run(buckets(1, 2), 3, 2, 2, setting=BUCKETS).trace,
     lambda: run(hybrid_shard, 2, 4, 4, setting=ISLANDS).trace,
     lambda: run(ring, 3, 2, 2, setting=TAGGED).trace,
 ]
@@ -192,7 +194,7 @@ def test_altered_traces_are_refused_exactly_if_they_go_wrong() -> None:
 
 def test_an_earlier_await_scores_differently() -> None:
     """Waiting at once is legal, and costs what overlap had won."""
-    trace = run(fsdp_prefetch(), 6, 4, 4, setting=OVERLAP).trace
+    trace = run(fsdp_prefetch, 6, 4, 4, setting=OVERLAP).trace
     ranks = []
     for ops in trace.ranks:
         rows = list(ops)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lib import Model, Size, Trace, TraceError, referee, run, trace_from_json, trace_to_json
-from lib.judging import repeatable
+from lib.judging import notes
 from lib.trace.notation import MAX_COUNT
 from tests.support import CLASSICS
 from tests.support.refusals import Refused
@@ -103,7 +103,7 @@ def test_shards_that_are_joined_again_and_again_are_compared_once(parts: int, mo
         return Fraction(*given)
 
     trace = run(joined(parts), 1, 4, RANKS).trace
-    monkeypatch.setattr(repeatable, "Fraction", counted)
+    monkeypatch.setattr(notes, "Fraction", counted)
     report = referee(trace)
     assert any(note.about == "missing" for note in report.notes)
     assert made <= 4 * sum(map(len, trace.ranks))

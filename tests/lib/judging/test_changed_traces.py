@@ -16,7 +16,7 @@ import pytest
 
 from lib import Model, Trace, TraceError, referee, run
 from lib.engine.replay.replay import replay
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.trace.ops import Op
 from tests.lib.judging.test_numbers import Choices
 from tests.support import CLASSICS

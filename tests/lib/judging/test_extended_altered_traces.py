@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Op, Setting, Trace, referee, run, trace_to_json
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from tests.lib.judging.test_changed_traces import renumbered
 from tests.lib.values.test_labels import ALL, GAMES, Chaos, labels_are_true

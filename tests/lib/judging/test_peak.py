@@ -26,20 +26,21 @@ from lib import (
     run,
 )
 from lib.errors import IncompleteError
-from lib.judging.peak_text import AGAIN, peak_rows
-from lib.judging.recompute import Recomputation
+from lib.judging.memory import AGAIN, peak_rows
+from lib.judging.recomputation import Recomputation
 from lib.rules.collectives import COLLECTIVES
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from lib.trace.ops import Op
 from lib.values.kinds import Parked
 from puzzles.catalog.schedule import PUZZLES
+from solutions.fsdp_prefetch import fsdp_prefetch
+from tests.catalog.lessons.families.buckets import buckets
 from tests.lib.judging.test_numbers import Choices
 from tests.screens.texts import approved
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
-from tests.support.schedules.overlapping import ddp_overlap, fsdp_prefetch
 from tests.support.solved import reference_of
 
 WEIGHT, ACTIVATION = 512 * 512, 512 * 256
@@ -274,8 +275,8 @@ EXTENDED = {
     "several steps": (shards.data_parallel_steps, (2, 2, 2), Setting(COSTS["slow"], steps=3)),
     "offload": (tiers.offload(range(1, 4)), (5, 1, 1), Setting(COSTS["copies"])),
     "inference": (tiers.stream_inference, (4, 2, 1), Setting(COSTS["streams"], task="infer")),
-    "buckets": (ddp_overlap(2, 2), (4, 2, 2), Setting(COSTS["buckets"])),
-    "overlap": (fsdp_prefetch(), (4, 2, 2), Setting(COSTS["overlap"])),
+    "buckets": (buckets(2, 2), (4, 2, 2), Setting(COSTS["buckets"])),
+    "overlap": (fsdp_prefetch, (4, 2, 2), Setting(COSTS["overlap"])),
     "groups": (hybrid_shard, (3, 4, 4), Setting(COSTS["islands"], mesh=(("replica", 2), ("shard", 2)))),
 }
 

@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import COSTS, Op, PuzzleError, Setting, Trace, Weight, referee, run
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.trace.ops import NO_BATCHES
+from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.refusals import Refused
-from tests.support.schedules.overlapping import fsdp_prefetch
 
 BASIC = run(CLASSICS[0].solution, 2, 4, 1).trace
 FSDP = next(classic for classic in CLASSICS if classic.slug == "fsdp")
@@ -29,7 +29,7 @@ TRACES = [
     BASIC,
     run(FSDP.solution, 2, 3, 3).trace,
     run(next(classic for classic in CLASSICS if classic.slug == "pipeline").solution, 3, 2, 3).trace,
-    run(fsdp_prefetch(), 3, 2, 2, setting=Setting(COSTS["overlap"])).trace,
+    run(fsdp_prefetch, 3, 2, 2, setting=Setting(COSTS["overlap"])).trace,
 ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from lib import Costs, Model, Setting
 from lib.errors import IncompleteError
-from lib.judging.recompute import Recomputation
+from lib.judging.recomputation import Recomputation
 from lib.judging.traffic import sent_by
 from lib.planning import Job, Split, gpu, transformer
 from lib.planning.gpus import LATENCY, call_seconds
@@ -30,7 +30,7 @@ from lib.planning.layer_cost import (
     shared,
     tokens_of,
 )
-from lib.runtime.nested import played
+from lib.runtime.runner import played
 
 HALVES = ("forward", "backward_input", "backward_weight")
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
-from lib.game.setting_notation import costs_from_json, record_to_json
+from lib.game.setting import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.all_splits import lower_bound, splits
 from lib.planning.cost_model import TICKS, prices, setting_of

@@ -23,12 +23,11 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC
-from lib.game.tiers import Tier
+from lib.game.costs import CLASSIC, Tier
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.trace.ops import Op
+from lib.values.algebra import Copy
 from lib.values.kinds import Activation, Parked, Weight
-from lib.values.replicas import Copy
 from tests.support import finished, refusal
 from tests.support.refusals import Refused
 from tests.support.schedules import shards, tiers

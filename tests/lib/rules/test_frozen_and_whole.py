@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from lib import Model, RuleError, Setting, Size, TraceError, referee, run, trace_from_json, trace_to_json
-from lib.bounds import memory_bound, pipeline_time_bound, time_bound
-from lib.engine.replay.replay import replay
+from lib.bounds import pipeline_time_bound, time_bound
 from lib.game.setting import Game
 from solutions.frozen_encoder import frozen_encoder
 from tests.support import finished
-from tests.support.mutants import zeroed
 from tests.support.refusals import Refused
 
 FROZEN = Setting("parts", frozen=(0, 2))
@@ -169,25 +167,6 @@ def test_an_update_of_a_shard_is_refused_where_it_needs_the_full_matrix() -> Non
 
 
 # --- Tensors and bounds ---
-
-
-@pytest.mark.parametrize("layer", ["dense", "block"])
-@pytest.mark.parametrize("steps", [1, 3])
-def test_a_replay_gives_the_weights_of_one_device(layer: str, steps: int) -> None:
-    setting = Setting("parts", steps=steps, layer=layer, frozen=(0, 2))
-    trace = finished(training(steps), 4, 1, 1, setting=setting).trace
-    report, least = referee(trace), time_bound(trace.size, setting).least
-    assert report.error is None
-    assert least <= report.timesteps
-    assert memory_bound(trace.size, setting).least <= report.peak.memory
-    assert replay(trace, small=True).passed
-
-
-def test_zeroing_any_result_changes_the_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = finished(training(), 4, 1, 1, setting=FROZEN).trace
-    for name in ("forward", "loss", "backward_input", "backward_weight", "update"):
-        with zeroed(monkeypatch, name, 1):
-            assert not replay(trace, small=True).same_weights, name
 
 
 @pytest.mark.parametrize(

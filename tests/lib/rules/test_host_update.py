@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-import drawing
 from lib import (
     Model,
-    Outcome,
-    PuzzleError,
     RuleError,
     Setting,
     TraceError,
@@ -24,13 +21,11 @@ from lib import (
 )
 from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
+from lib.game.costs import Tier
 from lib.game.named_costs import COSTS
 from lib.game.setting import Size
-from lib.game.tiers import Tier
 from puzzles.catalog.schedule import PUZZLES
 from solutions.host_update import host_update
-from tests.support import finished
-from tests.support.mutants import zeroed
 from tests.support.refusals import Refused
 
 COSTS_HERE = COSTS["host_updates"]
@@ -233,24 +228,6 @@ def test_a_trace_says_what_the_host_has_done() -> None:
     assert referee(trace_from_json(text)).error is None
 
 
-def forged(outcome: Outcome, **changes: Any) -> PuzzleError | None:
-    """What the referee says of a run whose first update on the host is another record."""
-    trace = outcome.trace
-    ops = list(trace.ranks[0])
-    at = next(i for i, op in enumerate(ops) if op.name == "tier_update")
-    ops[at] = ops[at]._replace(**changes)
-    return referee(replace(trace, ranks=(tuple(ops),))).error
-
-
-@pytest.mark.parametrize("costs", [COSTS_HERE, IN_TURN])
-def test_a_forged_update_is_refused(costs: Any) -> None:
-    outcome = finished(one_step, 1, 1, 1, setting=Setting(costs))
-    Refused("other ticks").require(forged(outcome, end=41))
-    Refused("no such tier", tier="disk").require(forged(outcome, args=("disk",)))
-    Refused("other record", name="tier_update").require(forged(outcome, args=()))
-    Refused("other message" if costs is COSTS_HERE else "other values").require(forged(outcome, outputs=(6,)))
-
-
 def test_impossible_prices_of_a_tier_are_refused() -> None:
     with Refused("no number in bounds", name="Costs: update of the tier host", got=-1):
         replace(COSTS_HERE, tiers={"host": Tier(0, 0, None, -1)})
@@ -271,48 +248,6 @@ def test_a_replay_updates_on_the_host(small: bool) -> None:
     result = replay(run(host_update, *size, setting=GAME).trace, small=small)
     assert result.passed, result.error
     assert "count 2 times a" in " ".join(result.notes)
-
-
-def test_a_replay_updates_on_the_host_in_turn() -> None:
-    assert replay(run(one_step, 1, 1, 1, setting=Setting(IN_TURN)).trace, small=True).passed
-
-
-@pytest.mark.parametrize("operation", ["forward", "loss", "backward", "update", "fetch"])
-def test_zeroing_any_one_result_changes_the_weights(operation: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = run(host_update, 3, 2, 1, setting=GAME).trace
-    with zeroed(monkeypatch, operation, 2) if operation != "update" else zeroed_update(monkeypatch):
-        assert not replay(trace, small=True).same_weights
-
-
-def zeroed_update(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An update on the host whose new weight is zero: what it makes is on the host, where `zeroed` does not look."""
-    from contextlib import contextmanager
-
-    from lib.engine.replay.workload import Workload
-
-    @contextmanager
-    def changed() -> Any:
-        right, calls = Workload.update, [0]
-
-        def wrong(self: Workload, grad: Any, weight: Any, state: Any) -> Any:
-            calls[0] += 1
-            made = right(self, grad, weight, state)
-            return (made[0] * 0, made[1]) if calls[0] == 4 else made
-
-        monkeypatch.setattr(Workload, "update", wrong)
-        yield
-        monkeypatch.undo()
-
-    return changed()
-
-
-# --- The picture ---
-
-
-def test_a_picture_shows_the_host_at_work() -> None:
-    trace = run(host_update, 2, 2, 1, setting=GAME).trace
-    assert "update on a tier" in str(drawing.svg(drawing.draw(trace)))
-    assert "u" in drawing.text(trace)
 
 
 def test_a_device_that_makes_no_updates_says_where_to_make_them() -> None:

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-import drawing
-from lib import Model, PuzzleError, Setting, referee, run, trace_from_json, trace_to_json
+from lib import Model, Setting, referee, run
 from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 from tests.support.refusals import Refused
 from tests.support.schedules.tiers import TWO_TIERS, moved
 
@@ -109,34 +108,7 @@ def test_moves_run_beside_copies_to_and_from_the_device() -> None:
     }
 
 
-# --- The record ---
-
-
-def forged(**changes: Any) -> PuzzleError | None:
-    """What the referee says of a run whose first move is another record."""
-    trace = run(moved, 1, 1, 1, setting=Setting(IN_TURN)).trace
-    assert trace_from_json(trace_to_json(trace)) == trace
-    (ops,) = trace.ranks
-    at = next(i for i, op in enumerate(ops) if op.name == "move")
-    other = (*ops[:at], ops[at]._replace(**changes), *ops[at + 1 :])
-    return referee(replace(trace, ranks=(other,))).error
-
-
-def test_a_forged_move_is_refused() -> None:
-    Refused("other ticks", start=0, end=80, op_start=0).require(forged(end=81))
-    Refused("moved already").require(forged(args=("disk",)))
-    Refused("no such tier", tier="cloud").require(forged(args=("cloud",)))
-    Refused("other record", name="move").require(forged(args=()))
-
-
 # --- On tensors ---
-
-
-@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("costs", [TWO_TIERS, IN_TURN], ids=["beside", "in turn"])
-def test_a_replay_moves_tensors(costs: Any, small: bool) -> None:
-    result = replay(run(moved, 1, 2, 1, setting=Setting(costs)).trace, small=small)
-    assert result.passed, result.error
 
 
 @pytest.mark.parametrize("nth", [1, 2, 3])
@@ -152,12 +124,3 @@ def test_zeroing_a_moved_tensor_changes_the_weights(nth: int, monkeypatch: pytes
     monkeypatch.setattr(ReplayEngine, "without_device", wrong)
     assert not replay(trace, small=True).same_weights
     assert calls[0] == 2 * 3, "the warm-up, and the replay that is measured"
-
-
-# --- The picture ---
-
-
-def test_a_picture_shows_moves() -> None:
-    trace = run(moved, 1, 1, 1, setting=Setting(TWO_TIERS)).trace
-    assert "move between tiers" in str(drawing.svg(drawing.draw(trace)))
-    assert "m" in drawing.text(trace)

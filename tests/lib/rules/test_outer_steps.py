@@ -30,12 +30,11 @@ from lib import (
 )
 from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
-from lib.game.tiers import Tier
+from lib.game.costs import Tier
 from solutions.streaming_diloco import streaming_diloco
 from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps
 from tests.screens.texts import approved
 from tests.support import finished
-from tests.support.mutants import zeroed
 from tests.support.programs.outer import Program
 from tests.support.refusals import Refused
 
@@ -401,26 +400,6 @@ def test_a_trace_says_what_the_rounds_are() -> None:
             trace_from_json(json.dumps(data | {"mix": mix}))
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "expected"),
-    [
-        ("outer_update", {"end": 0}, Refused("other ticks")),
-        ("delta", {"inputs": (0,)}, Refused("other record", name="delta")),
-        ("merge", {"end": 10_000}, Refused("other ticks")),
-        ("load_weights", {"args": (0, 1, None, 2)}, Refused("record of outer", got=2)),
-        ("load_weights", {"args": (0, 1)}, Refused("other values", values=2, first=0)),
-        ("set_final_copy", {"layer": 1}, Refused("other layer", call="set_final_copy", layer=1)),
-    ],
-)
-def test_a_forged_record_is_refused(name: str, changes: Any, expected: Refused) -> None:
-    trace = run(streaming_diloco, 2, 2, 2, setting=setting()).trace
-    ops = list(trace.ranks[0])
-    at = next(i for i, op in enumerate(ops) if op.name == name)
-    ops[at] = ops[at]._replace(**changes)
-    error = referee(replace(trace, ranks=(tuple(ops), *trace.ranks[1:]))).error
-    expected.require(error)
-
-
 # --- Time, memory and traffic ---
 
 
@@ -461,14 +440,6 @@ def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: 
 
 
 # --- On tensors ---
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_replay_gives_the_weights_of_one_device(small: bool) -> None:
-    size = (4, 4, 4) if small else (2, 2, 2)
-    result = replay(run(streaming_diloco, *size, setting=setting(8, 4)).trace, small=small)
-    assert result.passed, result.error
 
 
 def test_replicas_of_several_microbatches_and_halves_of_backward_are_replayed() -> None:
@@ -517,7 +488,7 @@ def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -
     """The comparison reads both from the trace: it does not pass because they do not count."""
     from lib.engine.replay.comparison import trained_with_outer_steps
     from lib.engine.replay.workload import Workload
-    from lib.judging.recompute import executed
+    from lib.judging.recomputation import executed
 
     def results(**more: Any) -> Any:
         waits = more.get("late") == 0
@@ -528,25 +499,10 @@ def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -
     assert all((one != two).any() for one, two in zip(usual, changed))
 
 
-OPERATIONS = ("forward", "loss", "backward", "update", "delta", "allreduce", "outer_update", "merge")
-
-
-@pytest.mark.sampled(3)
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize("nth", [1, 3])
-def test_zeroing_any_one_result_changes_the_weights(operation: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = run(streaming_diloco, 2, 2, 2, setting=setting()).trace
-    with zeroed(monkeypatch, operation, nth):
-        assert not replay(trace, small=True).same_weights
-
-
 # --- The picture ---
 
 
-def test_a_picture_shows_outer_updates_and_values() -> None:
-    trace = run(streaming_diloco, 2, 2, 2, setting=setting()).trace
-    assert "outer update" in str(drawing.svg(drawing.draw(trace)))
-    assert "O" in drawing.text(trace)
+def test_a_picture_shows_values() -> None:
     change = Delta(0, 1, 2, copy=(0, [0], 2, []), copies=((0,),))  # type: ignore[arg-type]
     assert "ΔW" in str(drawing.svg(change.draw()))
     assert "opt" in str(drawing.svg(OuterState(0, 1, 0).draw()))

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-import drawing
 from lib import (
     COSTS,
     Costs,
@@ -32,7 +31,6 @@ from lib.judging.memory import inflight
 from lib.schedules import Timetable, dualpipev, pipeline
 from lib.torch_csv import read_csv, write_csv
 from tests.support import finished
-from tests.support.mutants import zeroed
 from tests.support.refusals import Refused
 from tests.support.schedules.random_pipelines import random_pipeline
 
@@ -196,33 +194,7 @@ def test_pairs_are_counted_as_their_halves_in_flight() -> None:
     assert inflight(traces[0]) == inflight(traces[1])
 
 
-@pytest.mark.parametrize("order", [[1, 0], [0, 1]])
-def test_ranks_start_in_any_order(order: list[int]) -> None:
-    one, other = (run(DUALPIPEV, 4, 6, 2, o, setting=SETTING).trace for o in (order, [0, 1]))
-    assert one == other
-
-
 # --- On tensors, in pictures, in files ---
-
-
-@pytest.mark.parametrize("small", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_replay_gives_the_weights_of_one_device(small: bool) -> None:
-    assert replay(played(DUALPIPEV, (4, 6, 2)).trace, small=small).passed
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("nth", [1, 2, 3])
-def test_zeroing_any_pair_changes_the_weights(nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    trace = played(DUALPIPEV, (4, 6, 2)).trace
-    with zeroed(monkeypatch, "pair", nth):
-        assert not replay(trace, small=True).same_weights
-
-
-def test_a_pair_is_drawn_as_both_of_its_halves() -> None:
-    trace = played(DUALPIPEV, (4, 6, 2)).trace
-    picture, words = str(drawing.svg(drawing.draw(trace))), drawing.text(trace)
-    assert "forward and backward" in picture
-    assert "P forward and backward" in words
 
 
 def test_files_for_pytorch_carry_pairs_both_ways() -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import pytest
 
-import drawing
 from lib import (
     COSTS,
     Activation,
@@ -25,10 +23,9 @@ from lib import (
     trace_to_json,
 )
 from lib.engine.replay.replay import replay
-from lib.game.kinds import Kind
+from lib.game.costs import Kind
 from tests.screens.texts import approved
 from tests.support import finished
-from tests.support.mutants import zeroed
 from tests.support.refusals import Refused
 
 W, A = 512 * 512, 512 * 256
@@ -287,11 +284,6 @@ def test_values_by_hand_say_whether_a_cut_head_made_them() -> None:
 # --- Notation, and forged traces ---
 
 
-def test_a_trace_of_a_cut_head_is_read_as_it_was_written() -> None:
-    trace = outcome(setting()).trace
-    assert trace_from_json(trace_to_json(trace)) == trace
-
-
 def _column(name: str, column: str, content: Callable[[Any], Any]) -> Callable[[dict[str, Any]], None]:
     def change(row: dict[str, Any]) -> None:
         if row["op"] == name and row["layer"] == 2:
@@ -329,27 +321,6 @@ TINY = replace(
 )
 
 
-@pytest.mark.sampled(2)
-@pytest.mark.parametrize("ranks", [1, 2, 4])
-@pytest.mark.parametrize("lengths", [(), (Fraction(1), Fraction(1, 2))])
-def test_a_replay_gives_the_weights_of_one_device_in_the_predicted_memory(ranks: int, lengths: Any) -> None:
-    for small in (True, False):
-        of = setting(lengths=lengths) if small else Setting(TINY, kinds=("block", "block", "head"), lengths=lengths)
-        result = replay(outcome(of, ranks=ranks).trace, small=small)
-        assert result.passed, (result.error, result.ranks)
-
-
-@pytest.mark.sampled(1)
-@pytest.mark.parametrize("operation", ["forward", "loss", "backward_input", "allreduce", "backward_weight", "update"])
-def test_zeroing_any_one_result_changes_the_weights_of_a_replay(
-    operation: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trace = outcome(Setting(TINY, kinds=("block", "block", "head"))).trace
-    for nth in (1, 2):
-        with zeroed(monkeypatch, operation, nth):
-            assert not replay(trace, small=False).same_weights, (operation, nth)
-
-
 def test_a_replay_on_torch_gives_the_weights_of_one_device() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("array_api_compat")
@@ -359,14 +330,6 @@ def test_a_replay_on_torch_gives_the_weights_of_one_device() -> None:
 
 
 # --- Pictures ---
-
-
-@pytest.mark.slow
-def test_a_picture_shows_the_shards_of_the_head() -> None:
-    trace = outcome(setting(), ranks=4).trace
-    text = drawing.text(trace)
-    assert "F2H" in text
-    assert "rank 3" in str(drawing.svg(drawing.draw(trace)))
 
 
 def test_scores_are_drawn_with_their_share_of_the_vocabulary() -> None:

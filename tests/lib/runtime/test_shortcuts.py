@@ -12,8 +12,17 @@ import pytest
 from lib import Dist, Model, Setting, Value, run
 from lib.game.costs import Costs
 from lib.runtime.recorder import player_line
-from lib.values.base import copy_of, unrecorded, with_fields
-from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Weight, WeightGrad
+from lib.values.kinds import (
+    Activation,
+    ActivationGrad,
+    OptState,
+    Parked,
+    Weight,
+    WeightGrad,
+    copy_of,
+    unrecorded,
+    with_fields,
+)
 from tests.support import finished
 
 HERE = Path(__file__)

@@ -28,6 +28,7 @@ from lib import (
 )
 from lib.trace.ops import FORMS
 from solutions.checkpoint import checkpoint
+from solutions.fsdp_prefetch import fsdp_prefetch
 from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
@@ -35,8 +36,10 @@ from solutions.streaming_diloco import streaming_diloco
 from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
 from solutions.zero1 import zero1
+from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.grid import grid
 from tests.support.examples import examples
-from tests.support.schedules import clipping, groups, overlapping, replicas, rooted, shards, tiers
+from tests.support.schedules import clipping, groups, rooted, shards, tiers
 
 MESH = {"replica": 2, "shard": 2}
 
@@ -83,11 +86,11 @@ async def heads_in_groups(model: Model) -> None:
 
 
 GAMES: dict[str, Play] = {
-    "replicas": game(replicas.trained(replicas.Plan(2)), 2, 4, 4, mesh={"dp": 2, "pp": 2}),
+    "replicas": game(grid(2, 1, 2, zero=1), 2, 4, 4, mesh={"dp": 2, "pp": 2}),
     "hybrid_shard": game(groups.hybrid_shard, 2, 4, 4, "islands", MESH),
     "hybrid_shard_keeping_the_last": game(groups.hybrid_shard_keeping_the_last, 2, 4, 4, "classic", MESH),
-    "ddp_overlap": game(overlapping.ddp_overlap(2, 1), 3, 2, 2, "buckets"),
-    "fsdp_prefetch": game(overlapping.fsdp_prefetch(input_again=True), 3, 2, 2, "overlap"),
+    "ddp_overlap": game(buckets(2, 1), 3, 2, 2, "buckets"),
+    "fsdp_prefetch": game(fsdp_prefetch, 3, 2, 2, "overlap"),
     "gpipe": game(P(schedules.gpipe), 2, 3, 2, "stages"),
     "one_f_one_b": game(P(schedules.one_f_one_b), 2, 3, 2, "stages"),
     "zero_bubble": game(P(schedules.zb_v), 6, 6, 3, "parts"),
@@ -153,7 +156,7 @@ def test_a_trace_comes_back_with_its_report(name: str) -> None:
 def test_every_schedule_that_the_tests_share_is_here() -> None:
     theirs = {
         name
-        for module in (groups, overlapping, shards, tiers)
+        for module in (groups, shards, tiers)
         for name, function in vars(module).items()
         if isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
     }

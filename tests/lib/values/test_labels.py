@@ -36,9 +36,8 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC
-from lib.game.tiers import Tier
-from lib.judging.recompute import Recomputation
+from lib.game.costs import CLASSIC, Tier
+from lib.judging.recomputation import Recomputation
 from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.values.kinds import Parked
 from tests.support import CLASSICS, Classic, finished

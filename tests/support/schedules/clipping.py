@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from lib import Model
@@ -58,7 +59,11 @@ async def sharded(model: Model) -> None:
     rank.declare()
 
 
-async def pipeline(model: Model) -> None:
+async def all_reduced(model: Model, norm: Any) -> Any:
+    return await model.allreduce(norm, 0)
+
+
+async def pipeline(model: Model, total: Callable[[Model, Any], Any] = all_reduced) -> None:
     """Each rank has a layer, and the ranks add up the squares of their layers."""
     layer, last = model.rank, model.rank == model.RANKS - 1
     weight, state = model.load_weights(layer)
@@ -70,7 +75,7 @@ async def pipeline(model: Model) -> None:
     own, before = model.backward(layer, inp, grad, weight)
     if layer:
         await model.pass_to(layer - 1, before)
-    scale = await model.allreduce(model.norm(layer, own), 0) if model.dist.setting.clip else None
+    scale = await total(model, model.norm(layer, own)) if model.dist.setting.clip else None
     model.set_final_weight(layer, model.update(layer, own, weight, state, scale=scale)[0])
 
 

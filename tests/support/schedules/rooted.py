@@ -7,7 +7,7 @@ from typing import Any
 
 from lib import COSTS, Model
 
-from .clipping import Rank
+from .clipping import Rank, pipeline
 
 COSTS_WITH_ROOTS = replace(
     COSTS["classic"], name="roots", ticks={**COSTS["classic"].ticks, "broadcast": 2, "reduce": 1}
@@ -66,17 +66,10 @@ async def shared_head(model: Model) -> None:
 
 
 async def clipped(model: Model) -> None:
-    """As `pipeline` in the tests of clipping; the norms meet on the last rank, which broadcasts their sum."""
-    layer, last = model.rank, model.RANKS - 1
-    weight, state = model.load_weights(layer)
-    inp = model.get_activation(range(model.BATCHES)) if layer == 0 else await model.receive(layer - 1)
-    out = model.forward(layer, inp, weight)
-    if layer < last:
-        await model.pass_to(layer + 1, out)
-    grad = model.loss(out) if layer == last else await model.receive(layer + 1)
-    own, before = model.backward(layer, inp, grad, weight)
-    if layer:
-        await model.pass_to(layer - 1, before)
-    total = await model.reduce(model.norm(layer, own), layer, to=last)
-    scale = await model.broadcast(total, 0, source=last)
-    model.set_final_weight(layer, model.update(layer, own, weight, state, scale=scale)[0])
+    """A pipeline in which the norms meet on the last rank, which broadcasts their sum."""
+
+    async def total(model: Model, norm: Any) -> Any:
+        last = model.RANKS - 1
+        return await model.broadcast(await model.reduce(norm, model.rank, to=last), 0, source=last)
+
+    await pipeline(model, total)

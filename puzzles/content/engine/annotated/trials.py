@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from puzzles.catalog.engine import lower_bounds
+from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
+from puzzles.catalog.engine.models import DEVICES, ROUNDING, numbers, split_rows
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, ROUNDING, numbers, split_rows
 
 
 def annotated_mlp(batch: int = 64, width: int = 16, hidden: int = 64, seed: int = 1) -> Trial:
@@ -83,3 +85,32 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "AnnotatedMLP": (annotated_mlp, lambda: annotated_mlp(batch=32, width=8, hidden=48, seed=21)),
     "AnnotatedMoE": (annotated_moe, lambda: annotated_moe(tokens=12, experts=8, capacity=1, width=8, seed=25)),
 }
+
+
+# --- What no class can do with less ---
+
+
+SHARED = "the results depend on all weights, and a device holds a quarter of them"
+
+
+def annotated_mlp_bounds(trial: Trial) -> dict[str, FigureBound]:
+    x, w0, w1 = lower_bounds.whole(trial, "forward"), trial.params["w0"], trial.params["w1"]
+    count = lower_bounds.products(x, w0) + lower_bounds.products(np.maximum(x @ w0, 0), w1)
+    return {
+        "sent": lower_bounds.something(SHARED, given=("weights",)),
+        "flops": lower_bounds.flops(count, trial.devices),
+    }
+
+
+def annotated_moe_bounds(trial: Trial) -> dict[str, FigureBound]:
+    """Only the experts' first products: to dispatch is to choose rows, and the second ones follow a relu."""
+    given = [given for (given,) in lower_bounds.arguments(trial, "forward")]
+    rows = sum(int(part["dispatch"].sum()) for part in given)
+    _, width, hidden = trial.params["wi"].shape
+    return {
+        "sent": lower_bounds.something(SHARED, given=("weights",)),
+        "flops": lower_bounds.flops(rows * width * hidden, trial.devices),
+    }
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {"AnnotatedMLP": annotated_mlp_bounds, "AnnotatedMoE": annotated_moe_bounds}

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import (
+from puzzles.catalog.engine import lower_bounds
+from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
+from puzzles.catalog.engine.models import (
     DEVICES,
     OTHER,
     ROUNDING,
@@ -20,6 +21,7 @@ from puzzles.catalog.engine.two_layer_mlp import (
     mlp_forward_backward,
     numbers,
 )
+from puzzles.catalog.engine.trial import MethodCall, Trial
 
 # --- Trials of ParameterServer: linear regression, with gradients in the order in which they arrive at the servers.
 
@@ -27,17 +29,9 @@ from puzzles.catalog.engine.two_layer_mlp import (
 RATE = 0.125
 
 
-def parameter_server() -> Trial:
-    """2 servers and 4 workers, of which one has three times as many examples."""
-    return server_trial(64, 2, (16, 16, 16, 48), 9)
-
-
-def parameter_server_small() -> Trial:
-    """3 servers and 3 workers, none as fast as another."""
-    return server_trial(24, 3, (4, 8, 12), 6, seed=31)
-
-
-def server_trial(dim: int, servers: int, rows: Sequence[int], rounds: int, seed: int = 20) -> Trial:
+def parameter_server(
+    dim: int = 64, servers: int = 2, rows: Sequence[int] = (16, 16, 16, 48), rounds: int = 9, seed: int = 20
+) -> Trial:
     """Workers with so many examples; the one with the fewest makes a gradient in each of these rounds."""
     start, n = numbers(seed, dim), servers + len(rows)
     examples = [
@@ -128,5 +122,49 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "DataParallel": (data_parallel, partial(data_parallel, OTHER)),
     "OneBucket": (data_parallel, partial(data_parallel, OTHER)),
     "RingAllReduce": (ring_all_reduce, partial(ring_all_reduce, 3, 96)),
-    "ParameterServer": (parameter_server, parameter_server_small),
+    "ParameterServer": (
+        parameter_server,
+        partial(parameter_server, 24, 3, (4, 8, 12), 6, seed=31),  # no worker is as fast as another
+    ),
+}
+
+
+# --- What no class can do with less ---
+
+
+def trained_bounds(trial: Trial, with_dx: bool = False) -> FigureBound:
+    """Products of the first step; of the others only x @ w0, because their relu depends on the weights so far."""
+    x, g = lower_bounds.whole(trial, "forward"), lower_bounds.whole(trial, "backward")
+    count = lower_bounds.mlp_products(trial.params, x, g, with_dx)
+    steps = sum(call.method == "forward" for call in trial.calls)
+    return lower_bounds.flops(
+        count + (steps - 1) * lower_bounds.products(x, trial.params["layer_0/weights"]), trial.devices
+    )
+
+
+def ring(trial: Trial) -> dict[str, FigureBound]:
+    sent = lower_bounds.leaves_device(lower_bounds.arguments(trial, "forward"), "a device's numbers")
+    return {"sent": sent}
+
+
+def parameter_server_bounds(trial: Trial) -> dict[str, FigureBound]:
+    """Every worker makes two products for each of its gradients, or another device does after receiving its rows."""
+    given = [one for (one,) in lower_bounds.arguments(trial, "forward") if "steps" in one]
+    work = lower_bounds.flops(sum(2 * one["x"].size * one["steps"] for one in given), trial.devices)
+    return {
+        "sent": lower_bounds.something("the servers have no examples"),
+        "elapsed": work._replace(reason=f"the time is at least a device's flops: {work.reason}"),
+    }
+
+
+def any_of(trial: Trial, flops: Callable[[Trial], FigureBound] = trained_bounds) -> dict[str, FigureBound]:
+    own = lower_bounds.arguments(trial, "forward", "backward")
+    return {"sent": lower_bounds.leaves_device(own, "a device's rows and their gradient"), "flops": flops(trial)}
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "DataParallel": any_of,
+    "OneBucket": any_of,
+    "RingAllReduce": ring,
+    "ParameterServer": parameter_server_bounds,
 }

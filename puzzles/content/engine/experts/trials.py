@@ -1,4 +1,9 @@
-"""Trials of the mixture-of-experts puzzles: tokens of four devices, and the results of the reference layers."""
+"""Trials of the mixture-of-experts puzzles: tokens of four devices, and the results of the reference layers.
+
+The reference layers go token by token, as the papers do, instead of in the vectorized form of the solutions, so the two
+are unlikely to share a mistake. Routes are the same on all draws of values: a class branches on them, and its recording
+repeats them. Tokens whose route differs, or is close to another one, are drawn again.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from lib.engine.collectives import WORD
-from puzzles.catalog.engine.transformer import softmax
+from puzzles.catalog.engine import lower_bounds
+from puzzles.catalog.engine.lower_bounds import BITS, FigureBound, MakeBounds
+from puzzles.catalog.engine.models import DEVICES, HIDDEN, MODEL, fixed_rng, integers, numbers, softmax
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, HIDDEN, MODEL, fixed_rng, integers, numbers
 
 # --- Mixture-of-experts layers on one device, token by token: the expected results of devices that share the work.
 #
@@ -475,4 +481,47 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         partial(find_the_race, (2,)),
         partial(find_the_race, (0, 3), seed=306, tokens=5, model=8, hidden=32),
     ),
+}
+
+
+# --- What no class can do with less ---
+
+
+def routed(trial: Trial, capacity: float = np.inf) -> dict[str, FigureBound]:
+    """By the first choices that fit. Flops: the products of a row with its expert's first weight; the second follows a
+    relu. Bytes: with one expert's weights on each device, at most about one in four rows stays, and what comes back for
+    the others is counted at a quarter."""
+    calls = [[_tokens(given) for given in call.arguments] for call in trial.calls]
+    rows = sum(int(np.minimum(token_counts(trial.params, xs), capacity).sum()) for xs in calls)
+    model_dim, hidden_dim = trial.params["expert_0/w0"].shape
+    used = min(int((x != 0).sum(axis=1).min()) for xs in calls for x in xs)
+    away = sum(_away(trial, xs, capacity) for xs in calls)
+    sent = int(away * model_dim * BITS / 8 / 4 / trial.devices)
+    return {
+        "sent": FigureBound(sent, f"the results of {away} rows depend on experts of other devices", given=("weights",)),
+        "flops": lower_bounds.flops(rows * used * hidden_dim, trial.devices),
+    }
+
+
+def _tokens(given: Any) -> Any:
+    return given["x"] if isinstance(given, dict) else given
+
+
+def _away(trial: Trial, xs: list[Any], capacity: float) -> int:
+    """Rows whose expert is elsewhere, if every device holds the expert that most of its rows choose."""
+    counts = np.minimum(token_counts(trial.params, xs), capacity)
+    return int((counts.sum(axis=1) - counts.max(axis=1)).sum())
+
+
+def switch(trial: Trial) -> dict[str, FigureBound]:
+    tokens = _tokens(trial.calls[0].arguments[0]).shape[0]
+    return routed(trial, np.ceil(tokens / trial.devices * trial.arguments["factor"]))
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "SwitchDispatch": switch,
+    "BalanceLoss": lambda trial: {"sent": lower_bounds.something("the loss depends on the logits of all devices")},
+    "GShardTop2": lambda trial: routed(trial, trial.arguments["capacity"]),
+    "ExactDispatch": routed,
+    "FindTheRace": routed,
 }

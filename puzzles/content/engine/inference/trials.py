@@ -1,16 +1,22 @@
-"""Trials of the inference puzzles: chains of layers, with limits on host and disk traffic."""
+"""Trials of the inference puzzles: chains of layers and generation, with limits on traffic and on time.
+
+Targets follow from the sizes by the puzzle's arithmetic. Weights have to be somewhere that a meter counts, which a
+check of its own requires: a class could keep them in Python's numbers otherwise.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from lib.engine.collectives import bytes_sent
-from puzzles.catalog.engine.transformer import attention, normal
+from puzzles.catalog.engine import lower_bounds
+from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
+from puzzles.catalog.engine.models import DEVICES, ROUNDING, attention, normal, numbers, split_rows
 from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
-from puzzles.catalog.engine.two_layer_mlp import DEVICES, ROUNDING, numbers, split_rows
 
 # --- Trials of PrefillDecode: prompts through a layer of causal attention, which then generates from its own outputs.
 
@@ -19,19 +25,11 @@ NAMES = ("attention/query", "attention/key", "attention/value", "attention/outpu
 Weights = dict[str, Any]
 
 
-def prefill_decode() -> Trial:
-    """2 devices for prompts and 2 for generation."""
-    return prefill_trial(16, 4, 2, 2, lengths=(12, 8, 10), tokens=8)
-
-
-def prefill_decode_uneven() -> Trial:
-    """4 devices for prompts and 2 for generation."""
-    return prefill_trial(24, 4, 4, 2, lengths=(5, 9), tokens=4, seed=80)
-
-
-def prefill_trial(
-    dim: int, heads: int, prefill: int, decode: int, lengths: Sequence[int], tokens: int, seed: int = 60
-) -> Trial:
+def prefill_decode(
+    dim: int = 16, heads: int = 4, prefill: int = 2, decode: int = 2, lengths: Sequence[int] = (12, 8, 10),
+    tokens: int = 8, seed: int = 60,
+) -> Trial:  # fmt: skip
+    """`prefill` devices for prompts, and `decode` devices for generation."""
     weights = {name: normal(seed + i, dim, dim) for i, name in enumerate(NAMES)}
     prompts = [numbers(seed + 10 + i, length, dim) for i, length in enumerate(lengths)]
 
@@ -197,12 +195,12 @@ def prefetch(
     return make
 
 
-def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
+def host_cache(fits: int, layers: int = LAYERS, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
     """Trials on a host with room for the shards of `fits` layers."""
 
     def make() -> Trial:
-        params, calls = chain_calls(layers, dim, 2, passes, seed)
-        layer, row = 4 * dim * dim, 4 * dim
+        params, calls = chain_calls(layers, DIM, 2, passes, seed)
+        layer, row = 4 * DIM * DIM, 4 * DIM
         shard = layer // DEVICES
         targets = {
             "disk_read": (layers + (passes - 1) * (layers - fits)) * shard,
@@ -213,7 +211,7 @@ def host_cache(fits: int, layers: int = LAYERS, dim: int = DIM, passes: int = 3,
             "weights": 0,
             "peak": layer + shard + 6 * row,
         }
-        arguments = {"layers": layers, "model_dim": dim, "host_bytes": fits * shard}
+        arguments = {"layers": layers, "model_dim": DIM, "host_bytes": fits * shard}
         return Trial(arguments, params, calls, targets=targets, tolerance=ROUNDING, check=weights_are_metered(params))
 
     return make
@@ -225,6 +223,63 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         *(prefetch(batch) for batch in (4, 1, 2, 8)),
         prefetch(batch=3, layers=5, dim=32, byte_time=3, seed=8),
     ),
-    "PrefillDecode": (prefill_decode, prefill_decode_uneven),
+    "PrefillDecode": (prefill_decode, partial(prefill_decode, 24, 4, 4, 2, lengths=(5, 9), tokens=4, seed=80)),
     "HostCache": (host_cache(fits=4), host_cache(fits=1, layers=5, passes=4, seed=9), host_cache(fits=5, layers=6)),
+}
+
+
+# --- What no class can do with less ---
+
+
+def forward_passes(trial: Trial) -> dict[str, FigureBound]:
+    count = sum(
+        lower_bounds.chain_products(trial.params, np.concatenate(call.arguments), relu_first=False)
+        for call in trial.calls
+    )
+    work = lower_bounds.flops(count, trial.devices)
+    elsewhere = "weights may be kept on devices, hosts or disks"
+    return {
+        "sent": _sent(trial),
+        "elapsed": work._replace(reason=f"the time is at least a device's flops: {work.reason}"),
+        **{
+            name: FigureBound(0, elsewhere)
+            for name in ("weights", "host_read", "disk_read", "host_peak", "host_loaded")
+        },
+    }
+
+
+def _sent(trial: Trial) -> FigureBound:
+    """Something, if a device that reads the information of all weights itself reads more than a target allows, or takes
+    longer."""
+    targets, seconds = trial.targets or {}, trial.options.get("byte_time", {})
+    read = int(lower_bounds.information(trial.params))
+    limits = [name for name in ("host_read", "disk_read") if name in targets]
+    if limits and read > sum(targets[name] for name in limits):
+        given = tuple(limits)
+    elif read * min(seconds.values(), default=0) > targets.get("elapsed", read):
+        given = ("elapsed",)
+    else:
+        return FigureBound(0, "a device may read all weights itself")
+    return lower_bounds.something(
+        "a device that reads all weights itself misses another target, so something is sent",
+        ("weights", "peak", *given),
+    )
+
+
+def prefill_decode_bounds(trial: Trial) -> dict[str, FigureBound]:
+    """Every token goes through the four weights once, except the last that is generated."""
+    prompts = trial.calls[0].arguments[0]
+    tokens = sum(map(len, prompts)) + len(prompts) * (trial.arguments["tokens"] - 1)
+    work = lower_bounds.flops(4 * tokens * trial.arguments["model_dim"] ** 2, trial.devices)
+    return {
+        "sent": lower_bounds.something("the devices that generate are given no prompts"),
+        "elapsed": work._replace(reason=f"the time is at least a device's flops: {work.reason}"),
+    }
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "Stream": forward_passes,
+    "Prefetch": forward_passes,
+    "HostCache": forward_passes,
+    "PrefillDecode": prefill_decode_bounds,
 }

@@ -1,4 +1,9 @@
-"""Trials of the pipeline puzzles, and the results of a single device."""
+"""Trials of the pipeline puzzles and of ring attention, and the results of a single device.
+
+Scores of ring attention are exact in 24 bits, and so large that exp overflows or underflows unless the maximum is
+subtracted, which is unknown until all blocks have arrived. Weights of chains are scaled so that activations keep their
+size through sixteen layers.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from lib.engine.collectives import WORD
-from puzzles.catalog.engine.transformer import attention
+from puzzles.catalog.engine import lower_bounds
+from puzzles.catalog.engine.lower_bounds import BITS, FigureBound, MakeBounds
+from puzzles.catalog.engine.models import BATCH, DEVICES, MODEL, ROUNDING, attention, exact, integers, numbers, softmax
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import BATCH, DEVICES, MODEL, ROUNDING, exact, integers, numbers
 
 # --- Trials of ring attention, without and with a causal mask: 8 tokens on each of 2, 4 or 8 devices.
 #
@@ -82,40 +88,12 @@ def _trial(seed: int, devices: int, order: Sequence[int], causal: bool, flops: i
     )
 
 
-RING_TRIALS: tuple[Callable[[], Trial], ...] = (
-    partial(ring_attention, 1, 4),
-    partial(ring_attention, 5, 2),
-    partial(ring_attention, 9, 8),
-    partial(causal_ring_attention, 1, 4),
-    partial(causal_ring_attention, 5, 2),
-    partial(causal_ring_attention, 9, 8),
-)
-
-
 # --- Trials of LayerSplit and GPipeRemat: training a chain of layers x = relu(x) @ w.
 #
 # Weights are scaled so that activations keep their size through sixteen layers.
 
 
 Tensors = dict[str, Any]
-
-
-def layer_split() -> Trial:
-    return layer_split_trial(BATCH, MODEL, DEVICES, steps=1)
-
-
-def layer_split_again() -> Trial:
-    """Three devices, and two batches one after the other."""
-    return layer_split_trial(5, 6, 3, steps=2)
-
-
-def gpipe_remat() -> Trial:
-    return gpipe_trial(BATCH, MODEL, 16, DEVICES, 4)
-
-
-def gpipe_remat_others() -> Trial:
-    """Three devices with four layers each, three microbatches."""
-    return gpipe_trial(6, 8, 12, 3, 3)
 
 
 def square(seed: int, dim: int) -> Any:
@@ -153,7 +131,7 @@ def parts_of(grads: Tensors, names: Sequence[str], n: int) -> list[Tensors]:
     return [{name: grads[name] for name in names[i * each : (i + 1) * each]} for i in range(n)]
 
 
-def layer_split_trial(batch: int, dim: int, n: int, steps: int) -> Trial:
+def layer_split(batch: int = BATCH, dim: int = MODEL, n: int = DEVICES, steps: int = 1) -> Trial:
     params = random_layers(74, dim, n)
     calls: list[MethodCall] = []
     for step in range(steps):
@@ -180,7 +158,9 @@ def split_targets(batch: int, dim: int, n: int, steps: int) -> dict[str, int]:
     }
 
 
-def gpipe_trial(batch: int, dim: int, layers: int, n: int, microbatches: int) -> Trial:
+def gpipe_remat(
+    batch: int = BATCH, dim: int = MODEL, layers: int = 16, n: int = DEVICES, microbatches: int = 4
+) -> Trial:
     params = random_layers(74, dim, layers)
     x, g = numbers(80, batch, dim), numbers(90, batch, dim)
     out, grads = chain_forward_backward(params, x, g)
@@ -233,8 +213,85 @@ def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: i
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
-    "LayerSplit": (layer_split, layer_split_again),
+    "LayerSplit": (layer_split, partial(layer_split, 5, 6, 3, steps=2)),
     "PipelineInference": (pipeline_inference, partial(pipeline_inference, 3, 8, 5)),
-    "GPipeRemat": (gpipe_remat, gpipe_remat_others),
-    "RingAttention": RING_TRIALS,
+    "GPipeRemat": (gpipe_remat, partial(gpipe_remat, 6, 8, 12, 3, 3)),
+    "RingAttention": tuple(
+        partial(make, seed, devices)
+        for make in (ring_attention, causal_ring_attention)
+        for seed, devices in ((1, 4), (5, 2), (9, 8))
+    ),
+}
+
+
+# --- What no class can do with less ---
+
+
+VISIBLE = 1e-4
+"""Weight of a key in a query's result above which leaving it out shows."""
+
+
+def ring_attention_bounds(trial: Trial) -> dict[str, FigureBound]:
+    causal = trial.arguments["causal"]
+    given = [given for (given,) in lower_bounds.arguments(trial, "forward")]
+    q = np.concatenate([part["q"] for part in given]).astype(np.float64)
+    k, v = (np.concatenate([part["kv"][i] for part in given]) for i in (0, 1))
+    places = order_of(len(q), trial.devices) if causal else np.arange(len(q))
+    mask = places[:, None] >= places if causal else True
+    visible = int((softmax(np.where(mask, q @ k.T / np.sqrt(q.shape[1]), -np.inf)) > VISIBLE).sum())
+    count = visible * (q.shape[1] + v.shape[1])
+    row = v.shape[1] * BITS // 8
+    return {
+        "sent": FigureBound(row, f"at least one value, {row} B, shows in the result of another device"),
+        "flops": lower_bounds.flops(count, trial.devices)._replace(
+            reason=f"{visible:,} pairs of a query and a key show in the results; each takes its score and its value"
+        ),
+    }
+
+
+def order_of(tokens: int, devices: int) -> Any:
+    """The places of the devices' tokens: chunk i and chunk 2n - 1 - i on device i."""
+    chunks = np.split(np.arange(tokens), 2 * devices)
+    return np.concatenate([chunks[part] for i in range(devices) for part in (i, 2 * devices - 1 - i)])
+
+
+def chain(trial: Trial) -> dict[str, FigureBound]:
+    """Training of a chain of layers, whose ends are on different devices."""
+    count, rows = 0, 0
+    backward = [call for call in trial.calls if call.method == "backward"]
+    forward = [call for call in trial.calls if call.method == "forward"]
+    for first, last in zip(forward, backward):
+        with_dx = "x" in (last.wanted or ({},))[0]
+        count += lower_bounds.chain_products(trial.params, first.arguments[0], last.arguments[-1], with_dx=with_dx)
+        rows += int(np.any((first.wanted or (None,))[-1], axis=1).sum())
+    work = lower_bounds.flops(count, trial.devices)
+    each = rows * BITS // 8
+    return {
+        "sent": FigureBound(each, f"{rows} rows of the output depend on rows that only the first device has"),
+        "flops": work,
+        "stored": FigureBound(0, "a device that is sent its inputs again need not keep them"),
+        "clock": work._replace(reason=f"a device's clock is at least its flops: {work.reason}"),
+    }
+
+
+def pipeline_inference_bounds(trial: Trial) -> dict[str, FigureBound]:
+    assert trial.stream is not None
+    inputs = np.concatenate(trial.stream[0])
+    count = lower_bounds.chain_products(trial.params, inputs, relu_first=False)
+    work = lower_bounds.flops(count, trial.devices)
+    clock = (trial.targets or {}).get("clock", 2 * count)
+    alone = "a device that computes all layers alone misses the target for the clock, so something is sent"
+    return {
+        "sent": lower_bounds.something(alone, given=("clock",))
+        if 2 * count > clock
+        else FigureBound(0, "one device may do it all"),
+        "clock": work._replace(reason=f"a device's clock is at least its flops: {work.reason}"),
+    }
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "LayerSplit": chain,
+    "PipelineInference": pipeline_inference_bounds,
+    "GPipeRemat": chain,
+    "RingAttention": ring_attention_bounds,
 }

@@ -1,4 +1,9 @@
-"""The trials of the sharded puzzles: batches and networks of the data parallel ones, with states to shard."""
+"""The trials of the sharded puzzles: batches and networks of the data parallel ones, with states to shard.
+
+ShardedAdam's gradients are below the range of float16 until they are scaled, and overflow once. UnevenFSDP's sizes are
+not divisible by the devices, so `check` compares shards with their padding. ZeROMemory asks for plans, and its messages
+say which other plan is better. Mistakes that are common have results of their own, by which a message names them.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lib.engine.collectives import bytes_sent
-from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError, results_of
-from puzzles.catalog.engine.two_layer_mlp import (
+from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
+from puzzles.catalog.engine.models import (
     BATCH,
     DEVICES,
     HIDDEN,
@@ -26,6 +31,8 @@ from puzzles.catalog.engine.two_layer_mlp import (
     mlp_forward_backward,
     numbers,
 )
+from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError, results_of
+from puzzles.content.engine.data.trials import any_of, trained_bounds
 
 # --- Trials of ShardedAdam: steps in float16 with master weights in float32, and gradients that once overflow.
 
@@ -43,17 +50,12 @@ Tensors = dict[str, Any]
 Batch = tuple[Any, Any]
 
 
-def sharded_adam() -> Trial:
-    """The second of four steps overflows."""
-    return adam_trial(SHOWN.batch, SHOWN.model_dim, SHOWN.hidden_dim, DEVICES, steps=4, overflows=1)
-
-
-def sharded_adam_small() -> Trial:
-    """2 devices, other sizes; the third step overflows."""
-    return adam_trial(6, 8, 12, 2, steps=4, overflows=2, seed=9)
-
-
-def adam_trial(batch: int, dim: int, hidden: int, n: int, steps: int, overflows: int, seed: int = 70) -> Trial:
+def sharded_adam(
+    batch: int = BATCH, dim: int = SHOWN.model_dim, hidden: int = HIDDEN, n: int = DEVICES, overflows: int = 1,
+    seed: int = 70,
+) -> Trial:  # fmt: skip
+    """Four steps, of which one overflows: by default the second."""
+    steps = 4
     column = dim // 2
     params = {W0: numbers(seed, dim, hidden), W1: numbers(seed + 1, hidden, dim)}
     params[W0][column] = 0  # so that the large input below shows in one row of one gradient, on one device
@@ -262,7 +264,7 @@ PAPER_CASES = [
         1_800_000_000,
     )
 ]
-OTHER_CASES = [
+OTHER_CASES = [  # a cluster whose size is not a power of two, and larger models
     *(Case(1_500_000_000, 48, budget * 10_000_000, 31_250) for budget in (1600, 800, 500, 340, 50, 49)),
     Case(175_000_000_000, 512, 80_000_000_000, 13_671_875),
     Case(1_000_000_000_000, 1024, 32_000_000_000, 39_062_500),
@@ -270,16 +272,7 @@ OTHER_CASES = [
 ]
 
 
-def zero_memory() -> Trial:
-    return zero_memory_trial(PAPER_CASES)
-
-
-def zero_memory_others() -> Trial:
-    """A cluster whose size is not a power of two, and larger models."""
-    return zero_memory_trial(OTHER_CASES)
-
-
-def zero_memory_trial(cases: Sequence[Case]) -> Trial:
+def zero_memory(cases: Sequence[Case] = PAPER_CASES) -> Trial:
     def check(performed: Performed) -> None:
         for i, case in enumerate(cases):
             for device, result in enumerate(performed.results[i]):
@@ -353,24 +346,15 @@ MODEL, STEPS = 18, 2
 LAYERS = ("layer_0", "layer_1")
 
 
-def uneven_fsdp() -> Trial:
-    """4 devices; the second layer ends with two numbers of padding."""
-    return uneven_fsdp_trial(BATCH, MODEL, HIDDEN, DEVICES)
-
-
-def uneven_small() -> Trial:
-    """3 devices, other sizes."""
-    return uneven_fsdp_trial(6, 5, 7, 3)
-
-
 def uneven_tiny() -> Trial:
     """8 devices, 9 numbers in the second layer: three devices hold only padding. There is no limit on the peak,
     because arrays of a few bytes peak elsewhere."""
-    trial = uneven_fsdp_trial(8, 3, 2, 8)
+    trial = uneven_fsdp(8, 3, 2, 8)
     return replace(trial, targets={name: limit for name, limit in (trial.targets or {}).items() if name != "peak"})
 
 
-def uneven_fsdp_trial(batch: int, model_dim: int, hidden_dim: int, n: int) -> Trial:
+def uneven_fsdp(batch: int = BATCH, model_dim: int = MODEL, hidden_dim: int = HIDDEN, n: int = DEVICES) -> Trial:
+    """By default the second layer ends with two numbers of padding."""
     shapes = {"layer_0": (model_dim, hidden_dim), "layer_1": (hidden_dim, model_dim)}
     params: Tensors = {}
     for i, (layer, shape) in enumerate(shapes.items()):
@@ -526,7 +510,33 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "ZeRO1": (zero1, partial(zero1, OTHER)),
     "ZeRO2": (zero2, zero2_again),
     "FSDP": (fsdp, partial(fsdp, OTHER)),
-    "UnevenFSDP": (uneven_fsdp, uneven_small, uneven_tiny),
-    "ShardedAdam": (sharded_adam, sharded_adam_small),
-    "ZeROMemory": (zero_memory, zero_memory_others),
+    "UnevenFSDP": (uneven_fsdp, partial(uneven_fsdp, 6, 5, 7, 3), uneven_tiny),
+    "ShardedAdam": (sharded_adam, partial(sharded_adam, 6, 8, 12, 2, overflows=2, seed=9)),
+    "ZeROMemory": (zero_memory, partial(zero_memory, OTHER_CASES)),
+}
+
+
+# --- What no class can do with less ---
+
+
+def zero_memory_bounds(trial: Trial) -> dict[str, FigureBound]:
+    assert trial.targets is not None
+    held = FigureBound(trial.targets["peak"], "the arrays of the case with the largest plan are held at once")
+    return {"peak": held}
+
+
+def sharded_adam_bounds(trial: Trial) -> dict[str, FigureBound]:
+    """At the end a device holds the weights in float16, and its rows of the master weights."""
+    numbers = sum(weight.size for weight in trial.params.values())
+    returned = 2 * numbers + 4 * numbers // trial.devices
+    return {**any_of(trial), "kept": FigureBound(returned, "a device holds what its last step returned")}
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "ZeRO1": any_of,
+    "ZeRO2": any_of,
+    "FSDP": partial(any_of, flops=partial(trained_bounds, with_dx=True)),
+    "UnevenFSDP": any_of,
+    "ShardedAdam": sharded_adam_bounds,
+    "ZeROMemory": zero_memory_bounds,
 }

@@ -1,6 +1,8 @@
 """Trials of the tensor parallel puzzles, with the results of a single device.
 
-Numbers are compared within a tolerance of a few rounding errors.
+Numbers are compared within a tolerance of a few rounding errors. Every puzzle has trials on other meshes and sizes, so
+that a class for the shown one alone is noticed. Results of common mistakes, such as an average in place of a sum, are
+computed too, and a message names the mistake that a result comes from.
 """
 
 from __future__ import annotations
@@ -12,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from lib.engine.collectives import bytes_sent
-from puzzles.catalog.engine import transformer
-from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.engine.two_layer_mlp import (
+from puzzles.catalog.engine import lower_bounds, models
+from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
+from puzzles.catalog.engine.models import (
     OTHER,
     ROUNDING,
     SHOWN,
@@ -25,6 +27,7 @@ from puzzles.catalog.engine.two_layer_mlp import (
     mlp_forward_backward,
     numbers,
 )
+from puzzles.catalog.engine.trial import MethodCall, Trial
 
 # --- Trials of MegatronMesh: a transformer layer with norms, on a mesh of data and tensor parallel devices.
 
@@ -34,11 +37,11 @@ def megatron_mesh(
 ) -> Trial:
     """A sequence of so many tokens for each row of the mesh, cut along tp; devices in mesh order, tp fastest."""
     dp, tp = mesh
-    gains = {name: 1 + numbers(seed + 40 + i, dim) / 2 for i, name in enumerate(transformer.GAINS)}
-    params = {**transformer.layer_parameters(seed, dim, hidden), **gains}
+    gains = {name: 1 + numbers(seed + 40 + i, dim) / 2 for i, name in enumerate(models.GAINS)}
+    params = {**models.layer_parameters(seed, dim, hidden), **gains}
     xs, gs = (numbers(seed + i, dp, tokens, dim) for i in (50, 51))
-    outs = [transformer.layer_output(params, x, heads) for x in xs]
-    each = [transformer.layer_gradients(params, x, g, heads) for x, g in zip(xs, gs)]
+    outs = [models.layer_output(params, x, heads) for x in xs]
+    each = [models.layer_gradients(params, x, g, heads) for x, g in zip(xs, gs)]
     total = {name: sum(grads[name] for grads in each) for name in params}
 
     def cut(rows: Any) -> list[Any]:
@@ -49,9 +52,9 @@ def megatron_mesh(
         found = []
         for device, dx in enumerate(cut([grads["x"] for grads in each])):
             i, j = divmod(device, tp)
-            columns = {name: np.split(weights[i][name], tp, axis=1)[j] for name in transformer.COLUMNS}
-            rows = {name: np.split(weights[i][name], tp)[j] for name in transformer.ROWS}
-            found.append({**columns, **rows, **{name: gains[i][name] for name in transformer.GAINS}, "x": dx})
+            columns = {name: np.split(weights[i][name], tp, axis=1)[j] for name in models.COLUMNS}
+            rows = {name: np.split(weights[i][name], tp)[j] for name in models.ROWS}
+            found.append({**columns, **rows, **{name: gains[i][name] for name in models.GAINS}, "x": dx})
         return found
 
     mistakes = {
@@ -167,18 +170,18 @@ def matmul_2d_limits(mesh: tuple[int, int], batch: int, dim: int, hidden: int) -
 def megatron_layer(
     seed: int = 1, devices: int = 4, tokens: int = 8, dim: int = 16, hidden: int = 64, heads: int = 4
 ) -> Trial:
-    params = transformer.layer_parameters(seed, dim, hidden)
+    params = models.layer_parameters(seed, dim, hidden)
     x, g = (np.random.default_rng(seed + i).normal(size=(tokens, dim)).astype(np.float32) for i in (50, 51))
-    out, grads = transformer.layer_output(params, x, heads), transformer.layer_gradients(params, x, g, heads)
+    out, grads = models.layer_output(params, x, heads), models.layer_gradients(params, x, g, heads)
     mistakes = {
-        "is x added on every device? Then a sum contains it as often as there are devices": transformer.layer_output(
+        "is x added on every device? Then a sum contains it as often as there are devices": models.layer_output(
             params, x, heads, residuals=devices
         ),
-        "are the scores divided by sqrt(head_dim)?": transformer.layer_output(params, x, heads, scaled=False),
+        "are the scores divided by sqrt(head_dim)?": models.layer_output(params, x, heads, scaled=False),
     }
     parts = {
-        **{name: np.split(grads[name], devices, axis=1) for name in transformer.COLUMNS},
-        **{name: np.split(grads[name], devices) for name in transformer.ROWS},
+        **{name: np.split(grads[name], devices, axis=1) for name in models.COLUMNS},
+        **{name: np.split(grads[name], devices) for name in models.ROWS},
         "x": [grads["x"]] * devices,
     }
     wanted = [{name: part[i] for name, part in parts.items()} for i in range(devices)]
@@ -222,7 +225,7 @@ def vocab_parallel_loss(seed: int = 1, devices: int = 4, tokens: int = 8, words:
     exact = logits.astype(np.float64)
     right = np.eye(words)[targets]
     loss = _log_sum(exact) - exact[right > 0]
-    grads = (transformer.softmax(exact) - right) * g[:, None]
+    grads = (models.softmax(exact) - right) * g[:, None]
     here = [{"logits": part, "targets": targets} for part in np.split(logits, devices, axis=1)]
     return Trial(
         {"words": words},
@@ -295,4 +298,72 @@ TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
         partial(vocab_parallel_loss, 5, 2, 12, 40),
         partial(vocab_parallel_loss, 9, 8, 16, 128),
     ),
+}
+
+
+# --- What no class can do with less ---
+
+
+ALONE = "a device that makes all products of the output misses the target for flops, so something is sent"
+"""Every device gets the whole batch and, while it loads, all weights: only the flops force it to share."""
+
+
+def tensor_parallel_bounds(trial: Trial) -> dict[str, FigureBound]:
+    x, g = (lower_bounds.arguments(trial, method)[0][0] for method in ("forward", "backward"))
+    return {
+        "sent": lower_bounds.something(ALONE, given=("flops",)),
+        "flops": lower_bounds.flops(lower_bounds.mlp_products(trial.params, x, g, with_dx=True), trial.devices),
+    }
+
+
+def sequence_parallel_bounds(trial: Trial) -> dict[str, FigureBound]:
+    x, g = lower_bounds.whole(trial, "forward"), lower_bounds.whole(trial, "backward")
+    own = lower_bounds.arguments(trial, "forward", "backward")
+    return {
+        "sent": lower_bounds.leaves_device(own, "a device's rows and their gradient"),
+        "flops": lower_bounds.flops(lower_bounds.mlp_products(trial.params, x, g, with_dx=True), trial.devices),
+    }
+
+
+def matmul_2d_bounds(trial: Trial) -> dict[str, FigureBound]:
+    """x @ w, x.T @ g and g @ w.T, of numbers that are not zero."""
+    elements = sum(x.size for (x,) in lower_bounds.arguments(trial, "forward"))
+    own = lower_bounds.arguments(trial, "forward", "backward")
+    return {
+        "sent": lower_bounds.leaves_device(own, "a device's blocks of x and of the gradient"),
+        "flops": lower_bounds.flops(3 * elements * trial.arguments["hidden_dim"], trial.devices),
+    }
+
+
+def megatron_layer_bounds(trial: Trial) -> dict[str, FigureBound]:
+    """The four weights of attention three times, forward and for both gradients, and the first of the MLP once: what
+    follows its relu may be zero."""
+    tokens, dim = lower_bounds.arguments(trial, "forward")[0][0].shape
+    count = tokens * dim * (3 * 4 * dim + trial.arguments["hidden_dim"])
+    return {
+        "sent": lower_bounds.something(ALONE, given=("flops",)),
+        "flops": lower_bounds.flops(count, trial.devices),
+    }
+
+
+def megatron_mesh_bounds(trial: Trial) -> dict[str, FigureBound]:
+    own = lower_bounds.arguments(trial, "forward", "backward")
+    return {
+        "sent": lower_bounds.leaves_device(own, "a device's tokens and their gradient"),
+    }
+
+
+def vocab_parallel_loss_bounds(trial: Trial) -> dict[str, FigureBound]:
+    return {
+        "sent": lower_bounds.something("every loss depends on the logits of all devices"),
+    }
+
+
+LOWER_BOUNDS: Mapping[str, MakeBounds] = {
+    "TensorParallel": tensor_parallel_bounds,
+    "SequenceParallel": sequence_parallel_bounds,
+    "Matmul2D": matmul_2d_bounds,
+    "MegatronLayer": megatron_layer_bounds,
+    "MegatronMesh": megatron_mesh_bounds,
+    "VocabParallelLoss": vocab_parallel_loss_bounds,
 }

@@ -14,11 +14,10 @@ import numpy as np
 from lib.engine import ShardedEngine, launch
 from lib.engine.launcher import Run
 from puzzles.sandbox.plain_data import pack, unpack
-from puzzles.sandbox.worker.repeat.functions import UnrepeatableError
-from puzzles.sandbox.worker.repeat.recorded_run import RecordingExecutor
-from puzzles.sandbox.worker.repeat.repeated import Repeated
+from puzzles.sandbox.worker.recording import RecordingExecutor
+from puzzles.sandbox.worker.repeating import Repeated, UnrepeatableError
 
-from .stage import UnplayableError
+from . import UnplayableError
 
 np.random.default_rng(0)  # its first use leaves 16 bytes behind, which no device should be charged for
 

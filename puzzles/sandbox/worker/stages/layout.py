@@ -7,7 +7,7 @@ from lib.layout import Graph
 from lib.layout.notation import graph_from_data
 from puzzles.sandbox.plain_data import pack
 
-from .stage import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
+from . import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
 
 
 def prepare(request: Mapping[str, Any]) -> Graph:

@@ -12,7 +12,7 @@ from lib.planning.prediction import Prediction
 from lib.planning.split import Split
 from lib.planning.transformers import Transformer
 
-from .stage import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
+from . import DefinitionSite, StageResult, UnplayableError, require_function, require_plain
 
 FIELDS = tuple(Split.__dataclass_fields__)
 UNKNOWN = re.compile(r"Split\.__init__\(\) got an unexpected keyword argument '(\w+)'")

@@ -7,10 +7,10 @@ from typing import Any
 
 from lib import Dist as Dist  # loaded before a definition's time begins
 from lib import Model, PuzzleError, Setting, Size, run, trace_to_json
-from lib.game.setting_notation import setting_from_json
+from lib.game.setting import setting_from_json
 from puzzles.failure import line_in, of_crash, of_refusal
 
-from .stage import DefinitionSite, StageResult, UnplayableError, require_function
+from . import DefinitionSite, StageResult, UnplayableError, require_function
 
 
 def prepare(request: Mapping[str, Any]) -> tuple[Size, Setting]:

@@ -1,1 +1,0 @@
-"""Builds the notebooks from their percent sources, the catalog and the solutions."""
