@@ -102,7 +102,12 @@ class Lanes:
         settled now."""
         if call.op.name not in self.on_lanes:
             call.values = call.inputs  # type: ignore[assignment]  # no other call of this rank is pending
-            self._settle_with(call)
+            if call.op.name != "pass_to":
+                self._settle_with(call)
+            elif not self.full(call):  # most of all calls: it meets no other, and is on no lane
+                call.start, call.last = call.clock, (call.rank, call.at)
+                call.end = call.start + self.ticks((call,), ((),))
+                self.settle(call)
             return
         lanes, which = self._lanes[call.rank], self._which(call)
         lane = call.lane = lanes.get(which) or lanes.setdefault(which, Lane())

@@ -383,6 +383,8 @@ def _weight_grad(inp: Activation, weight: Weight, copy: Copy | None, version: in
 def _input_grad(
     inp: Activation, parts: Share, tokens: Share, copy: Copy | None, version: int | None, cut: bool = False
 ) -> ActivationGrad:
+    if parts is WHOLE is tokens and not cut:  # most of all backwards
+        return inp.to(ActivationGrad, inp.layer - 1, copy=copy, version=version)
     cuts = {"parts": parts[0], "of": parts[1], "shards": tokens[0], "total": tokens[1], "vocabulary": cut}
     return inp.to(ActivationGrad, inp.layer - 1, **cuts, copy=copy, version=version)
 

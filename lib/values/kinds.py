@@ -200,8 +200,7 @@ class Batched(Summed):
 
     def to(self, kind: type[V], layer: int, **more: object) -> V:
         """A value of a kind and a layer, of the same batches and step; the other fields must be right."""
-        label = layer, self.layers, self.batches, self.total_batches
-        return kind.made(*label, step=self.step, **more)
+        return kind.made(layer, self.layers, self.batches, self.total_batches, step=self.step, **more)
 
     def shard(self, i: int, n: int) -> Self:
         """The tokens of share `i` of `n`, all of which this value must hold."""
