@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lib.errors import Sentence, Sentences
-from lib.planning.time_parts import PARTS
+from lib.planning.plans import PARTS
 from puzzles.catalog.engine import trials_of
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.grading.grader import grade_puzzle
