@@ -98,12 +98,11 @@ def meant(name: str, known: Iterable[str], other_names: Mapping[str, Iterable[st
     """The known name that is nearest to another one, also by the names that other libraries use; empty if none is."""
     from difflib import get_close_matches  # here, because only a refusal needs it
 
-    by_name = {_plain(one): one for one in known}
+    def plain(text: str) -> str:
+        return re.sub("_|async$", "", text.lower())
+
+    by_name = {plain(one): one for one in known}
     for one, others in other_names.items():
         by_name.update(dict.fromkeys(others, one))
-    near = get_close_matches(_plain(name), by_name, n=1, cutoff=0.75)
+    near = get_close_matches(plain(name), by_name, n=1, cutoff=0.75)
     return by_name[near[0]] if near else ""
-
-
-def _plain(name: str) -> str:
-    return re.sub("_|async$", "", name.lower())

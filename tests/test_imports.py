@@ -23,7 +23,7 @@ lib.engine.replay.workload lib.engine.replay.rank lib.engine.replay.comparison l
 lib.engine.replay
 lib.layout.words lib.layout.layouts lib.layout.exchanges lib.layout.redistribution lib.layout.operators lib.layout.graph
 lib.layout.training_step lib.layout.notation lib.layout.plans lib.layout.propagation lib.layout.completion
-lib.layout.problem lib.layout.integer_program lib.layout.exact lib.layout.code lib.layout.jax_primitives
+lib.layout.choices lib.layout.integer_program lib.layout.exact lib.layout.code lib.layout.jax_primitives
 lib.layout.jax_functions lib.layout lib.layout.xla lib.layout.examples lib.layout.execution lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values
 drawing.layouts drawing.export

@@ -37,19 +37,8 @@ from lib.trace.ops import Op
 from lib.values.algebra import named
 from lib.values.kinds import Value
 
-from .meetings import (
-    Call,
-    Lane,
-    Mailboxes,
-    Meetings,
-    OpIndex,
-    PendingValue,
-    message_ticks,
-    results,
-)
-from .meetings import (
-    ticks as collective_ticks,
-)
+from .meetings import Call, Lane, Mailboxes, Meetings, OpIndex, PendingValue, message_ticks, require_same_call, results
+from .meetings import ticks as collective_ticks
 
 LANES: Mapping[str, str] = {
     **dict.fromkeys(COLLECTIVES, "network"),
@@ -221,6 +210,11 @@ class Lanes:
             seen.add(head)
             waiting += [part.call for part in head.inputs if type(part) is PendingValue]
         return None
+
+    def require_same_calls(self, has_groups: bool) -> None:
+        """Refuses calls that wait for each other and differ; in a game with groups they may have forgotten theirs."""
+        for meeting in self.meetings.pending():
+            require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
 
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""

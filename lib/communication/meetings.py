@@ -46,15 +46,9 @@ def axes_of(mesh: Mapping[str, int] | Iterable[tuple[str, int]], ranks: int) -> 
     if axes and prod(length for _, length in axes) != ranks:
         product = prod(length for _, length in axes)
         lengths = " x ".join(str(length) for _, length in axes)
-        raise RuleError(
-            SAYS(
-                "other number of ranks",
-                lengths=f"{lengths} = " if len(axes) > 1 else "",
-                product=counted(product, "rank"),
-                are="is" if ranks == 1 else "are",
-                ranks=ranks,
-            )
-        )
+        are, counted_ranks = "is" if ranks == 1 else "are", counted(product, "rank")
+        shape = f"{lengths} = " if len(axes) > 1 else ""
+        raise RuleError(SAYS("other number of ranks", lengths=shape, product=counted_ranks, are=are, ranks=ranks))
     return axes
 
 
@@ -438,7 +432,9 @@ def deadlock_text(
     by_state: dict[str, list[int]] = {}
     for rank, state in sorted(absent.items()):
         by_state.setdefault(state, []).append(rank)
-    clauses += [f"{named('rank', ranks)} {_in_number(state, len(ranks))}" for state, ranks in by_state.items()]
+    for state, ranks in by_state.items():
+        state = state if len(ranks) == 1 else state.replace("has ", "have ").replace("was ", "were ")
+        clauses.append(f"{named('rank', ranks)} {state}")
     cycle = cycle_of(waits)
     if cycle:
         clauses.append(CYCLE + ", ".join(f"rank {a} waits for rank {b}" for a, b in cycle))
@@ -447,8 +443,10 @@ def deadlock_text(
     if missed:
         clauses.append("unread: " + ", ".join(f"a message from rank {source} to rank {to}" for source, to in missed))
     fixes = [FIXES[kind] for kind in dict.fromkeys(wait.kind for wait in waits)]
-    if has_groups and FIXES["collective"] in fixes:
-        fixes[fixes.index(FIXES["collective"])] += _without_group(waits)
+    worlds = [wait for wait in waits if wait.kind == "collective" and IN_GROUP not in wait.call] if has_groups else []
+    if worlds:
+        where = f"{worlds[0].call} on line {worlds[0].line}"
+        fixes[fixes.index(FIXES["collective"])] += f"; or name a group: {where} has none, so it waits for every rank"
     return SAYS(
         "nobody can move",
         clauses="; ".join(clauses + fixes),
@@ -497,14 +495,6 @@ def _passes_over(wait: WaitingRank, source: int, to: int) -> bool:
     return wait.rank == to and wait.kind == "receive" and bool(wait.of) and source not in wait.of
 
 
-def _without_group(waits: Sequence[WaitingRank]) -> str:
-    """'; or name a group: ...' on the first collective that has none; empty if there is none."""
-    wait = next((wait for wait in waits if wait.kind == "collective" and IN_GROUP not in wait.call), None)
-    if wait is None:
-        return ""
-    return f"; or name a group: {wait.call} on line {wait.line} has none, so it waits for every rank"
-
-
 def cycle_of(waits: Sequence[WaitingRank]) -> list[tuple[int, int]]:
     """Ranks of which each waits for the next and the last for the first, as pairs; empty if there is no such cycle.
     Who waits for several ranks or for any, as in a collective, is in none."""
@@ -523,11 +513,6 @@ def _for(kind: str, of: tuple[int, ...]) -> str:
     if kind == "post":
         return f"until {named('rank', of)} receives the message before it"
     return f"for {named('rank', of)}" if of else "for a message from any rank"
-
-
-def _in_number(state: str, count: int) -> str:
-    """The state of one rank or of several: 'has returned', 'have returned'."""
-    return state if count == 1 else state.replace("has ", "have ").replace("was ", "were ")
 
 
 SAYS = Sentences(

@@ -67,9 +67,7 @@ def checked_mapping(given: object, name: str) -> Mapping[str, Any]:
 COPYING = frozenset(("offload", "fetch", "move"))
 """Operations that move values between memories."""
 
-ON_TIER: Mapping[str, str] = MappingProxyType(
-    {"offload": "offload", "fetch": "fetch", "move": "fetch", "tier_update": "update"}
-)
+ON_TIER: Mapping[str, str] = {"offload": "offload", "fetch": "fetch", "move": "fetch", "tier_update": "update"}
 """By operation on a memory tier: the field of Tier that prices it. A move also has the price of an offload to the other
 tier."""
 
@@ -167,7 +165,7 @@ def checked_slow(given: object) -> Mapping[int, Fraction]:
     for rank, factor in slow.items():
         if not 1 <= factor <= MAX_NUMBER:
             raise RuleError(SAYS("impossible slowness", rank=rank, most=MAX_NUMBER, factor=factor))
-    return MappingProxyType(slow)
+    return slow
 
 
 class Unequal:
@@ -278,19 +276,17 @@ HIDDEN = 512
 LENGTH = 256
 """Tokens in one microbatch: an activation is HIDDEN x LENGTH elements."""
 
-CLASSIC_TICKS: Mapping[str, int] = MappingProxyType(
-    {
-        "forward": 10,
-        "backward": 10,
-        "loss": 0,
-        "update": 5,
-        "allreduce": 3,
-        "allgather": 3,
-        "scatterreduce": 3,
-        "pass_to": 2,
-        "receive": 2,
-    }
-)
+CLASSIC_TICKS: Mapping[str, int] = {
+    "forward": 10,
+    "backward": 10,
+    "loss": 0,
+    "update": 5,
+    "allreduce": 3,
+    "allgather": 3,
+    "scatterreduce": 3,
+    "pass_to": 2,
+    "receive": 2,
+}
 
 PRODUCTS = frozenset(("forward", "backward", "backward_input", "backward_weight"))
 """Matrix products: they may be priced by size, and on a share of a weight they take that share of the time."""
@@ -304,18 +300,12 @@ ATTENDING = frozenset(("keys", "attend", "keys_backward", "attend_backward"))
 COMPUTING = PRODUCTS | {PAIR} | ATTENDING
 """What layers compute."""
 
-WHY_NOT_PRICED: Mapping[str, str] = MappingProxyType(
-    {
-        "backward_input": "; backward is in one piece here",
-        "backward_weight": "; backward is in one piece here",
-        PAIR: "; a forward and a backward run one after the other here",
-    }
-)
+WHY_NOT_PRICED: Mapping[str, str] = {
+    "backward_input": "; backward is in one piece here",
+    "backward_weight": "; backward is in one piece here",
+    PAIR: "; a forward and a backward run one after the other here",
+}
 """What else a refusal of an operation without a price says."""
-
-
-def _none() -> Mapping[str, int]:
-    return MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -344,21 +334,21 @@ class Costs:
     lanes: str = "one"
     """On what pending calls run, one after the other: "one" lane of a rank, one for each "group", or "each" also with
     one for the messages to every other rank, so that a message need not wait for a collective."""
-    tiers: Mapping[str, Tier] = field(default_factory=lambda: MappingProxyType({}))
+    tiers: Mapping[str, Tier] = field(default_factory=dict)
     """The memories besides the device's."""
-    calls: Mapping[str, int] = field(default_factory=_none)
+    calls: Mapping[str, int] = field(default_factory=dict)
     """Ticks for each call of an operation."""
-    alpha: Mapping[str, int] = field(default_factory=_none)
+    alpha: Mapping[str, int] = field(default_factory=dict)
     """Ticks for each hop of a ring; a message, and a copy to or from a tier, is one hop."""
-    beta: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    beta: Mapping[str, Fraction] = field(default_factory=dict)
     """Ticks for each element sent, as a `Fraction`."""
     islands: int = 0
     """Ranks in one machine. A group that spans several machines has the prices in the three fields that follow."""
-    ticks_between: Mapping[str, int] = field(default_factory=_none)
+    ticks_between: Mapping[str, int] = field(default_factory=dict)
     """These replace `ticks` between machines."""
-    alpha_between: Mapping[str, int] = field(default_factory=_none)
+    alpha_between: Mapping[str, int] = field(default_factory=dict)
     """These replace `alpha`, for the operations that they name."""
-    beta_between: Mapping[str, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    beta_between: Mapping[str, Fraction] = field(default_factory=dict)
     """These replace `beta`, for the operations that they name."""
     flops_per_tick: int = 0
     """The price of matrix products by their size, in place of their `ticks`."""
@@ -366,9 +356,9 @@ class Costs:
     """Elements of a layer's weight, where that is not one matrix of hidden x hidden: of a transformer's layer, say."""
     time_unit: str = "steps"
     """What texts call a step: "steps", "us" or "ms"."""
-    kinds: Mapping[str, Kind] = field(default_factory=lambda: MappingProxyType({}))
+    kinds: Mapping[str, Kind] = field(default_factory=dict)
     """Kinds of layers with sizes and prices of their own."""
-    slow: Mapping[int, Fraction] = field(default_factory=lambda: MappingProxyType({}))
+    slow: Mapping[int, Fraction] = field(default_factory=dict)
     """By rank: how many times slower it computes."""
     keys_values: int | None = None
     """Elements of the keys and values of a microbatch in a layer of attention; by default two activations."""
@@ -386,6 +376,9 @@ class Costs:
 
     def __post_init__(self) -> None:
         self._check()
+        for name, content in vars(self).copy().items():
+            if isinstance(content, Mapping):
+                object.__setattr__(self, name, MappingProxyType(dict(content)))
         if self.unit < 1 or MAX_TICKS_PER_STEP % self.unit:
             raise RuleError(SAYS("unit does not divide", most=MAX_TICKS_PER_STEP, got=self.unit))
         priced = {*self.ticks, *self.calls, *self.alpha, *self.beta}
@@ -431,7 +424,7 @@ class Costs:
                 operation: fraction(price, f"Costs: {name} of {operation}")
                 for operation, price in checked_mapping(getattr(self, name), f"Costs: {name}").items()
             }
-            object.__setattr__(self, name, MappingProxyType(exact))
+            object.__setattr__(self, name, exact)
         object.__setattr__(self, "slow", checked_slow(self.slow))
         if PAIR in self.ticks:
             forward, backward = (self.ticks.get(name, 0) for name in ("forward", "backward"))
@@ -442,6 +435,8 @@ class Costs:
         for name, kind in checked_mapping(self.kinds, "Costs: kinds").items():
             checked_text(name, "Costs: name of a kind")
             Kind.checked(kind, name, self.ticks)
+        kinds = {name: kind._replace(ticks=MappingProxyType(dict(kind.ticks))) for name, kind in self.kinds.items()}
+        object.__setattr__(self, "kinds", kinds)
 
     def for_game(self, kinds: Sequence[str], lengths: Sequence[Fraction]) -> Costs:
         """These costs for a game whose layers are of some kinds and whose microbatches have some lengths, which are as
@@ -522,16 +517,8 @@ class Costs:
             alpha, beta = self.alpha_between.get(operation, alpha), self.beta_between.get(operation, beta)
         ticks = self.calls.get(operation, 0) + alpha * hops + ceil(beta * sent)
         if ticks > MAX_NUMBER:
-            raise RuleError(
-                SAYS(
-                    "too many ticks",
-                    operation=operation,
-                    sent=sent,
-                    ticks=ticks,
-                    costs=self.name,
-                    most=MAX_NUMBER,
-                )
-            )
+            why = SAYS("too many ticks", operation=operation, sent=sent, ticks=ticks, costs=self.name, most=MAX_NUMBER)
+            raise RuleError(why)
         return ticks
 
     def crosses(self, ranks: Sequence[int]) -> bool:

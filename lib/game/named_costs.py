@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any
 
 from lib.errors import RuleError, Sentences
@@ -18,7 +17,7 @@ NVLINK, INFINIBAND, PCIE = 225_000, 25_000, 27_500
 NVLINK_HOP, INFINIBAND_HOP = 2, 5
 """Microseconds for each hop of a ring, however small the message."""
 
-FREE: Mapping[str, int] = MappingProxyType(dict.fromkeys(("loss", "update", "receive"), 0))
+FREE: Mapping[str, int] = dict.fromkeys(("loss", "update", "receive"), 0)
 
 
 _COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
@@ -26,7 +25,7 @@ _COLLECTIVES = ("allreduce", "allgather", "scatterreduce")
 
 def _sending(price: Any, *more: str) -> Mapping[str, Any]:
     """One price for each hop, or for each element sent, of whatever sends."""
-    return MappingProxyType(dict.fromkeys((*_COLLECTIVES, "pass_to", *more), price))
+    return dict.fromkeys((*_COLLECTIVES, "pass_to", *more), price)
 
 
 _INFINIBAND: dict[str, Any] = {"alpha": _sending(INFINIBAND_HOP), "beta": _sending(Fraction(1, INFINIBAND))}
@@ -39,8 +38,8 @@ _MACHINES: dict[str, Any] = {
     "beta_between": _INFINIBAND["beta"],
 }
 _PCIE: dict[str, Any] = {
-    "tiers": MappingProxyType({"host": Tier(0, 0)}),
-    "beta": MappingProxyType(dict.fromkeys(("offload", "fetch"), Fraction(1, PCIE))),
+    "tiers": {"host": Tier(0, 0)},
+    "beta": dict.fromkeys(("offload", "fetch"), Fraction(1, PCIE)),
 }
 
 
@@ -61,18 +60,15 @@ HOPPER = (
 """A tick is a microsecond. A matrix product takes its operations divided by FLOPS; updates are free. Each group is one
 ring: in several machines it runs at the speed of the network."""
 
-HOPPER_MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps with "
-        "computation",
-        "hopper_nvlink": "microseconds on H100-like GPUs in one machine",
-        "hopper_node": "hopper_nvlink, where communication overlaps with computation and tokens go to experts",
-        "hopper_machines": "microseconds on H100-like GPUs, four in each machine",
-        "hopper_long_machines": "hopper_machines, with 4,096 tokens in a microbatch",
-        "hopper_narrow": "hopper_infiniband, with a width of 1,024 and 8,192 tokens in a microbatch",
-        "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap with computation",
-    }
-)
+HOPPER_MEANINGS: Mapping[str, str] = {
+    "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps with computation",
+    "hopper_nvlink": "microseconds on H100-like GPUs in one machine",
+    "hopper_node": "hopper_nvlink, where communication overlaps with computation and tokens go to experts",
+    "hopper_machines": "microseconds on H100-like GPUs, four in each machine",
+    "hopper_long_machines": "hopper_machines, with 4,096 tokens in a microbatch",
+    "hopper_narrow": "hopper_infiniband, with a width of 1,024 and 8,192 tokens in a microbatch",
+    "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap with computation",
+}
 """What is particular to each."""
 
 
@@ -81,7 +77,7 @@ LONG = 8 * LENGTH
 
 
 def _with(prices: Mapping[str, int], **changes: int) -> Mapping[str, int]:
-    return MappingProxyType({**prices, **changes})
+    return {**prices, **changes}
 
 
 def _computing(scale: int = 1) -> Mapping[str, int]:
@@ -96,7 +92,7 @@ _PARTS = _with(_STAGES, backward_input=10, backward_weight=10)
 _ATTENTION = _with({}, keys=32, attend=64, loss=0, update=0, receive=0)
 _CONTEXT = _with(_ATTENTION, pass_to=3, allreduce=3, heads=2, tokens=2)
 _COPIED = _with(CLASSIC_TICKS, **dict.fromkeys(_COLLECTIVES, 5), pass_to=4, receive=0)
-_FINER = MappingProxyType({name: 4 * ticks for name, ticks in CLASSIC_TICKS.items()})
+_FINER = {name: 4 * ticks for name, ticks in CLASSIC_TICKS.items()}
 _BORDER = HIDDEN * LENGTH // 16
 """Elements of a gradient at the border of a block whose forward leaves a full activation: 2 sbh of 34 sbh bytes
 (Korthikanti et al. 2022, section 4.1)."""
@@ -106,136 +102,129 @@ _BESIDE = Fraction(5, 196608)
 """The same where communication overlaps with computation: on 4 ranks a gather of a weight takes 0.5 steps."""
 _LARGE = 4 * HIDDEN * HIDDEN
 """4 h^2 elements in a layer's weight: as in a real model, a weight is larger than a microbatch's activation."""
-_VOCABULARY = MappingProxyType(
-    {
-        EMBEDDING: Kind(2 * HIDDEN * HIDDEN, LENGTH, None, _with({}, forward=0, backward=0)),
-        HEAD: Kind(2 * HIDDEN * HIDDEN, None, 2 * HIDDEN * LENGTH, _with({}, forward=20, backward=40)),
-    }
-)
+_VOCABULARY = {
+    EMBEDDING: Kind(2 * HIDDEN * HIDDEN, LENGTH, None, _with({}, forward=0, backward=0)),
+    HEAD: Kind(2 * HIDDEN * HIDDEN, None, 2 * HIDDEN * LENGTH, _with({}, forward=20, backward=40)),
+}
 """A vocabulary of 2 h: both layers have twice a block's weights, and the head is twice the work of a block."""
 _HALVES = ("forward", "backward_input", "backward_weight")
 _WIDE_HEAD = Kind(4 * HIDDEN * HIDDEN, None, 4 * HIDDEN * LENGTH, _with(dict.fromkeys(_HALVES, 40), backward=80))
 """A vocabulary of 4 h: four blocks' weights, and the work of four blocks."""
 
-COSTS: Mapping[str, Costs] = MappingProxyType(
-    {
-        costs.name: costs
-        for costs in (
-            CLASSIC,
-            Costs("ring", ticks=_computing(), beta=MappingProxyType({**_sending(_RING), "pass_to": 2 * _RING})),
-            Costs("parts", ticks=_PARTS, gradient=_BORDER),
-            Costs("pairs", ticks=_with(_PARTS, pair=20), gradient=_BORDER),
-            Costs("stages", ticks=_STAGES, gradient=_BORDER),
-            Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER, parameters=_LARGE),
-            Costs("long", length=LONG),
-            Costs("overlap", ticks=_computing(), beta=_sending(_BESIDE), overlap=True),
-            Costs(
-                "buckets",
-                ticks=_computing(2),
-                unit=20,
-                alpha=_sending(3),
-                beta=_sending(Fraction(10, 393216)),
-                overlap=True,
-            ),
-            Costs("quarters", ticks=_computing(4), unit=40, beta=_sending(4 * _RING)),
-            Costs(
-                "long_quarters",
-                length=LONG,
-                ticks=_with(_FINER, allgather=6, scatterreduce=6),
-                unit=40,
-            ),
-            Costs("twentieths", ticks=_computing(2), unit=20, beta=_sending(2 * _RING), parameters=_LARGE),
-            Costs("slow", ticks=_computing(), beta=_sending(Fraction(5, 49152))),
-            Costs("islands", ticks=_computing(), beta=_sending(_RING), islands=4, beta_between=_sending(4 * _RING)),
-            Costs("copies", length=LONG, ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(10, 10)})),
-            Costs(
-                "host_updates",
-                ticks=_with({}, forward=10, backward=20, loss=0),
-                overlap=True,
-                tiers=MappingProxyType({"host": Tier(0, 0, None, 30)}),
-                beta=MappingProxyType(dict.fromkeys(("offload", "fetch"), Fraction(10, HIDDEN * HIDDEN))),
-                moments=2,
-            ),
-            Costs("streams", ticks=_COPIED, overlap=True, tiers=MappingProxyType({"host": Tier(None, 10)})),
-            Costs(
-                "experts",
-                ticks=_with(_computing(), dispatch=5, collect=5),
-                beta=_sending(_BESIDE),
-                overlap=True,
-                parameters=_LARGE,
-            ),
-            *HOPPER,
-            Costs(
-                "straggler",
-                ticks=_with({}, forward=20, backward=40, loss=0, update=0, allreduce=5),
-                slow=MappingProxyType({3: Fraction(2)}),
-            ),
-            Costs("vocabulary", ticks=_STAGES, gradient=_BORDER, kinds=_VOCABULARY),
-            Costs(
-                "vocabulary_shards",
-                ticks=_with(_PARTS, allreduce=5),
-                gradient=_BORDER,
-                overlap=True,
-                lanes="each",
-                kinds=MappingProxyType({HEAD: _WIDE_HEAD}),
-            ),
-            Costs(
-                "outer_steps",
-                ticks=_with({}, forward=10, backward=20, loss=0, update=5, outer_update=5, allreduce=80),
-                overlap=True,
-            ),
-            Costs("sequences", length=LONG, ticks=_with(_ATTENTION, pass_to=0)),
-            Costs("context", length=LONG, ticks=_CONTEXT, overlap=True),
-            Costs("grouped", length=LONG, ticks=_CONTEXT, overlap=True, keys_values=HIDDEN * LONG // 4),
-        )
-    }
-)
+COSTS: Mapping[str, Costs] = {
+    costs.name: costs
+    for costs in (
+        CLASSIC,
+        Costs("ring", ticks=_computing(), beta={**_sending(_RING), "pass_to": 2 * _RING}),
+        Costs("parts", ticks=_PARTS, gradient=_BORDER),
+        Costs("pairs", ticks=_with(_PARTS, pair=20), gradient=_BORDER),
+        Costs("stages", ticks=_STAGES, gradient=_BORDER),
+        Costs("gathers", ticks=_with(_STAGES, allgather=10, scatterreduce=10), gradient=_BORDER, parameters=_LARGE),
+        Costs("long", length=LONG),
+        Costs("overlap", ticks=_computing(), beta=_sending(_BESIDE), overlap=True),
+        Costs(
+            "buckets",
+            ticks=_computing(2),
+            unit=20,
+            alpha=_sending(3),
+            beta=_sending(Fraction(10, 393216)),
+            overlap=True,
+        ),
+        Costs("quarters", ticks=_computing(4), unit=40, beta=_sending(4 * _RING)),
+        Costs(
+            "long_quarters",
+            length=LONG,
+            ticks=_with(_FINER, allgather=6, scatterreduce=6),
+            unit=40,
+        ),
+        Costs("twentieths", ticks=_computing(2), unit=20, beta=_sending(2 * _RING), parameters=_LARGE),
+        Costs("slow", ticks=_computing(), beta=_sending(Fraction(5, 49152))),
+        Costs("islands", ticks=_computing(), beta=_sending(_RING), islands=4, beta_between=_sending(4 * _RING)),
+        Costs("copies", length=LONG, ticks=_COPIED, overlap=True, tiers={"host": Tier(10, 10)}),
+        Costs(
+            "host_updates",
+            ticks=_with({}, forward=10, backward=20, loss=0),
+            overlap=True,
+            tiers={"host": Tier(0, 0, None, 30)},
+            beta=dict.fromkeys(("offload", "fetch"), Fraction(10, HIDDEN * HIDDEN)),
+            moments=2,
+        ),
+        Costs("streams", ticks=_COPIED, overlap=True, tiers={"host": Tier(None, 10)}),
+        Costs(
+            "experts",
+            ticks=_with(_computing(), dispatch=5, collect=5),
+            beta=_sending(_BESIDE),
+            overlap=True,
+            parameters=_LARGE,
+        ),
+        *HOPPER,
+        Costs(
+            "straggler",
+            ticks=_with({}, forward=20, backward=40, loss=0, update=0, allreduce=5),
+            slow={3: Fraction(2)},
+        ),
+        Costs("vocabulary", ticks=_STAGES, gradient=_BORDER, kinds=_VOCABULARY),
+        Costs(
+            "vocabulary_shards",
+            ticks=_with(_PARTS, allreduce=5),
+            gradient=_BORDER,
+            overlap=True,
+            lanes="each",
+            kinds={HEAD: _WIDE_HEAD},
+        ),
+        Costs(
+            "outer_steps",
+            ticks=_with({}, forward=10, backward=20, loss=0, update=5, outer_update=5, allreduce=80),
+            overlap=True,
+        ),
+        Costs("sequences", length=LONG, ticks=_with(_ATTENTION, pass_to=0)),
+        Costs("context", length=LONG, ticks=_CONTEXT, overlap=True),
+        Costs("grouped", length=LONG, ticks=_CONTEXT, overlap=True, keys_values=HIDDEN * LONG // 4),
+    )
+}
 """Every known cost record by name."""
 
 
-MEANINGS: Mapping[str, str] = MappingProxyType(
-    {
-        "classic": "for the classic puzzles: forward and backward 1 step each, an update 0.5, a collective 0.3, a "
-        "message 0.2 to send and 0.2 to receive",
-        "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends in "
-        "collectives, and for half as many in messages",
-        "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
-        "pairs": "parts, where a forward of one microbatch and a backward of another at once take 2 steps together",
-        "stages": "parts, with backward in one call: forward 1 step, backward 2",
-        "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "
-        "weights",
-        "long": "classic, for long sequences: an activation is as large as four weights",
-        "overlap": "communication overlaps with computation: 1 step for each 393,216 elements sent",
-        "buckets": "overlap, with 0.15 steps for each hop of a ring and 1 for each 786,432 elements sent: an "
-        "all-reduce over 4 ranks takes 0.9 steps a call and 0.5 a gradient",
-        "quarters": "ring, in fortieths of a step, for layers that are split in four",
-        "long_quarters": "long, in fortieths of a step; an all-gather or a reduce-scatter takes 0.15 steps",
-        "twentieths": "ring, in twentieths of a step, for layers that are split in two and have four times as many "
-        "weights",
-        "slow": "ring, over a slow network: 1 step for each 98,304 elements sent",
-        "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",
-        "copies": "for long sequences; a value moves to the host or back in 1 step, which overlaps with computation",
-        "host_updates": "forward 1 step, backward 2, an optimizer state as large as two weights; the host updates in "
-        "3 steps, the device never; copies overlap with computation, 1 step for each 262,144 elements",
-        "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
-        "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
-        "weights in an expert",
-        **HOPPER_MEANINGS,
-        "straggler": "forward 2 steps, backward 4, an all-reduce 0.5, and no other communication; rank 3 computes at "
-        "half the speed",
-        "vocabulary": "stages, with an embedding that takes no time and a head that is twice the work of a layer; both "
-        "have twice the weights",
-        "vocabulary_shards": "parts, with a head of four times the work of a layer and four times the weights; "
-        "communication overlaps with computation: an all-reduce takes 0.5 steps, and messages none",
-        "outer_steps": "forward 1 step, backward 2, an update or an outer update 0.5; an all-reduce takes 8 steps, "
-        "over a slow link, and overlaps with computation",
-        "sequences": "long, for layers of attention: keys and values of a microbatch take 3.2 steps and attending 6.4, "
-        "each twice that backward; messages and updates are free",
-        "context": "sequences, where communication overlaps with computation: a message or an all-reduce takes "
-        "0.3 steps, an exchange of tokens for heads 0.2",
-        "grouped": "context, with grouped heads: keys and values are a quarter of an activation, not two",
-    }
-)
+MEANINGS: Mapping[str, str] = {
+    "classic": "for the classic puzzles: forward and backward 1 step each, an update 0.5, a collective 0.3, a "
+    "message 0.2 to send and 0.2 to receive",
+    "ring": "classic, with communication priced by size: 1 step for each 655,360 elements that a rank sends in "
+    "collectives, and for half as many in messages",
+    "parts": "forward and each half of backward 1 step, communication and updates free: for zero-bubble pipelines",
+    "pairs": "parts, where a forward of one microbatch and a backward of another at once take 2 steps together",
+    "stages": "parts, with backward in one call: forward 1 step, backward 2",
+    "gathers": "stages, where an all-gather or a reduce-scatter takes 1 step and a layer has four times as many "
+    "weights",
+    "long": "classic, for long sequences: an activation is as large as four weights",
+    "overlap": "communication overlaps with computation: 1 step for each 393,216 elements sent",
+    "buckets": "overlap, with 0.15 steps for each hop of a ring and 1 for each 786,432 elements sent: an "
+    "all-reduce over 4 ranks takes 0.9 steps a call and 0.5 a gradient",
+    "quarters": "ring, in fortieths of a step, for layers that are split in four",
+    "long_quarters": "long, in fortieths of a step; an all-gather or a reduce-scatter takes 0.15 steps",
+    "twentieths": "ring, in twentieths of a step, for layers that are split in two and have four times as many weights",
+    "slow": "ring, over a slow network: 1 step for each 98,304 elements sent",
+    "islands": "ring, on machines of 4 ranks: between machines 1 step for each 163,840 elements sent",
+    "copies": "for long sequences; a value moves to the host or back in 1 step, which overlaps with computation",
+    "host_updates": "forward 1 step, backward 2, an optimizer state as large as two weights; the host updates in "
+    "3 steps, the device never; copies overlap with computation, 1 step for each 262,144 elements",
+    "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
+    "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
+    "weights in an expert",
+    **HOPPER_MEANINGS,
+    "straggler": "forward 2 steps, backward 4, an all-reduce 0.5, and no other communication; rank 3 computes at "
+    "half the speed",
+    "vocabulary": "stages, with an embedding that takes no time and a head that is twice the work of a layer; both "
+    "have twice the weights",
+    "vocabulary_shards": "parts, with a head of four times the work of a layer and four times the weights; "
+    "communication overlaps with computation: an all-reduce takes 0.5 steps, and messages none",
+    "outer_steps": "forward 1 step, backward 2, an update or an outer update 0.5; an all-reduce takes 8 steps, "
+    "over a slow link, and overlaps with computation",
+    "sequences": "long, for layers of attention: keys and values of a microbatch take 3.2 steps and attending 6.4, "
+    "each twice that backward; messages and updates are free",
+    "context": "sequences, where communication overlaps with computation: a message or an all-reduce takes "
+    "0.3 steps, an exchange of tokens for heads 0.2",
+    "grouped": "context, with grouped heads: keys and values are a quarter of an activation, not two",
+}
 """What is particular to each known cost record."""
 
 

@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from fractions import Fraction
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError, Sentences, TraceError
@@ -257,7 +256,8 @@ COST_FIELDS = tuple(field.name for field in fields(Costs) if field.init)
 
 def setting_to_json(setting: Setting) -> dict[str, Any]:
     """The fields that are not classic, and always the costs: the name of a known record, or a whole record."""
-    written: dict[str, Any] = {"costs": _costs_to_json(setting.costs)}
+    costs = setting.costs
+    written: dict[str, Any] = {"costs": costs.name if COSTS.get(costs.name) == costs else record_to_json(costs)}
     for name in FIELDS[1:]:
         content = getattr(setting, name)
         if content != getattr(CLASSIC_SETTING, name):
@@ -292,12 +292,6 @@ def setting_from_json(data: Mapping[str, Any]) -> Setting:
         return Setting(costs_from_json(data.get("costs")), **given)
     except (RuleError, TypeError) as why:
         raise TraceError(SAYS("impossible setting", why=why)) from None
-
-
-def _costs_to_json(costs: Costs) -> Any:
-    if COSTS.get(costs.name) == costs:
-        return costs.name
-    return record_to_json(costs)
 
 
 def record_to_json(costs: Costs) -> dict[str, Any]:
@@ -386,7 +380,7 @@ def _list(given: Any, name: str) -> list[Any]:
 def _read_each(given: Any, name: str, read: Callable[[Any], Any]) -> Mapping[str, Any]:
     if not isinstance(given, dict):
         raise TraceError(SAYS("unreadable object", name=name, got=given))
-    return MappingProxyType({key: read(price) for key, price in given.items()})
+    return {key: read(price) for key, price in given.items()}
 
 
 READ: Mapping[str, Callable[[Any, str], Any]] = {

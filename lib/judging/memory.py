@@ -225,8 +225,11 @@ def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents
     event = ops[at] if at < lives.end else None
     stored = {number for number, after, until in lives.stored if after < at <= until}
     charged = [number for number, after, until in lives.held if after < at <= until]
-    reads = _next_reads(ops, at)
-    under_way = _under_way(ops[:at], costs)
+    later = [(i, ops[i]) for i in range(at, len(ops)) if ops[i].name != "store"]
+    reads = {number: i for i, op in reversed(later) for number in op.inputs}  # by value: its next read
+    joined = {op.args[0] for op in ops[:at] if op.name == "await"}
+    calls = [op for i, op in enumerate(ops[:at]) if i not in joined and not computing(op, costs)]
+    under_way = {number for op in calls for number in (*op.inputs, *op.outputs)}
     final = {number for op in ops[:at] if op.name in ("set_final_weight", "set_final_copy") for number in op.inputs}
     lines = {number: op.line for op in ops for number in op.outputs}
     items = []
@@ -247,22 +250,6 @@ def _is_last_state(value: Value, setting: Setting) -> bool:
     """True for the optimizer state that belongs to a final weight."""
     first = setting.steps - setting.outer + 1 if isinstance(value, OuterState) else setting.steps
     return isinstance(value, OptState | OuterState) and value.step >= first
-
-
-def _under_way(ops: Sequence[Op], costs: Costs) -> set[int]:
-    """The numbers of values that calls use and make that are not awaited before the end of `ops`."""
-    joined = {op.args[0] for op in ops if op.name == "await"}
-    calls = [op for i, op in enumerate(ops) if i not in joined and not computing(op, costs)]
-    return {number for op in calls for number in (*op.inputs, *op.outputs)}
-
-
-def _next_reads(ops: Sequence[Op], at: int) -> dict[int, int]:
-    """The first operation from `at` on that reads each value, by number."""
-    reads: dict[int, int] = {}
-    for i in range(at, len(ops)):
-        for number in ops[i].inputs if ops[i].name != "store" else ():
-            reads.setdefault(number, i)
-    return reads
 
 
 # --- A peak in words: a heading, and one row for similar values, so that it fits a screen ---

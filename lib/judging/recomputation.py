@@ -12,43 +12,15 @@ from itertools import chain
 from typing import Any, NoReturn
 
 from lib.communication.lanes import LANES, Cursor, Walk, overlapped
-from lib.communication.meetings import (
-    Call,
-    Mesh,
-    OpIndex,
-    WaitingRank,
-    deadlock_text,
-    in_group,
-    message_ticks,
-    require_same_call,
-)
+from lib.communication.meetings import Call, Mesh, OpIndex, WaitingRank, deadlock_text, in_group, message_ticks
 from lib.errors import DeadlockError, PuzzleError, RuleError, Sentences, TraceError
 from lib.game.costs import CLASSIC, ON_TIER, PAIR, Costs
 from lib.game.setting import Game
-from lib.rules import operations
-from lib.rules.collectives import (
-    COLLECTIVES,
-    REQUESTING,
-    ROOT_OF,
-    SUMMING,
-    Group,
-    refuse_broadcast,
-    requested_batches,
-    require_contribution,
-    require_root,
-    results_of,
-    root_in,
-)
+from lib.rules import collectives, operations, updates
+from lib.rules.collectives import COLLECTIVES, REQUESTING, ROOT_OF, SUMMING, Group
 from lib.rules.layers import WHOLE
 from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of, ticks
-from lib.rules.updates import (
-    USES_A_WEIGHT,
-    complete,
-    complete_copies,
-    complete_outputs,
-    require_one_weight,
-    require_room,
-)
+from lib.rules.updates import USES_A_WEIGHT, require_room
 from lib.trace.lifetimes import Liveness
 from lib.trace.ops import (
     FORMS,
@@ -152,12 +124,7 @@ def placed(why: Exception, rank: RankState) -> PuzzleError:
 
 
 def confirm(
-    rank: RankState,
-    op: Op,
-    values: Sequence[Value],
-    start: int,
-    ticks: int,
-    batches: frozenset[int] = NO_BATCHES,
+    rank: RankState, op: Op, values: Sequence[Value], start: int, ticks: int, batches: frozenset[int] = NO_BATCHES
 ) -> None:
     """Checks the derived columns of a record, and adopts the values and the clock that they confirm."""
     name, its_batches, numbers, end = op.name, op.batches, op.outputs, start + ticks
@@ -242,7 +209,7 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
     if not op.args:
         return None
     group, label = group_of(op), op.args[1] if len(op.args) > 1 else None
-    layers, root = tuple([value.layer for value in used]), root_in(op.name, op.args)
+    layers, root = tuple([value.layer for value in used]), collectives.root_in(op.name, op.args)
     if op.args != shortest(group, None if label in (layers, op.layer) and len(op.args) > 1 else label, root):
         raise TraceError(SAYS("default recorded", op=op))
     labels = label if type(label) is tuple else (0 if label is None else label,) * len(used)
@@ -254,7 +221,7 @@ def require_group(mesh: Mesh, rank: int, op: Op, used: Sequence[Value]) -> Group
             raise TraceError(SAYS("no group", op=op))
         mesh.require_member(rank, group)
     if root is not None:
-        require_root(op.name, root, rank, group or range(mesh.ranks), bool(used))
+        collectives.require_root(op.name, root, rank, group or range(mesh.ranks), bool(used))
     return group
 
 
@@ -332,13 +299,13 @@ class Recomputation(Walk[RankState]):
             self._refuse_deadlock(stuck)
         self._refuse_leftovers()
         if self.game.task == "infer":
-            complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
+            updates.complete_outputs(self.game, [output for rank in self.ranks for output in rank.outputs])
         else:
             final = [weight for rank in self.ranks for weight in rank.final]
-            complete(self.game, final)
+            updates.complete(self.game, final)
             if self.game.task == "outer":
-                complete_copies(self.game, final, [copy for rank in self.ranks for copy in rank.copies])
-                require_one_weight(uses_of_weights(self.ranks))
+                updates.complete_copies(self.game, final, [copy for rank in self.ranks for copy in rank.copies])
+                updates.require_one_weight(uses_of_weights(self.ranks))
 
     def advance(self, cursor: RankState) -> None:
         """Executes one rank's operations until it ends or has to wait; a refusal gets its place.
@@ -366,7 +333,25 @@ class Recomputation(Walk[RankState]):
             raise placed(why, cursor) from None
 
     def on_call(self, cursor: RankState, op: Op) -> Call:
-        used, group = self._checked_call(cursor, op)
+        """Checks a call that meets other ranks, or runs beside them. Returns it."""
+        used = self._used(cursor, op)
+        self.costs.require_priced(op.name)
+        for pending in map(cursor.pending.get, op.inputs if cursor.pending else ()):
+            if pending is not None:
+                collectives.refuse_broadcast(pending.name, pending)
+        group = None
+        if op.name == "pass_to":
+            operations.partner(self.game, cursor.rank, op.args[0])
+            operations.message(used)
+            require_tag(self.game, op)
+        elif op.name in ON_TIER:
+            if cursor.pending.keys().isdisjoint(op.inputs):
+                require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
+        else:
+            for value in used:
+                collectives.require_contribution(self.game, op.name, value)
+            if op.args or not used or op.layer != used[0].layer:
+                group = require_group(self.mesh, cursor.rank, op, used)
         return (self.overlapped if self.on_lanes else self.call)(cursor, op, group, used)
 
     def overlapped(self, rank: RankState, op: Op, group: Group | None, used: list[Value]) -> Call:
@@ -374,10 +359,10 @@ class Recomputation(Walk[RankState]):
         if op.name == "pass_to":
             refuse_pending(rank, op.inputs)
         alike = used[1:3] if op.name == "tier_update" else used
-        first, root = len(rank.values), root_in(op.name, op.args)
-        count = 0 if op.name == "pass_to" else results_of(op.name, len(alike), rank.rank, root)
+        first, root = len(rank.values), collectives.root_in(op.name, op.args)
+        count = 0 if op.name == "pass_to" else collectives.results_of(op.name, len(alike), rank.rank, root)
         numbers = (first,) if count == 1 else tuple(range(first, first + count))
-        if op.outputs != numbers or op.batches != requested_batches(self.game, op.name, op.batches):
+        if op.outputs != numbers or op.batches != collectives.requested_batches(self.game, op.name, op.batches):
             raise TraceError(SAYS("other message", count=count, first=first, op=op))
         call = self.call(rank, op, group, used)
         if count and not alike:  # stands in for a value from another rank; `refuse_broadcast` keeps it from other calls
@@ -403,28 +388,6 @@ class Recomputation(Walk[RankState]):
         if after > cursor.clock:
             cursor.clock = after
             cursor.cause = call.place
-
-    def _checked_call(self, cursor: RankState, op: Op) -> tuple[list[Value], Group | None]:
-        """Checks a call that meets other ranks. Returns the values it uses, and its group."""
-        used = self._used(cursor, op)
-        self.costs.require_priced(op.name)
-        for pending in map(cursor.pending.get, op.inputs if cursor.pending else ()):
-            if pending is not None:
-                refuse_broadcast(pending.name, pending)
-        group = None
-        if op.name == "pass_to":
-            operations.partner(self.game, cursor.rank, op.args[0])
-            operations.message(used)
-            require_tag(self.game, op)
-        elif op.name in ON_TIER:
-            if cursor.pending.keys().isdisjoint(op.inputs):
-                require_room(self.costs, cursor.parked(), LOCAL_RULES[op.name](self.game, op, used))
-        else:
-            for value in used:
-                require_contribution(self.game, op.name, value)
-            if op.args or not used or op.layer != used[0].layer:
-                group = require_group(self.mesh, cursor.rank, op, used)
-        return used, group
 
     def receive(self, cursor: RankState, op: Op) -> bool:
         self._used(cursor, op)
@@ -503,7 +466,9 @@ class Recomputation(Walk[RankState]):
             cursor.waited_for[call.at] = call.last
             cursor.cause = call.cause
         try:
-            wanted = requested_batches(self.game, op.name, op.batches) if op.name in REQUESTING else NO_BATCHES
+            wanted = (
+                collectives.requested_batches(self.game, op.name, op.batches) if op.name in REQUESTING else NO_BATCHES
+            )
             confirm(cursor, op, call.outputs, call.start, call.end - call.start, wanted)
         except (PuzzleError, *MALFORMED) as why:
             raise placed(why, cursor) from None
@@ -529,8 +494,7 @@ class Recomputation(Walk[RankState]):
         first, has_groups = stuck[0], bool(self.mesh.axes)
         place, line = first.place(first.op.call()), first.op.line
         try:
-            for meeting in self.meetings.pending():
-                require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
+            self.require_same_calls(has_groups)
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank, rank.op) for rank in stuck]

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf
-from operator import attrgetter
 from typing import NamedTuple
 
 from lib.communication.lanes import computing, overlapped
@@ -200,8 +199,13 @@ def referee(trace: Trace, goal: Goal | None = None) -> Report:
 
 
 def _judge(trace: Trace, goal: Goal | None) -> Report:
-    recomputation = Recomputation(trace, strict=goal is not None)
-    error = _first_error(recomputation, goal)
+    recomputation, error = Recomputation(trace, strict=goal is not None), None
+    try:
+        if goal is not None:
+            _require_setting(trace, goal)
+        recomputation.run()
+    except PuzzleError as why:
+        error = why
     ranks, costs = recomputation.ranks, trace.costs
     sizes = [[value.memory(costs) for value in state.values.values()] for state in ranks]  # by number: in that order
     profiles = [profile(state.liveness.lifetimes(), size) for state, size in zip(ranks, sizes)]
@@ -212,7 +216,8 @@ def _judge(trace: Trace, goal: Goal | None) -> Report:
     makespan = max((end for _, _, end in spans), default=0)
     notes = notes_on(recomputation, lasting, profiles, contents) if any(state.at for state in ranks) else ()
     lasting_peak = max(contents.memory, *lasting)
-    working = [_working(ops, costs) for ops in events]
+    idle = overlapped(costs)
+    working = [sum([op.end - op.start for op in ops if op.name not in idle]) for ops in events]
     peaks = {tier: _tier_peak(ranks, profiles, tier) for tier in costs.tiers}
     sent = traffic(recomputation)
     report = Report(
@@ -260,32 +265,11 @@ def _explained(report: Report, recomputation: Recomputation) -> Report:
     return replace(report, causes=causes) if causes else report
 
 
-_start, _end = attrgetter("start"), attrgetter("end")
-
-
 def _span(events: Sequence[Op]) -> tuple[int, int, int]:
     """The first start, the last start and the last end of a rank's events. A call may start later than events that
     follow it."""
     starts = [op.start for op in events]
-    return (min(starts), max(starts), max(map(_end, events))) if events else (0, 0, 0)
-
-
-def _working(events: Sequence[Op], costs: Costs) -> int:
-    if idle := overlapped(costs):
-        events = [op for op in events if op.name not in idle]
-    ticks: int = sum(map(_end, events)) - sum(map(_start, events))
-    return ticks
-
-
-def _first_error(recomputation: Recomputation, goal: Goal | None) -> PuzzleError | None:
-    """The first violation of the rules. Checks the goal's size and costs, and re-executes the trace."""
-    try:
-        if goal is not None:
-            _require_setting(recomputation.trace, goal)
-        recomputation.run()
-    except PuzzleError as why:
-        return why
-    return None
+    return (min(starts), max(starts), max([op.end for op in events])) if events else (0, 0, 0)
 
 
 def _require_setting(trace: Trace, goal: Goal) -> None:

@@ -18,12 +18,12 @@ from math import inf
 from typing import Any, TypedDict, Unpack
 
 from lib.extras import install_command
+from lib.layout.choices import Choices, Objective
 from lib.layout.completion import complete
 from lib.layout.graph import Graph, require_graph
 from lib.layout.integer_program import TOLERANCE, IntegerProgram, Solved, is_solver_here
 from lib.layout.layouts import PEAK_WANTED, LayoutError, OutOfEffortError, nearest_name, require_cap
 from lib.layout.plans import GraphPlan
-from lib.layout.problem import Choices, Objective
 from lib.layout.words import SAYS
 
 # --- Tensors of identical layers, which an integer program may lay out alike ---

@@ -17,10 +17,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from lib.layout.choices import FORBIDDEN, Choices, Objective, Table
 from lib.layout.graph import DistributedOperator, Graph
 from lib.layout.layouts import LayoutError, TensorLayout, placement, same_placement
 from lib.layout.plans import GraphPlan, ends, most_elements
-from lib.layout.problem import FORBIDDEN, Choices, Objective, Table
 from lib.layout.redistribution import redistribute
 from lib.layout.words import SAYS
 

@@ -244,15 +244,15 @@ def _sees(game: Game, layer: int, inp: Value, blocks: Sequence[Value]) -> tuple[
     for block in blocks:
         block = require_kind(block, KeyValue, "each block of keys")
         if (block.layer, block.batches, block.step) != (layer, inp.batches, inp.step):
-            raise RuleError(
-                SAYS(
-                    "keys of another layer",
-                    layer=block.layer,
-                    batches=batches_text(block),
-                    queries_layer=layer,
-                    queries_batches=batches_text(inp),
-                )
+            batches, queried = batches_text(block), batches_text(inp)
+            why = SAYS(
+                "keys of another layer",
+                layer=block.layer,
+                batches=batches,
+                queries_layer=layer,
+                queries_batches=queried,
             )
+            raise RuleError(why)
         _require_same(game, inp, block)
         shares = shares_of(game, block)
         if twice := shares & there:
@@ -273,13 +273,7 @@ def _require_into(game: Game, layer: int, inp: Activation, into: Activation, que
 
 
 def _made(
-    game: Game,
-    kind: type[V],
-    inp: Activation,
-    layer: int,
-    shares: Shares,
-    parts: Shares = algebra.WHOLE,
-    of: int = 1,
+    game: Game, kind: type[V], inp: Activation, layer: int, shares: Shares, parts: Shares = algebra.WHOLE, of: int = 1
 ) -> V:
     """A value of some tokens, of the same microbatches and heads as the queries. All parts of a sum are the whole."""
     if len(parts) == of:

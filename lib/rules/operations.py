@@ -39,37 +39,9 @@ from lib.values.kinds import (
     shard,
 )
 
-from . import attention
+from . import attention, layers, updates
 from .collectives import require_own
-from .layers import (
-    WHOLE,
-    backward,
-    backward_input,
-    backward_weight,
-    forward,
-    loss,
-    pair,
-    require_layers,
-    require_trained,
-    require_weight_of,
-    same_model,
-)
-from .updates import (
-    delta,
-    fetch,
-    load_outer_state,
-    merge,
-    move,
-    norm,
-    offload,
-    outer_update,
-    parked_weights,
-    require_final,
-    set_final_copy,
-    tier_ticks,
-    tier_update,
-    update,
-)
+from .layers import WHOLE, require_layers, require_trained, require_weight_of, same_model
 
 PER_BATCH = COMPUTING | {"get_activation", "fake_grad", "loss"}
 """Operations on batches: the batches of the first value that they make."""
@@ -99,9 +71,9 @@ def load_weights(
     shards = frozenset((algebra.number(part, total, "shard"),))
     label = layer, game.layers, 0, shards, total
     weight = Weight.made(*label)
-    more = (load_outer_state(game, weight),) if with_outer else ()
+    more = (updates.load_outer_state(game, weight),) if with_outer else ()
     values = (weight, OptState.made(*label), *more)
-    return values if tier is None else parked_weights(game, values, tier)
+    return values if tier is None else updates.parked_weights(game, values, tier)
 
 
 def get_activation(game: Game, batches: object, step: object = 0, shares: object = None) -> Activation:
@@ -152,7 +124,7 @@ def set_final_weight(game: Game, layer: int, weight: Value) -> tuple[()]:
     require_weight_of(layer, weight)
     require_trained(game, layer)
     if game.task == "outer":
-        require_final(game, weight)
+        updates.require_final(game, weight)
     elif weight.step != game.steps:
         done = "was never updated" if not weight.step else f"is not the one after all {game.steps} steps"
         raise RuleError(SAYS("weight not final", weight=weight, done=done))
@@ -232,19 +204,19 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "load_weights": lambda game, op, _: load_weights(game, op.layer, *_loaded(op)),
     "get_activation": lambda game, op, _: (get_activation(game, op.batches, *_step(op)),),
     "fake_grad": lambda game, op, _: (fake_grad(game, op.layer, op.batches, *_step(op)),),
-    "forward": lambda game, op, v: (forward(game, op.layer, *v),),
-    "loss": lambda game, op, v: (loss(game, *v),),
-    "backward": lambda game, op, v: backward(game, op.layer, *v),
-    "pair": lambda game, op, v: pair(game, op.layer, *op.args, *v),
-    "backward_input": lambda game, op, v: (backward_input(game, op.layer, *v),),
-    "backward_weight": lambda game, op, v: (backward_weight(game, op.layer, *v),),
-    "update": lambda game, op, v: update(game, op.layer, *v),
-    "norm": lambda game, op, v: (norm(game, op.layer, *v),),
-    "tier_update": lambda game, op, v: tier_update(game, op.layer, *op.args, *v),
-    "delta": lambda game, op, v: (delta(game, op.layer, *v),),
-    "outer_update": lambda game, op, v: outer_update(game, op.layer, *v),
-    "merge": lambda game, op, v: (merge(game, op.layer, *v),),
-    "set_final_copy": lambda game, op, v: set_final_copy(game, op.layer, *v),
+    "forward": lambda game, op, v: (layers.forward(game, op.layer, *v),),
+    "loss": lambda game, op, v: (layers.loss(game, *v),),
+    "backward": lambda game, op, v: layers.backward(game, op.layer, *v),
+    "pair": lambda game, op, v: layers.pair(game, op.layer, *op.args, *v),
+    "backward_input": lambda game, op, v: (layers.backward_input(game, op.layer, *v),),
+    "backward_weight": lambda game, op, v: (layers.backward_weight(game, op.layer, *v),),
+    "update": lambda game, op, v: updates.update(game, op.layer, *v),
+    "norm": lambda game, op, v: (updates.norm(game, op.layer, *v),),
+    "tier_update": lambda game, op, v: updates.tier_update(game, op.layer, *op.args, *v),
+    "delta": lambda game, op, v: (updates.delta(game, op.layer, *v),),
+    "outer_update": lambda game, op, v: updates.outer_update(game, op.layer, *v),
+    "merge": lambda game, op, v: (updates.merge(game, op.layer, *v),),
+    "set_final_copy": lambda game, op, v: updates.set_final_copy(game, op.layer, *v),
     "keys": lambda game, op, v: (attention.keys(game, op.layer, *v),),
     "attend": lambda game, op, v: (attention.attend(game, op.layer, *v),),
     "attend_backward": lambda game, op, v: attention.attend_backward(game, op.layer, *v),
@@ -252,9 +224,9 @@ LOCAL_RULES: Mapping[str, Callable[[Game, LocalRecord, Sequence[Any]], tuple[Val
     "add": lambda game, op, v: (added(v),),
     "combine": lambda game, op, v: (join_shards(v),),
     "shard": lambda game, op, v: (shard_value(game, *v, *op.args),),
-    "offload": lambda game, op, v: (offload(game, *v, *op.args),),
-    "fetch": lambda game, op, v: (fetch(game, *v),),
-    "move": lambda game, op, v: (move(game, *v, *op.args),),
+    "offload": lambda game, op, v: (updates.offload(game, *v, *op.args),),
+    "fetch": lambda game, op, v: (updates.fetch(game, *v),),
+    "move": lambda game, op, v: (updates.move(game, *v, *op.args),),
     "set_final_weight": lambda game, op, v: set_final_weight(game, op.layer, *v),
     "set_output": lambda game, op, v: set_output(game, *v),
 }
@@ -271,7 +243,7 @@ def ticks(game: Game, operation: str, items: int, used: Sequence[Any], results: 
         return price * items
     costs = game.setting.costs
     if operation in ON_TIER:
-        return tier_ticks(costs, operation, results, used)
+        return updates.tier_ticks(costs, operation, results, used)
     if operation in ATTENDING:
         return attention.ticks(game, operation, used)
     sized = used if operation in PRODUCTS or operation == "loss" else ()

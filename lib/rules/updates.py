@@ -11,19 +11,7 @@ from lib.errors import IncompleteError, RuleError, Sentences
 from lib.game.costs import ON_TIER, Costs, Tier
 from lib.game.setting import Game
 from lib.values import algebra
-from lib.values.algebra import (
-    Copy,
-    averages_of,
-    batches_text,
-    counted,
-    covers,
-    missing_text,
-    named,
-    norm_text,
-    shard_to_update,
-    shards_text,
-    shared,
-)
+from lib.values.algebra import Copy, averages_of, batches_text, shards_text, shared
 from lib.values.kinds import (
     Activation,
     Delta,
@@ -125,7 +113,7 @@ def norm(game: Game, layer: int, grad: Value) -> Scalar:
     if grad.layer != layer:
         raise RuleError(SAYS("norm of another layer", grad=grad, layer=layer))
     if len(grad.batches) < grad.total_batches:
-        missing = missing_text("batch", grad.batches, grad.total_batches)
+        missing = algebra.missing_text("batch", grad.batches, grad.total_batches)
         more = "the others" if grad.shares > 1 else missing
         raise RuleError(SAYS("norm of some batches", batches=batches_text(grad), missing=more))
     n = grad.total
@@ -146,7 +134,7 @@ def require_scale(game: Game, grad: WeightGrad, scale: Value | None) -> None:
     if (scale.step, scale.version) != (grad.step, grad.version):
         raise RuleError(SAYS("norm of another step", scale=scale, grad=grad))
     if not scale.is_complete():
-        raise RuleError(SAYS("partial norm", norm=norm_text(scale)))
+        raise RuleError(SAYS("partial norm", norm=algebra.norm_text(scale)))
 
 
 def _require_clip(game: Game, call: str) -> None:
@@ -237,7 +225,7 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
         )
     late = copy.step - agreed.step
     if late > game.setting.late:
-        raise RuleError(SAYS("merged too late", late=counted(late, "step"), allowed=game.setting.late))
+        raise RuleError(SAYS("merged too late", late=algebra.counted(late, "step"), allowed=game.setting.late))
     if late < 0:
         raise RuleError(SAYS("merged too early", step=agreed.step, copy_step=copy.step))
     return with_fields(copy, copy=mark._replace(batches=copy_mark.batches))
@@ -258,29 +246,19 @@ def require_final(game: Game, weight: Weight) -> None:
     """Refuses a weight that is not the agreed one of the last round that a game allows."""
     if not shared(weight.copy):
         raise RuleError(SAYS("final weight not agreed", weight=weight))
-    if weight.step <= game.steps - game.setting.outer:
-        raise RuleError(
-            SAYS(
-                "round not last",
-                step=weight.step,
-                last=game.steps - game.setting.outer,
-                most=counted(game.setting.outer, "step"),
-            )
-        )
+    last = game.steps - game.setting.outer
+    if weight.step <= last:
+        most = algebra.counted(game.setting.outer, "step")
+        raise RuleError(SAYS("round not last", step=weight.step, last=last, most=most))
 
 
 def updated_copy(grad: WeightGrad, weight: Weight, state: OptState) -> Copy:
     """The mark of a copy that has been updated with its own gradient."""
     marks = [mark for mark in (weight.copy, grad.copy, state.copy) if mark is not None and mark.batches]
     if any(mark.batches != grad.batches for mark in marks):
-        theirs = next(mark for mark in marks if mark.batches != grad.batches)
-        raise RuleError(
-            SAYS(
-                "copy with other batches",
-                batches=algebra.named("batch", sorted(theirs.batches)),
-                grad_batches=batches_text(grad),
-            )
-        )
+        theirs = next(mark.batches for mark in marks if mark.batches != grad.batches)
+        batches = algebra.named("batch", sorted(theirs))
+        raise RuleError(SAYS("copy with other batches", batches=batches, grad_batches=batches_text(grad)))
     if not grad.batches:
         raise RuleError(SAYS("gradient of no batches"))
     mark = weight.copy
@@ -378,22 +356,15 @@ def update(
     if game.setting.whole and not weight.is_complete():
         raise RuleError(SAYS("matrix not whole", weight=weight))
     grad = weight_grad
-    for value in (grad, weight, opt_state):
-        if value.layer != layer:
-            raise RuleError(SAYS("other layer", value=value, call="update", layer=layer))
+    _same_layer("update", layer, grad, weight, opt_state)
     if not opt_state.step == grad.step == weight.step < game.steps:
         _refuse_steps(game, grad, weight, opt_state)
     copy = _updated_replica(game, grad, weight, opt_state)
-    if not covers(grad.shards, grad.total, weight.shards, weight.total):
-        raise RuleError(
-            SAYS(
-                "gradient of other shards",
-                shards=shards_text(grad),
-                weight_shards=shards_text(weight),
-                advice=shard_to_update(grad, weight, opt_state),
-            )
-        )
-    if not covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
+    if not algebra.covers(grad.shards, grad.total, weight.shards, weight.total):
+        shards, advice = shards_text(grad), algebra.shard_to_update(grad, weight, opt_state)
+        why = SAYS("gradient of other shards", shards=shards, weight_shards=shards_text(weight), advice=advice)
+        raise RuleError(why)
+    if not algebra.covers(opt_state.shards, opt_state.total, weight.shards, weight.total):
         raise RuleError(SAYS("state of other shards", shards=shards_text(opt_state), weight_shards=shards_text(weight)))
     require_scale(game, grad, scale)
     same_model(game, grad, weight, opt_state)
@@ -442,13 +413,8 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
             return Copy(weight.step, grad.batches, grad.total_batches)
         if grad.shares > 1:
             raise RuleError(SAYS("shares missing", batches=batches_text(grad)))
-        raise RuleError(
-            SAYS(
-                "batches missing",
-                batches=batches_text(grad),
-                missing=missing_text("batch", grad.batches, grad.total_batches),
-            )
-        )
+        missing = algebra.missing_text("batch", grad.batches, grad.total_batches)
+        raise RuleError(SAYS("batches missing", batches=batches_text(grad), missing=missing))
     if grad.copy != weight.copy:
         raise RuleError(SAYS("gradient of another replica", grad=grad, weight=weight))
     mark = weight.copy
@@ -459,14 +425,8 @@ def _updated_replica(game: Game, grad: WeightGrad, weight: Weight, opt_state: Op
     else:
         fits = opt_state.copy == mark
     if mark.batches != grad.batches:
-        raise RuleError(
-            SAYS(
-                "replica with other batches",
-                batches=named("batch", sorted(mark.batches)),
-                since=mark.since,
-                grad_batches=batches_text(grad),
-            )
-        )
+        own, others = algebra.named("batch", sorted(mark.batches)), batches_text(grad)
+        raise RuleError(SAYS("replica with other batches", batches=own, since=mark.since, grad_batches=others))
     if not fits:
         raise RuleError(SAYS("state of another replica", opt_state=opt_state, weight=weight))
     return mark
@@ -489,21 +449,15 @@ def complete(game: Game, final: Iterable[Weight]) -> None:
             raise IncompleteError(SAYS("no final weight", layer=layer))
         if not any(len(shards) == total for total, shards in by_total.items()):
             total = max(by_total, key=lambda total: len(by_total[total]) / total)
-            raise IncompleteError(
-                SAYS(
-                    "final shards missing",
-                    layer=layer,
-                    missing=missing_text("shard", by_total[total], total),
-                    total=total,
-                )
-            )
+            missing = algebra.missing_text("shard", by_total[total], total)
+            raise IncompleteError(SAYS("final shards missing", layer=layer, missing=missing, total=total))
 
 
 def complete_outputs(game: Game, outputs: Iterable[Activation]) -> None:
     """At the end of inference each batch has come out of the last layer."""
     batches = frozenset().union(*[output.batches for output in outputs])
     if len(batches) < game.batches:
-        missing = missing_text("batch", batches, game.batches)
+        missing = algebra.missing_text("batch", batches, game.batches)
         raise IncompleteError(SAYS("no output", missing=missing))
 
 

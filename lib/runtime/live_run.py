@@ -12,16 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lib.communication.lanes import Lanes
-from lib.communication.meetings import (
-    Call,
-    Mailboxes,
-    Mesh,
-    axes_of,
-    cycle_of,
-    deadlock_text,
-    nearest_to_cause,
-    require_same_call,
-)
+from lib.communication.meetings import Call, Mailboxes, Mesh, axes_of, cycle_of, deadlock_text, nearest_to_cause
 from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError, Sentences
 from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.trace.ops import Trace
@@ -32,44 +23,18 @@ from .recorder import RankRecorder
 from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait
 
 if TYPE_CHECKING:
-    from asyncio import Future, Task
+    from asyncio import Future
 
 
-class LiveLanes(Lanes):
-    """The calls of all ranks of a run that have not ended."""
-
-    def __init__(self, run: LiveRun) -> None:
-        super().__init__(run.game, run.game.ranks)
-        self._run = run
-
-    def full(self, call: Call) -> bool:
-        return self._run.mailboxes.full(call.rank, *call.op.args)
-
-    def settle(self, call: Call) -> None:
-        if self.on_lanes:
-            call.outputs = tuple([unrecorded(value) for value in call.outputs])
-            self._run.recorders[call.rank].complete(call)
-        if call.op.name == "pass_to":
-            to, *tag = call.op.args
-            message = Message(call.payload, call.values, call.end, *tag)
-            self._run.deliver(call.rank, to, message)
-        self._run.settled(call)
-
-    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
-        for call in calls:
-            self._run.refused(call, why)
-
-
-class LiveRun:
-    """The recorders of all ranks, and the waits between ranks."""
+class LiveRun(Lanes):
+    """The recorders of all ranks, their calls that have not ended, and the waits between ranks."""
 
     def __init__(self, size: Size, setting: Setting = CLASSIC_SETTING) -> None:
         import asyncio  # here, because it takes longer to import than all of lib
 
+        super().__init__(Game.of(size, setting), size.ranks)
         self.size = size
         self.setting = setting
-        self.game = Game.of(size, setting)
-        self.costs = setting.costs
         self.mesh = Mesh(setting.mesh, size.ranks)
         ranks = size.ranks
         self.recorders = [RankRecorder(rank, self.game, self) for rank in range(ranks)]
@@ -83,18 +48,14 @@ class LiveRun:
         self.act = self._detector.act
         """Records that a rank is alive."""
         self.other_rank = self._detector.other
+        self.supervise = self._detector.supervise
         self._waits: list[Wait | None] = [None] * ranks
         self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
         self._offers = Offers()
-        self.lanes = LiveLanes(self)
 
     def trace(self) -> Trace:
         """The trace recorded so far."""
         return Trace(self.size, tuple(tuple(recorder.ops) for recorder in self.recorders), self.setting)
-
-    def supervise(self, tasks: Sequence[Task[Any]]) -> None:
-        """Takes every rank's task, so that it is certain when a rank has ended."""
-        self._detector.supervise(tasks)
 
     @property
     def moves(self) -> int:
@@ -117,7 +78,7 @@ class LiveRun:
     def meet(self, wait: CallWait) -> bool | None:
         """Makes a blocking call, and waits for its end."""
         call = wait.of
-        self.lanes.issue(call)
+        self.issue(call)
         if call.refusal is not None:
             raise copied(call.refusal)
         return True if call.end >= 0 else None
@@ -126,22 +87,31 @@ class LiveRun:
         """Waits for the end of a call."""
         if wait.of.end >= 0:
             return True
-        refusal = wait.lanes.refusal_of(wait.of)
+        refusal = self.refusal_of(wait.of)
         if refusal is not None:
             raise copied(refusal)
         return None
 
-    def settled(self, call: Call) -> None:
-        """Wakes the rank that awaits a call, whose start and end are now known."""
+    def full(self, call: Call) -> bool:
+        return self.mailboxes.full(call.rank, *call.op.args)
+
+    def settle(self, call: Call) -> None:
+        if self.on_lanes:
+            call.outputs = tuple([unrecorded(value) for value in call.outputs])
+            self.recorders[call.rank].complete(call)
+        if call.op.name == "pass_to":
+            to, *tag = call.op.args
+            self.deliver(call.rank, to, Message(call.payload, call.values, call.end, *tag))
         wait = self._waits[call.rank]
         if isinstance(wait, CallWait) and wait.of is call:
             self._wake(wait, True)
 
-    def refused(self, call: Call, why: PuzzleError) -> None:
-        """Refuses a call that will never start, the calls after it on its lane, and the calls that use its results."""
-        wait = self._waits[call.rank]
-        if isinstance(wait, CallWait) and wait.lanes.refusal_of(wait.of) is why:
-            self._fail(wait, copied(why))
+    def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
+        """Refuses calls that will never start, the calls after them on their lanes, and the calls that use their
+        results."""
+        for wait in [self._waits[call.rank] for call in calls]:
+            if isinstance(wait, CallWait) and self.refusal_of(wait.of) is why:
+                self._fail(wait, copied(why))
 
     def deliver(self, source: int, to: int, message: Message) -> None:
         self.mailboxes.put(source, to, message, message.tag)
@@ -163,9 +133,9 @@ class LiveRun:
         """Lets a sender continue that waits for room in a mailbox."""
         wait = self._waits[source]
         if self.costs.overlap:
-            self.lanes.retry(source)
+            self.retry(source)
         elif isinstance(wait, CallWait) and wait.of.name == "pass_to":
-            self.lanes.issue(wait.of)
+            self.issue(wait.of)
 
     def _deliver_earliest(self) -> bool:
         """Gives the earliest message to an open receive that waits for it, if there is one."""
@@ -217,7 +187,7 @@ class LiveRun:
         """Ends a wait without an answer, and withdraws the rank's offers."""
         self._advance(wait)
         if isinstance(wait, CallWait) and not self.costs.overlap:
-            self.lanes.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
+            self.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
 
     def resolve_deadlock(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
@@ -234,8 +204,7 @@ class LiveRun:
 
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
         try:
-            for meeting in self.lanes.meetings.pending():
-                require_same_call([call for _, call in sorted(meeting.arrived().items())], bool(self.mesh.axes))
+            self.require_same_calls(bool(self.mesh.axes))
         except MismatchError as mismatch:
             return mismatch
         described = [wait.described() for wait in waits]

@@ -13,16 +13,8 @@ from typing import Any, NoReturn, TypeVar
 from lib.communication.meetings import Call, PendingValue, layer_of, message_ticks
 from lib.errors import PuzzleError, RuleError, Sentences
 from lib.game.setting import Game
-from lib.rules import operations
-from lib.rules.collectives import (
-    Group,
-    refuse_broadcast,
-    requested_batches,
-    require_contribution,
-    require_root,
-    results_of,
-    root_in,
-)
+from lib.rules import collectives, operations
+from lib.rules.collectives import Group
 from lib.rules.updates import require_room
 from lib.trace.ops import FORMS, NO_BATCHES, TIMED, Op, address, call_text, shortest
 from lib.values import algebra
@@ -143,9 +135,7 @@ class RankOperations:
         """Refuses a call while another one has not been awaited or has not ended."""
         recorder = self._recorder
         if recorder.unawaited is not None:
-            why = recorder.refuse_unawaited()
-            assert why is not None
-            raise why
+            raise recorder.refuse_unawaited()
         if recorder.under_way is not None:
             raise RuleError(SAYS("rank still waits", call=recorder.under_way.call(), line=recorder.under_way.line))
 
@@ -169,14 +159,7 @@ class RankOperations:
     # --- On a lane, where communication overlaps computation ---
 
     def _bucket(
-        self,
-        name: str,
-        given: Any,
-        label: Any,
-        group: Group | None,
-        line: int,
-        asked: frozenset[int],
-        root: int | None,
+        self, name: str, given: Any, label: Any, group: Group | None, line: int, asked: frozenset[int], root: int | None
     ) -> Awaitable[Any]:
         """A collective of a call's result, or of a list of values with a list of layers: a bucket."""
         listed = isinstance(given, list) or (isinstance(given, Handle) and given.listed)
@@ -216,24 +199,28 @@ class RankOperations:
         recorder, overlap = self._recorder, self.run.costs.overlap
         at, clock = len(recorder.ops), recorder.clock
         if overlap:
-            count = results_of(name, len(parts), self._rank, root_in(name, args)) if makes is None else makes
+            count = (
+                collectives.results_of(name, len(parts), self._rank, collectives.root_in(name, args))
+                if makes is None
+                else makes
+            )
             op = recorder.write_call(name, count, line, used, layer, args, asked)
             self.run.act(self._rank)
         else:
             op = new_op(Op, (name, clock, clock, layer, asked, used, (), args, line))  # recorded when it has ended
         call = Call(self._rank, at, clock, None, op, group, tuple(parts), payload=payload)
         if not overlap:
-            return self._promise(CallWait(self._rank, clock, line, call, self.run.lanes), self.run.meet, self._met)
-        self.run.lanes.issue(call)
+            return self._promise(CallWait(self._rank, clock, line, call, self.run), self.run.meet, self._met)
+        self.run.issue(call)
         handle = recorder.handles[at] = Handle(self, call, listed)
         return handle
 
     def _brought(self, name: str, part: Value | PendingValue) -> int:
         """The number of a value that a collective may use."""
         if isinstance(part, PendingValue):
-            refuse_broadcast(part.call.name, part.call)
+            collectives.refuse_broadcast(part.call.name, part.call)
             return part.number
-        require_contribution(self._game, name, part)
+        collectives.require_contribution(self._game, name, part)
         return self._recorder.claim(part)
 
     def _one(self, name: str, given: Any) -> Value | PendingValue:
@@ -280,7 +267,7 @@ class RankOperations:
         if call.end >= 0:
             self.run.act(self._rank)
         else:
-            wait = CallWait(self._rank, recorder.clock, line, call, self.run.lanes)
+            wait = CallWait(self._rank, recorder.clock, line, call, self.run)
             yield from self._together(wait, self.run.ended, lambda *_: None).__await__()
         recorder.write_await(call, line)
         handle.awaited_on = line
@@ -365,11 +352,11 @@ class RankOperations:
             run.costs.require_priced(name)
             if isinstance(label, Value):
                 raise RuleError(SAYS("value comes first", name=name))
-            wanted = requested_batches(run.game, name, batches) if batches else NO_BATCHES
+            wanted = collectives.requested_batches(run.game, name, batches) if batches else NO_BATCHES
             members = None if group is None else run.mesh.group(recorder.rank, group)
             if root is not None:
                 ranks = members or range(run.game.ranks)
-                root = require_root(name, root, recorder.rank, ranks, given is not None)
+                root = collectives.require_root(name, root, recorder.rank, ranks, given is not None)
             if run.costs.overlap and not isinstance(given, Value | None):
                 return self._bucket(name, given, label, members, line, wanted, root)
             if type(label) is not int:
@@ -378,7 +365,7 @@ class RankOperations:
                 label = algebra.whole_number(label, "layer")
             values = () if root is not None and given is None else (given,)
             for value in values:
-                require_contribution(run.game, name, value)
+                collectives.require_contribution(run.game, name, value)
             used = recorder.claim_all(values)
         except PuzzleError as why:
             raise why.at(recorder.place(call_text(name, label)), line) from None

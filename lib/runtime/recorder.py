@@ -95,20 +95,16 @@ class RankRecorder:
     def place(self, call: str) -> str:
         return place_text(self.rank, self.costs.text(self.clock), call)
 
-    def refuse_unawaited(self) -> RuleError | None:
-        """The refusal if a call was made without await; returned once."""
-        if self.unawaited is None:
-            return None
+    def refuse_unawaited(self) -> RuleError:
+        """The refusal of a call that was made without await; returned once."""
+        assert self.unawaited is not None
         is_kept = _references(self.unawaited) > _references((object(), None))
         coroutine, wait = self.unawaited
         self.unawaited = None
         coroutine.close()  # Python would warn too; the refusal says it better.
         name = wait.call().partition("(")[0]
         more = "; a rank makes one call at a time, so asyncio.gather cannot start several" if is_kept else ""
-        return RuleError(
-            SAYS("not awaited", call=wait.call(), line=wait.line, name=name, more=more),
-            line=wait.line,
-        )
+        return RuleError(SAYS("not awaited", call=wait.call(), line=wait.line, name=name, more=more), line=wait.line)
 
     def claim(self, value: Value) -> int:
         """The number of a value on this rank. A value that no rank of this run has made is recorded as given."""
@@ -329,15 +325,8 @@ class Storage(dict[Any, K], Generic[K]):
         for name, kind in (*HOLDS.items(), *((name, kind) for kind, name in HOLDS_TOO.items())):
             if type(value) is kind:
                 hint = f"; store it in {name}{order_hint(type(value), self._kind)}"
-        raise RuleError(
-            SAYS(
-                "wrong dictionary",
-                dictionary=self.name,
-                kind=self._kind.kind.partition(" ")[2],
-                got=object_text(value),
-                hint=hint,
-            )
-        )
+        holds, got = self._kind.kind.partition(" ")[2], object_text(value)
+        raise RuleError(SAYS("wrong dictionary", dictionary=self.name, kind=holds, got=got, hint=hint))
 
     def _absent(self, key: Any, then: str = "remove it after its last use") -> NoReturn:
         removed = self._removed.get(key)

@@ -259,12 +259,7 @@ def _closed_loop(selector: _Idle) -> asyncio.AbstractEventLoop:
 
 
 def run_nested(
-    schedule: Schedule,
-    layers: int = 2,
-    batches: int = 1,
-    ranks: int = 1,
-    *,
-    setting: Setting = CLASSIC_SETTING,
+    schedule: Schedule, layers: int = 2, batches: int = 1, ranks: int = 1, *, setting: Setting = CLASSIC_SETTING
 ) -> Outcome:
     """Like `run`, but works while an event loop is running."""
     idle = _Idle()

@@ -30,7 +30,7 @@ class Message(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class Wait:
+class _Wait:
     """One rank's wait in an operation that involves others, from tick `clock` on."""
 
     rank: int
@@ -38,18 +38,11 @@ class Wait:
     line: int
     future: Future[Any] | None = field(default=None, init=False)
 
-    def call(self) -> str:
-        """The operation as a message names it: 'receive()'."""
-        raise NotImplementedError
-
-    def described(self) -> WaitingRank:
-        """This wait in a deadlock message."""
-        raise NotImplementedError
-
 
 @dataclass(slots=True, eq=False)
-class CallWait(Wait):
-    """A wait for the end of a call: a blocking one, or one that was made before."""
+class CallWait(_Wait):
+    """A wait for the end of a call: a blocking one, or one that was made before. `call` names it in a message, and
+    `described` is for a deadlock's."""
 
     of: Call
     lanes: Lanes
@@ -64,7 +57,7 @@ class CallWait(Wait):
 
 
 @dataclass(slots=True, eq=False)
-class ReceiveWait(Wait):
+class ReceiveWait(_Wait):
     """A wait for a message from `source`, or from any rank."""
 
     source: int | None
@@ -76,6 +69,9 @@ class ReceiveWait(Wait):
     def described(self) -> WaitingRank:
         of = () if self.source is None else (self.source,)
         return WaitingRank(self.rank, self.call(), self.line, "receive", of)
+
+
+Wait = CallWait | ReceiveWait
 
 
 class Offers:

@@ -23,22 +23,7 @@ from lib.errors import RuleError, Sentence, Sentences
 from lib.game.costs import CLASSIC, Costs, Unequal
 
 from . import algebra
-from .algebra import (
-    ALIKE_FIRST,
-    DIFFERENCES,
-    Copy,
-    Who,
-    batches_text,
-    checked_copy,
-    more_text,
-    norm_text,
-    operand,
-    order_hint,
-    shards_text,
-    share_text,
-    shares_of_batches,
-    step_text,
-)
+from .algebra import Copy, Who, batches_text, more_text, operand, shards_text, share_text, step_text
 
 V = TypeVar("V", bound="Value")
 S = TypeVar("S", bound="Sharded")
@@ -291,11 +276,8 @@ def require_kind(value: object, kind: type[V], use: str) -> V:
     """`value`, if it is of `kind`; otherwise a RuleError that says what it is instead."""
     if type(value) is kind:
         return value
-    raise RuleError(
-        SAYS(
-            "wrong kind for use", use=use, kind=kind.kind, value=object_text(value), hint=order_hint(type(value), kind)
-        )
-    )
+    hint = algebra.order_hint(type(value), kind)
+    raise RuleError(SAYS("wrong kind for use", use=use, kind=kind.kind, value=object_text(value), hint=hint))
 
 
 def object_text(given: object) -> str:
@@ -318,12 +300,12 @@ def require_alike(first: Value, other: Value, names: Collection[str], who: Who, 
                 SAYS(
                     "values differ",
                     verb=verb,
-                    differ=DIFFERENCES.get(name, name),
+                    differ=algebra.DIFFERENCES.get(name, name),
                     who=who(0),
                     first=first,
                     other_who=who(i),
                     other=other,
-                    advice=ALIKE_FIRST.get((verb, name), ""),
+                    advice=algebra.ALIKE_FIRST.get((verb, name), ""),
                 )
             )
 
@@ -537,30 +519,29 @@ class ActivationGrad(BatchedFields):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class KeyValue(BatchedFields):
-    """The keys and values of a layer of attention, for some tokens."""
-
-    kind = "a key-value block"
-
-    def memory(self, costs: Costs = CLASSIC) -> int:
-        return self._elements(costs.keys_and_values, costs.unequal)
-
-    def __str__(self) -> str:
-        return f"key-value block of layer {self.layer}, {batches_text(self)}{share_text(self)}{step_text(self)}"
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class KeyValueGrad(BatchedFields):
-    """The gradient of keys and values. Its `parts` are summands, one for each later share of queries."""
-
-    kind = "a key-value gradient"
+class OfKeys(BatchedFields):
+    """What keys and values have in common with their gradients."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:
         return self._elements(costs.keys_and_values, costs.unequal)
 
     def __str__(self) -> str:
         label = f"{batches_text(self)}{share_text(self)}{step_text(self)}"
-        return f"key-value gradient of layer {self.layer}, {label}"
+        return f"{self.kind.partition(' ')[2]} of layer {self.layer}, {label}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyValue(OfKeys):
+    """The keys and values of a layer of attention, for some tokens."""
+
+    kind = "a key-value block"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class KeyValueGrad(OfKeys):
+    """The gradient of keys and values. Its `parts` are summands, one for each later share of queries."""
+
+    kind = "a key-value gradient"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -596,7 +577,7 @@ class Scalar(Summed):
         return len(self.shards) == self.total
 
     def __str__(self) -> str:
-        return f"norm of {norm_text(self)}{step_text(self)}"
+        return f"norm of {algebra.norm_text(self)}{step_text(self)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -671,7 +652,7 @@ CHECKS: Mapping[str, Check] = {
     "shards": _chosen("shard", "total", lambda owner: SAYS("no shards", owner=owner)),
     "layer": lambda value, given, owner: value._check_layer(given, owner),
     "step": _least(0, "step"),
-    "copy": lambda _, given, __: checked_copy(given),
+    "copy": lambda _, given, __: algebra.checked_copy(given),
     "version": lambda value, given, owner: algebra.version(given, value.step, owner),
     "heads": lambda _, given, owner: algebra.part_of(given, "heads", owner),
     "vocabulary": _flag,
@@ -831,7 +812,7 @@ def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
         every: set[int] = set()
         for batches in sets:
             if twice := every & batches:
-                raise RuleError(SAYS("shares in both", shares=shares_of_batches(twice, first.shares)))
+                raise RuleError(SAYS("shares in both", shares=algebra.shares_of_batches(twice, first.shares)))
             every |= batches
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
     return with_fields(first, batches=union, version=version)
@@ -858,7 +839,7 @@ def refuse_kinds(call: str, *given: tuple[object, type[Value]]) -> NoReturn:
         swapped = "; ".join(f"{name} is {object_text(value)}" for name, (value, _) in wrong.items())
         raise RuleError(SAYS("arguments swapped", swapped=swapped, call=call))
     name, (value, kind) = next(iter(wrong.items()))
-    hint = "; fetch it first" if type(value) is Parked else order_hint(type(value), kind)
+    hint = "; fetch it first" if type(value) is Parked else algebra.order_hint(type(value), kind)
     raise RuleError(SAYS("wrong kind", name=name, kind=kind.kind, value=object_text(value), hint=hint))
 
 

@@ -173,7 +173,7 @@ def _puzzle(chapter: Chapter, slug: str) -> Any:
     Placed.take(fields)
     if "targets" not in fields:
         raise fields.refusal(f"[targets] is missing; 'puzzles check --only {slug} --write' finds them")
-    puzzle = reader_of(chapter.track)(slug, fields)
+    puzzle = read_puzzle(chapter.track, slug, fields)
     fields.done()
     return puzzle
 
@@ -238,14 +238,9 @@ def said_of(track: str, slug: str) -> Fields:
     return _fields_at(found[0]) if found else Fields(slug, {})
 
 
-def reader_of(track: str) -> Any:
-    """The function that makes the puzzle of a slug from the fields of its file. Its module is imported when the first
-    file is read: some need numpy."""
-
-    def read(slug: str, fields: Fields) -> Any:
-        return import_module(f"puzzles.catalog.{track}.puzzle").read_puzzle(slug, fields)
-
-    return read
+def read_puzzle(track: str, slug: str, fields: Fields) -> Any:
+    """The puzzle of a slug from the fields of its file. What reads it is imported only now: some need numpy."""
+    return import_module(f"puzzles.catalog.{track}.puzzle").read_puzzle(slug, fields)
 
 
 def chapters(track: str) -> tuple[Chapter, ...]:

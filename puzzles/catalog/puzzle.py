@@ -42,9 +42,9 @@ class Paper(NamedTuple):
 @cache
 def paper(name: str) -> Paper:
     """The publication of this name."""
-    fields = Fields(f"{PACKAGE}/papers.toml", content()["papers.toml"]).table(name)
-    found = Paper(fields.text("authors"), fields.number("year"), fields.text("title"), fields.text("where"))
-    fields.done()
+    table = Fields(f"{PACKAGE}/papers.toml", content()["papers.toml"]).table(name)
+    found = Paper(table.text("authors"), table.number("year"), table.text("title"), table.text("where"))
+    table.done()
     return found
 
 

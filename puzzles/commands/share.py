@@ -1,4 +1,7 @@
-"""`puzzles share`: a link that opens a solution in the browser; the link itself holds the code, or the run."""
+"""`puzzles share`: a link that opens a solution in the browser; the link itself holds the code, or the run.
+
+`verify`: judges a saved run again, so that a figure needs no trust.
+"""
 
 import json
 from pathlib import Path

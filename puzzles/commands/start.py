@@ -1,4 +1,7 @@
-"""`puzzles start` and `next`: a file of starters, with the statement of each puzzle above its gap."""
+"""`puzzles start` and `next`: a file of starters, with the statement of each puzzle above its gap.
+
+`notebook`: fresh copies of the notebooks, for Jupyter or marimo; only --force overwrites what a player has written.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""The package's description is README.md, with links that also work outside the repository."""
+"""What the build backend calls; pyproject.toml names this file.
+
+The package's description is README.md, with links that also work outside the repository. A wheel has the package
+`training_puzzles` around the folders, and the puzzles in it compiled; an editable install finds both here.
+"""
 
 import re
 import sys
@@ -12,8 +16,6 @@ LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!\w+:|#)([^)]*)\)")
 
 
 class MetadataHook(MetadataHookInterface):  # type: ignore[misc]  # mypy does not follow it
-    """Called by the build backend; pyproject.toml names this file."""
-
     def update(self, metadata: dict[str, Any]) -> None:
         text = Path(self.root, "README.md").read_text(encoding="utf-8")
         source = metadata.get("urls", {}).get("Source")
@@ -33,8 +35,6 @@ def absolute(text: str, source: str | None) -> str:
 
 
 class WheelHook(BuildHookInterface[Any]):  # type: ignore[misc]  # mypy does not follow it
-    """Called by the build backend; pyproject.toml names this file."""
-
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "standard":
             build_data["force_include"]["puzzles/package/training_puzzles"] = "training_puzzles"

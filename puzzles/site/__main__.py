@@ -1,4 +1,6 @@
-"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named."""
+"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named; `--serve` serves
+a built one to this machine.
+"""
 
 from puzzles.search_path import leave_out_current_folder
 

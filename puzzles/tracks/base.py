@@ -26,7 +26,7 @@ from importlib import import_module
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
-from puzzles.catalog.content import PuzzleGroup, reader_of
+from puzzles.catalog.content import PuzzleGroup, read_puzzle
 from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
 from puzzles.catalog.puzzle import Listing, Puzzle
 from puzzles.failure import Failure
@@ -112,7 +112,7 @@ class Track(Generic[P]):
         """
         if self.listing is None:
             raise OwnPuzzleError(f"{fields.where}: puzzles of the track '{self.name}' are written in Python")
-        puzzle: P = reader_of(self.name)(slug, fields)
+        puzzle: P = read_puzzle(self.name, slug, fields)
         return puzzle
 
     @property

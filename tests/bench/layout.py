@@ -12,8 +12,8 @@ from time import perf_counter
 import numpy as np
 
 from lib.layout import DeviceMatrix, Graph, TensorLayout, plan, propagate, redistribute, training
+from lib.layout.choices import Choices
 from lib.layout.examples import feed_forward, megatron_mlp
-from lib.layout.problem import Choices
 from tests.bench.runtime import best, show
 from tests.support.layout_examples import transformer
 from tests.support.layout_strategies import cube_with_summands, eight_devices, least_memory, values

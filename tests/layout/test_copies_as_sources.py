@@ -67,7 +67,7 @@ def test_the_copy_is_held_until_the_last_input_has_moved_from_it() -> None:
 
 def by_trying(graph: Graph) -> int:
     """Of every layout of the sources and every order of sources of the inputs, the fewest bytes."""
-    from lib.layout.problem import Choices
+    from lib.layout.choices import Choices
 
     choices = Choices(graph, {}, scatter=True)
     least = None

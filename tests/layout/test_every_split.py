@@ -18,10 +18,10 @@ from lib.layout import (
     propagate,
     training,
 )
+from lib.layout.choices import BYTES, Choices
 from lib.layout.examples import embedding_and_head, megatron_mlp
 from lib.layout.integer_program import IntegerProgram, Solved
 from lib.layout.layouts import placement, prime_factors
-from lib.layout.problem import BYTES, Choices
 from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples

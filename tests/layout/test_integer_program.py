@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from lib.layout import LayoutError, P, exact, mesh, plan, training
+from lib.layout.choices import BYTES, Choices, Objective
 from lib.layout.exact import alike
 from lib.layout.examples import embedding_and_head, feed_forward
 from lib.layout.integer_program import IntegerProgram, undivided
-from lib.layout.problem import BYTES, Choices, Objective
 from tests.support.layout_examples import grouped_attention, swiglu, transformer
 from tests.support.layout_strategies import assert_same_program, eight_devices
 from tests.support.refusals import Refused

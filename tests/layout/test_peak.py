@@ -22,10 +22,10 @@ from lib.layout import (
     redistribute,
     training,
 )
+from lib.layout.choices import Choices
 from lib.layout.examples import feed_forward, megatron_mlp, one_matmul
 from lib.layout.graph import arrange
 from lib.layout.plans import MemoryTimeline, most_elements
-from lib.layout.problem import Choices
 from tests.layout.test_propagation import small_graphs
 from tests.support.examples import examples
 from tests.support.layout_examples import layer_norm, mixture_of_experts, swiglu

@@ -23,9 +23,9 @@ from lib.layout import (
     same_placement,
     training,
 )
+from lib.layout.choices import Choices
 from lib.layout.examples import feed_forward, megatron_mlp, one_matmul
 from lib.layout.layouts import placement
-from lib.layout.problem import Choices
 from lib.layout.redistribution import can_become
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from tests.layout.test_peak import assert_peaks_are_measured

@@ -23,10 +23,10 @@ from lib.layout import (
     same_placement,
     split,
 )
+from lib.layout.choices import Choices, Objective
 from lib.layout.exact import USUAL_FLOPS
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp
 from lib.layout.graph import strategy_text
-from lib.layout.problem import Choices, Objective
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.layout_examples import transformer

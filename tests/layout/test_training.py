@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lib.layout import Graph, GraphPlan, LayoutError, P, mesh, plan, propagate, redistribute, same_placement, training
+from lib.layout.choices import Choices
 from lib.layout.examples import attention, boundary, embedding_and_head, feed_forward, megatron_mlp
-from lib.layout.problem import Choices
 from tests.support.layout_examples import transformer
 from tests.support.refusals import Refused
 

@@ -230,7 +230,7 @@ WAYS = {
     "by name": lambda: importlib.import_module("lib.layout.exact").plan,
     "by relative name": by_relative_name,
     "by __import__": lambda: __import__("lib.layout.integer_program", fromlist=["x"]).IntegerProgram,
-    "by its choices": lambda: importlib.import_module("lib.layout.problem").Choices,
+    "by its choices": lambda: importlib.import_module("lib.layout.choices").Choices,
     "by pickle": lambda: pickle.loads(b"clib.layout.exact\\nplan\\n."),
     "by pkgutil": lambda: pkgutil.resolve_name("lib.layout.exact:plan"),
     "by runpy": lambda: runpy.run_module("lib.layout.completion")["complete"],

@@ -154,13 +154,6 @@ def test_judging_and_drawing_need_nothing_that_a_browser_lacks() -> None:
     assert (done.stdout.splitlines(), done.stderr) == (["gpipe passed <svg", "mixtral_64 passed <svg"], "")
 
 
-def test_another_content_is_another_version_of_the_offline_worker(tmp_path: Path) -> None:
-    (tmp_path / "a.js").write_text("1")
-    one = offline_worker(tmp_path, ["a.js"])
-    (tmp_path / "a.js").write_text("2")
-    assert one != offline_worker(tmp_path, ["a.js"])
-
-
 def test_licences_name_every_package(tmp_path: Path) -> None:
     folder = tmp_path / "gifenc"
     folder.mkdir()

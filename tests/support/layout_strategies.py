@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from lib.layout import DeviceMatrix, Graph, GraphPlan, Pieces, TensorLayout, mesh_split
-from lib.layout.problem import Choices
+from lib.layout.choices import Choices
 
 
 def on(*dims: Any, shape: tuple[int, ...], grid: DeviceMatrix, partial: tuple[str, ...] = ()) -> TensorLayout:

@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from lib.layout import Graph, TensorLayout, least_bytes, redistribute
+from lib.layout.choices import Choices
 from lib.layout.layouts import placement
 from lib.layout.plans import ends, most_elements
-from lib.layout.problem import Choices
 
 
 class PeakModel:

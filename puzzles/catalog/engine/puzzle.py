@@ -1,4 +1,7 @@
-"""Figures that a class is judged by: the name of each, and how it is read from the meters."""
+"""An engine puzzle: the texts that every puzzle has, a class to write, and targets per device; read from its file.
+
+Figures that a class is judged by have a name each, and how they are read from the meters.
+"""
 
 from __future__ import annotations
 

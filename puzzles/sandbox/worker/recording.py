@@ -471,10 +471,11 @@ def install() -> None:
         metering.STAND_INS[name] = (function, _wrapped(kind, called, stand_in, if_known=True))
 
 
+install()
+
+
 # --- The run ---
 
-
-install()
 
 END = object()
 """After the last input of a stream."""

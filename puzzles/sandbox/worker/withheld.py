@@ -26,7 +26,7 @@ REFUSAL_OF_LAYOUTS = (
 WITHHELD = {
     "lib.schedules": REFUSAL,
     **{f"lib.planning.{name}": REFUSAL_OF_PLANNERS for name in "estimate plans split_search".split()},
-    **{f"lib.layout.{name}": REFUSAL_OF_LAYOUTS for name in "completion exact integer_program problem".split()},
+    **{f"lib.layout.{name}": REFUSAL_OF_LAYOUTS for name in "choices completion exact integer_program".split()},
 }
 """By module or package: why a graded definition cannot use it."""
 NAMES = {

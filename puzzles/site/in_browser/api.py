@@ -80,11 +80,6 @@ def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
     return by_hand.of_run(PUZZLES[slug], _trace(verdict))
 
 
-def profile(files: list[list[str]]) -> dict[str, Any]:
-    """What the traces of a run say, given the name and the text of each: a report, and pictures of a pipeline."""
-    return shown.profiled(files)
-
-
 def split(text: str) -> dict[str, str]:
     """The code for each puzzle in a file."""
     return links.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
@@ -119,10 +114,8 @@ def _of_puzzle(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CALLS: Calls = {
-    **{
-        call.__name__: call
-        for call in (judge, verify, story, view, picture, compare, trace, split, profile, timetable_of_runs)
-    },
+    **{call.__name__: call for call in (judge, verify, story, view, picture, compare, trace, split, timetable_of_runs)},
+    "profile": shown.profiled,
     "draft": _of_puzzle(by_hand.shown),
     "refusals": _of_puzzle(by_hand.refusals),
     "written": _of_puzzle(by_hand.written),

@@ -1,4 +1,7 @@
-"""Puzzles of teachers in the browser: their TOML files go into the archive, without solutions, and are added there."""
+"""Calls from the page: the name of a function and its arguments as JSON, answered as JSON.
+
+Puzzles of teachers: their TOML files go into the archive of the site, without solutions, and are added here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A verdict as plain data for the page: words, figures, and the next move."""
+"""A verdict and a run as plain data for the page: words, figures, the next move, the interactive picture, and a
+picture to keep.
+"""
 
 from collections.abc import Mapping
 from contextlib import redirect_stdout
