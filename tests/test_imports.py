@@ -25,7 +25,7 @@ lib.layout.words lib.layout.layouts lib.layout.exchanges lib.layout.redistributi
 lib.layout.training_step lib.layout.notation lib.layout.plans lib.layout.propagation lib.layout.completion
 lib.layout.choices lib.layout.integer_program lib.layout.exact lib.layout.code lib.layout.jax_primitives
 lib.layout.jax_functions lib.layout lib.layout.xla lib.layout.examples lib.layout.execution lib.layout.spmd
-drawing.palette drawing.pen drawing.picture drawing.number_text drawing.runs drawing.values
+drawing.palette drawing.pen drawing.picture drawing.runs drawing.values
 drawing.layouts drawing.export
 drawing
 puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.content puzzles.sandbox

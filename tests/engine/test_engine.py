@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 
 from lib import DeadlockError, RuleError
-from lib.engine import Reader, ShardedEngine, Writer, devices, launch
+from lib.engine import Reader, ShardedEngine, Writer, devices
 from lib.engine.flops import MAX_SCALES
 from lib.engine.inprocess import InProcessPort
+from lib.engine.launcher import launch  # not the worker's, which refuses a device's own, where it has been imported
 from tests.support.engine_bodies import BODIES
 from tests.support.engine_bodies.script import Script, on_each
 from tests.support.engine_bodies.streams import Assembly

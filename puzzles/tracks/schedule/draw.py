@@ -132,7 +132,7 @@ class _Drawing:
         self.bench.wrote(self.target)
 
 
-DEADLOCK = Sentences({"nobody can move": "{sentence}"})
+SAYS = Sentences({"nobody can move": "{sentence}"})
 """A deadlock in the words of a run in the sandbox."""
 
 
@@ -146,4 +146,4 @@ def _with_facts(sentence: str, row: Row, ranks: int) -> Sentence:
         cycle = [(int(rank), int(other)) for rank, other in given["cycle"]]
         if waits.keys() == lines.keys() and {*waits, *(rank for pair in cycle for rank in pair)} <= {*range(ranks)}:
             facts = {"waits": waits, "lines": lines, "cycle": cycle}
-    return DEADLOCK("nobody can move", sentence=sentence, **facts)
+    return SAYS("nobody can move", sentence=sentence, **facts)

@@ -102,18 +102,19 @@ class _Place:
             del weight, state
         for step in range(model.dist.setting.steps):
             self.left = dict.fromkeys(mine, table.batches)
-            messages = {cell: (received, sent) for cell, received, sent in table.exchanges[self.stage]}
+            messages = [*table.needs.sent(tuple(table.cells))]
+            by_use = {message.used: message for message in messages}
+            by_source = {message.made: message for message in messages}
             for cells in self.slots():
-                for received, _ in map(messages.__getitem__, cells):
-                    if received is not None:
+                for cell in cells:
+                    if (received := by_use.get(cell)) is not None:
                         value = await model.receive(self.peers[received.source], *self.tags(received))
                         self.keep(received.made, value)
                         del value
                 results = [await self.compute(cells[0], step)] if len(cells) == 1 else await self.pair(*cells, step)
                 for cell in cells:
-                    _, sent = messages[cell]
                     made = results.pop(0)
-                    if sent is not None:
+                    if (sent := by_source.get(cell)) is not None:
                         await model.pass_to(self.peers[sent.to], made, *self.tags(sent))
                     elif made is not None:
                         self.keep(cell, made)
