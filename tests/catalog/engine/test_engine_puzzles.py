@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 
 from lib.engine import ShardedEngine
 from lib.engine.collectives import COLLECTIVES
+from lib.engine.metering import current
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.commands.main import main
 from puzzles.grading.grader import grade_file
@@ -197,6 +198,7 @@ def test_a_class_of_the_wrong_kind_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("FSDP = 3\n")
     approved("engine_puzzles", "a class of the wrong kind is refused", verdict_on("FSDP", path).message)
+    assert current.meter is None, "nothing is charged to its device any more"
     path.write_text("class FSDP(:\n")
     assert verdict_on("FSDP", path).reason == "syntax"
 

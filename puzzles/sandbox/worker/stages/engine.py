@@ -292,8 +292,11 @@ class FileRun:
         with nowhere, redirect_stdout(sys.stdout if aloud else nowhere), patched_numpy(ShardedEngine, True):
             current.run_here()
             current.meter = meter
-            with while_loading():
-                exec(self.code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
+            try:
+                with while_loading():
+                    exec(self.code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
+            finally:
+                current.meter = None
 
     def _require_unchanged(self) -> None:
         if changed := SNAPSHOT.changed():
