@@ -50,7 +50,7 @@ BODIES = [
     ("return Split(**{'dp': job.nodes})", "AttributeError: 'Job' object has no attribute 'nodes'"),
     ("from lib.planning import search; return search(job).best[0].split", "a graded plan cannot use the planner"),
     ("from lib.planning.plans import plan; return Split(dp=16)", "a graded plan cannot use the planner"),
-    ("from lib.planning.estimate import figures; return Split(dp=16)", "a graded plan cannot use the planner"),
+    ("from lib.planning.estimate import walked; return Split(dp=16)", "a graded plan cannot use the planner"),
     ("import lib.planning; return lib.planning.search(job).best[0].split", "a graded plan cannot use the planner"),
     ("from lib import schedules; return Split(dp=16)", "a graded schedule cannot use lib.schedules"),
     ("yield Split(dp=16)", "must be a plain function, which returns a Split"),

@@ -23,9 +23,9 @@ sys.path.insert(0, {root!r})
 """
 
 PROGRAM = """
-from puzzles.sandbox import client_oneshot
-client_oneshot.ONESHOT_PROGRAM = {without!r} + client_oneshot.ONESHOT_PROGRAM
-client_oneshot.end_tree = lambda process: (process.poll() is None and os.kill(process.pid, 9), process.wait())
+from puzzles.sandbox import client
+client.ONESHOT_PROGRAM = {without!r} + client.ONESHOT_PROGRAM
+client.end_tree = lambda process: (process.poll() is None and os.kill(process.pid, 9), process.wait())
 from puzzles.commands.main import main
 main({words!r}, prog_name="puzzles")
 """
