@@ -468,7 +468,7 @@ Pending = tuple[tuple[str, int], ...]
 """The calls that a rank has to wait for, and the ticks until each ends."""
 
 
-class Outcome(NamedTuple):
+class TurnFigures(NamedTuple):
     """What a turn takes once its message is there: its ticks, those in which it computes, and in which it waits for
     replicas and for the host; the most bytes at a start of its actions, and the bytes at its end, relative to its
     start; the ticks until the message that it sends arrives; and the calls that are pending at its end."""
@@ -483,7 +483,7 @@ class Outcome(NamedTuple):
     pending: Pending
 
 
-class _Outcomes(dict[tuple[int, Pending], Outcome]):
+class _Outcomes(dict[tuple[int, Pending], TurnFigures]):
     """The outcome of each turn, counted once for all turns with the same kind of pattern and pending calls."""
 
     def __init__(self, priced: Prices, program: Program) -> None:
@@ -511,7 +511,7 @@ class _Outcomes(dict[tuple[int, Pending], Outcome]):
         """By the name of an action: bytes added before its start (None: memory is not sampled), ticks, bytes added at
         its end."""
 
-    def __missing__(self, key: tuple[int, Pending]) -> Outcome:
+    def __missing__(self, key: tuple[int, Pending]) -> TurnFigures:
         kind, pending = key
         clock = busy = memory = arrival = 0
         most = -(10**30)
@@ -544,7 +544,7 @@ class _Outcomes(dict[tuple[int, Pending], Outcome]):
                 busy += ticks
         still = tuple((call, max(0, end - clock)) for call in LANES for end in ends[call])
         host = waits["from host"] + waits["to host"]
-        self[key] = Outcome(clock, busy, waits["dp"], host, most, memory, arrival, still)
+        self[key] = TurnFigures(clock, busy, waits["dp"], host, most, memory, arrival, still)
         return self[key]
 
 

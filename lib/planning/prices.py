@@ -434,7 +434,7 @@ a copy into the gathered weights (4); for each microbatch a cast of the gradient
 
 
 @dataclass(frozen=True)
-class Sizes:
+class SplitSizes:
     """What a split holds. A unit is some layers of one stage, which the run plays as one layer.
 
     Bytes: `kept` of a unit for the backward of a microbatch; `border` of an activation between units; `weight`,
@@ -463,7 +463,7 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Prices(Sizes):
+class Prices(SplitSizes):
     """The prices of a split. Ticks: `forward`, `back_input` and `back_weight` of a unit, `loss` (the head, forward and
     backward), `message`; for each unit `reduce` (its gradient), `gather` (its weight), `update`, `copy` (its state to
     or from the host)."""
@@ -480,7 +480,7 @@ class Prices(Sizes):
 
 
 @cache
-def sizes(job: Job, split: Split, eager: bool = False) -> Sizes:
+def sizes(job: Job, split: Split, eager: bool = False) -> SplitSizes:
     """What a split that fits the job holds, in fused or in eager code."""
     job = of_layers(job, split)
     model, tp = job.model, split.tp
@@ -495,7 +495,7 @@ def sizes(job: Job, split: Split, eager: bool = False) -> Sizes:
     unlike = ends - (layer if _counts_ends(job, split) else 0)
     of_end = 0 if alone else round(unlike * ((whole * replicas + sharded) / replicas))
     logits = logit_bytes(job, eager) * tokens * model.vocab / tp / job.loss_chunks
-    return Sizes(
+    return SplitSizes(
         units=units,
         layers=layers,
         replicas=replicas,

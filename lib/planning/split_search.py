@@ -18,7 +18,7 @@ from lib.values.algebra import counted
 from .estimate import estimate, memory_range
 from .job import GIB, MAX_LAYERS, MAX_NUMBER, MAX_TRIED, Job
 from .plans import Family, Plan, family_of, plan
-from .prices import TICKS, Prices, Sizes, members_of_replicas, prices, sizes
+from .prices import TICKS, Prices, SplitSizes, members_of_replicas, prices, sizes
 from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems, require_fit
 from .words import SAYS
 
@@ -176,7 +176,7 @@ def _least_ticks(job: Job, split: Split, priced: Prices, rank: int, of_rank: int
     return wait + max(compute, lane) + after + (max(last, updated * priced.update) if updated else 0)
 
 
-def _least_bytes(job: Job, split: Split, priced: Sizes, rank: int, of_rank: int) -> float:
+def _least_bytes(job: Job, split: Split, priced: SplitSizes, rank: int, of_rank: int) -> float:
     """The weights and states of a rank, and its activations in flight or its gradients."""
     m, p, v, alone = split.batches(job), split.pp, split.chunks, priced.replicas == 1
     in_flight, stages = chunks_in_flight(split, m, rank), split.stages_of(rank)

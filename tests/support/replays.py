@@ -173,7 +173,7 @@ ALTERED: dict[str, Callable[[], Trace]] = {
         "local_sgd", "allreduce", lambda rank, op: {"args": ((0, 1) if rank < 2 else (2, 3),)}
     ),
     "a replica's weight as the result": lambda: altered(
-        "local_sgd", "set_final_weight", brought_to("local_sgd", "allreduce", 1)
+        "local_sgd", "set_final_weight", brought_to("local_sgd", "allreduce", 0)
     ),
     "another layer's weight from the host": lambda: altered(
         "stream_inference", "fetch", lambda rank, op: {"inputs": used_by("stream_inference", "fetch", 2)[rank]}, 1
