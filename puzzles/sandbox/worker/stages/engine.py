@@ -97,13 +97,14 @@ _loading = [False]
 
 
 @contextmanager
-def while_loading() -> Iterator[None]:
-    """Marks that a device is loading the file: what a script tries out while it is loaded is charged to no device."""
-    before, _loading[0] = metering.current.meter, True
+def loading(meter: Meter) -> Iterator[None]:
+    """The file is loaded for the device of a meter: what a script tries out meanwhile is charged to no device."""
+    current.run_here()
+    current.meter, _loading[0] = meter, True
     try:
         yield
     finally:
-        metering.current.meter, _loading[0] = before, False
+        current.meter, _loading[0] = None, False
 
 
 def launch(*args: Any, **kwargs: Any) -> Any:
@@ -289,14 +290,9 @@ class FileRun:
         module.__file__ = self.code.name
         self.names = vars(module)
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # closed with its own context
-        with nowhere, redirect_stdout(sys.stdout if aloud else nowhere), patched_numpy(ShardedEngine, True):
-            current.run_here()
-            current.meter = meter
-            try:
-                with while_loading():
-                    exec(self.code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
-            finally:
-                current.meter = None
+        shown = redirect_stdout(sys.stdout if aloud else nowhere)
+        with nowhere, shown, patched_numpy(ShardedEngine, True), loading(meter):
+            exec(self.code.code, self.names)  # type: ignore[arg-type]  # checked when it was surveyed
 
     def _require_unchanged(self) -> None:
         if changed := SNAPSHOT.changed():

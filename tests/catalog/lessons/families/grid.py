@@ -100,11 +100,11 @@ class _Place:
             if not self.in_messages or self.owner(layer) == model.rank:
                 model.opt_states[layer] = state.shard(*self.finer) if self.zero == 1 else state
             del weight, state
+        messages = [*table.needs.sent(tuple(table.cells))]
+        by_use = {message.used: message for message in messages}
+        by_source = {message.made: message for message in messages}
         for step in range(model.dist.setting.steps):
             self.left = dict.fromkeys(mine, table.batches)
-            messages = [*table.needs.sent(tuple(table.cells))]
-            by_use = {message.used: message for message in messages}
-            by_source = {message.made: message for message in messages}
             for cells in self.slots():
                 for cell in cells:
                     if (received := by_use.get(cell)) is not None:
