@@ -143,7 +143,7 @@ REFUSED = {
     "forward with another layer's input": lambda: exchange(0, "forward", 1, 0, made_by(0, "get_activation", 0)),
     "backward with another layer's input": lambda: exchange(0, "backward", 0, 0, made_by(0, "get_activation", 0)),
     "backward with another layer's gradient": lambda: exchange(0, "backward", 1, 1, made_by(0, "loss", 0)),
-    "backward with another layer's weight": lambda: exchange(0, "backward", 0, 2, made_by(0, "allgather", 0)),
+    "backward with another layer's weight": lambda: exchange(0, "backward", 1, 2, made_by(0, "allgather", 1)),
     "an update with one batch": lambda: exchange(0, "update", 0, 0, made_by(0, "backward", 1)),
     "an update with another layer's gradient": lambda: exchange(0, "update", 0, 0, made_by(0, "scatterreduce", 0)),
     "an update with another layer's state": lambda: exchange(0, "update", 0, 2, made_by(0, "load_weights", 1, 1)),

@@ -103,6 +103,8 @@ class Interpreter:
         """By rank, the numbers of values that are weights: their sum is an average."""
         self.declared: list[tuple[int, Rows]] = []
         """Every final weight that a rank has set, with its layer."""
+        self.passed_on: list[Rows] = []
+        """The input gradients of the first layer, which a model above others would pass on. They show its weight."""
         self.pending: list[dict[int, Rows]] = [{} for _ in self.ranks]
         """By rank and number: what a call has made that was not awaited yet."""
         self.mail: dict[tuple[int, int, int], list[list[Rows]]] = defaultdict(list)
@@ -145,7 +147,10 @@ class Interpreter:
         elif op.name == "set_final_weight":
             self.declared.append((op.layer, used[0]))
         else:
-            self.values[rank].update(zip(op.outputs, self.compute(op, used)))
+            made = self.compute(op, used)
+            self.values[rank].update(zip(op.outputs, made))
+            if op.name in ("backward", "backward_input") and op.layer == 0:
+                self.passed_on.append(made[-1])
             weights = self.weights[rank]
             if op.name in ("load_weights", "update") or (op.name in KEEP_KIND and op.inputs[0] in weights):
                 weights.add(op.outputs[0])
@@ -280,8 +285,11 @@ def execute(trace: Trace) -> list[dict[int, Rows]]:
 
 
 def outcome(trace: Trace) -> str:
-    """The outcome of a trace of one step, which may be one that the referee refuses: "right" if its final weights are
-    those of one device, "wrong" if not, or why it cannot run."""
+    """The outcome of a trace of one step, which may be one that the referee refuses.
+
+    It is "right" if its final weights and the input gradients of its first layer are those of one device, "wrong" if
+    not, or the reason why it cannot run.
+    """
     interpreter = Interpreter(trace)
     try:
         interpreter.run()
@@ -291,14 +299,20 @@ def outcome(trace: Trace) -> str:
         return "waits for ever"
     if any(interpreter.mail.values()):
         return "a message is unread"
-    right = Truth(trace.size).weights_after(1)
+    truth = Truth(trace.size)
+    right = truth.weights_after(1)
     places = {(layer, row) for layer, tensor in interpreter.declared for row in tensor}
     if places != {(layer, row) for layer in range(trace.size.layers) for row in range(HIDDEN)}:
         return "wrong"
     rows_agree = (
         np.array_equal(x, right[layer][row]) for layer, tensor in interpreter.declared for row, x in tensor.items()
     )
-    return "right" if all(rows_agree) else "wrong"
+    gradients_agree = (
+        np.array_equal(x, truth.inside(0, None, batch)[1][-1][token])
+        for rows in interpreter.passed_on
+        for (batch, token), x in rows.items()
+    )
+    return "right" if all(rows_agree) and all(gradients_agree) else "wrong"
 
 
 # --- What labels stand for -----------------------------------------------------------------------------
