@@ -30,7 +30,7 @@ play: $(VENV)/.play  ## set everything up, show a solved puzzle, and say what to
 		'  $(BIN)/puzzles path                     show the way from here to a cluster'
 
 serve: site/.training-puzzles-site  ## open the game in your browser, from this machine; needs node and npm
-	$(BIN)/python -m puzzles.site --serve
+	$(BIN)/python -m puzzles.page --serve
 
 # The tests in a browser have targets of their own.
 test: $(VENV)/.test  ## run the tests; of each exhaustive suite only a few cases
@@ -94,13 +94,13 @@ docs-site: $(VENV)/.with-docs  ## build the documentation site in build/site; wa
 	@echo "Open build/site/index.html, or serve it: $(BIN)/mkdocs serve -f docs/site/mkdocs.yml"
 
 site: $(VENV)/.play  ## build the game for the browser in site; needs node and npm
-	$(BIN)/python -m puzzles.site
+	$(BIN)/python -m puzzles.page
 
 site-archive: $(VENV)/.play  ## build the site and pack it in build/training-puzzles-site.zip, with numpy; needs node and npm
-	$(BIN)/python -m puzzles.site --archive build/training-puzzles-site.zip
+	$(BIN)/python -m puzzles.page --archive build/training-puzzles-site.zip
 
 site/.training-puzzles-site: $(VENV)/.play $(shell find lib drawing puzzles solutions -type f -not -name '*.pyc')
-	$(BIN)/python -m puzzles.site
+	$(BIN)/python -m puzzles.page
 
 notebooks: $(VENV)/.test  ## build the notebooks, solved ones for teachers too, and the wheel for Colab
 	$(BIN)/puzzles notebook notebooks --force

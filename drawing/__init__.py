@@ -3,12 +3,12 @@
 from drawing import draw, draw_group
 """
 
-from drawing.export.files import ENDINGS, is_picture, require_ending, save
-from drawing.runs.plans import Attempt, draw_pareto, draw_plans, draw_steps, draw_waterfall
-from drawing.runs.predicted_vs_measured import draw_replay, draw_runs
-from drawing.runs.scene import EndedRun, TimedRun
-from drawing.runs.text import TEXT_WIDTH, text
-from drawing.runs.timeline import Timeline, draw, draw_compare
+from drawing.files import ENDINGS, is_picture, require_ending, save
+from drawing.plans import Attempt, draw_pareto, draw_plans, draw_steps, draw_waterfall
+from drawing.predicted_vs_measured import draw_replay, draw_runs
+from drawing.run_text import TEXT_WIDTH, text
+from drawing.scene import EndedRun, TimedRun
+from drawing.timeline import Timeline, draw, draw_compare
 from drawing.values import draw_group, draw_network, draw_value
 
 from .picture import Picture, svg

@@ -19,12 +19,12 @@ from typing import Any, cast
 from chalk.core import BaseDiagram
 from chalk.types import Diagram
 
-from drawing.export.html import web_page
+from drawing.glyphs import batches_text, glyph_of
+from drawing.html import web_page
 from drawing.picture import svg
-from drawing.runs.glyphs import batches_text, glyph_of
-from drawing.runs.scene import LaneMarks, Mark, RunLike, Scene, scene_from
-from drawing.runs.text import describe_gap, error_text, name_of, summary, text_of
-from drawing.runs.timeline import Timeline, draw_scene
+from drawing.run_text import describe_gap, error_text, name_of, summary, text_of
+from drawing.scene import LaneMarks, Mark, RunLike, Scene, scene_from
+from drawing.timeline import Timeline, draw_scene
 from lib import COLLECTIVES, Goal, PuzzleError, group_of
 from lib.extras import install_command
 

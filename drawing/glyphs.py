@@ -14,7 +14,7 @@ from chalk.types import Diagram
 
 from drawing.palette import PAPER, text_on
 from drawing.pen import Point, box, corners, hatch, label, lines, polygon, style, text_width
-from drawing.runs.scene import HOLLOW, Colouring, Mark
+from drawing.scene import HOLLOW, Colouring, Mark
 from lib import COMPUTING, halves
 
 

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from drawing import palette
-from drawing.runs.glyphs import Frame, batches_text, glyph_of, in_legend_order
-from drawing.runs.scene import COLOURS, Colouring, LaneMarks, Mark, Paint, Scene, needs, sent_by_kind
-from drawing.runs.text import SHARED, describe, describe_gap, error_text, reasons, summary, text_of
-from drawing.runs.timeline import KIND_NAMES, highest, highest_traffic, kind_text, shaded_text
+from drawing.glyphs import Frame, batches_text, glyph_of, in_legend_order
+from drawing.run_text import SHARED, describe, describe_gap, error_text, reasons, summary, text_of
+from drawing.scene import COLOURS, Colouring, LaneMarks, Mark, Paint, Scene, needs, sent_by_kind
+from drawing.timeline import KIND_NAMES, highest, highest_traffic, kind_text, shaded_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from chalk.style import Style
 from chalk.types import Diagram
 
-from drawing.layouts.tensor import held_text, limits_text, move_text
+from drawing.layout_tensor import held_text, limits_text, move_text
 from drawing.palette import ALARM, EDGE, EMPTY, GRID, INK, KINDS, PAPER, SOFT, STEP, STEP_EDGE, STROKE, mix
 from drawing.pen import Point, box, label, lines, panel, stack, style, text_width, tooltip
 from drawing.picture import Picture

@@ -11,8 +11,8 @@ from textwrap import wrap
 from rich.style import Style
 from rich.text import Text
 
-from drawing.layouts.graph import StepTexts
-from drawing.layouts.tensor import held_number, limits_text, memory_text, piece_colour, piece_text
+from drawing.layout_graph import StepTexts
+from drawing.layout_tensor import held_number, limits_text, memory_text, piece_colour, piece_text
 from drawing.palette import ALARM, INK, STEP_EDGE
 from lib.layout import GraphPlan, strategy_text
 

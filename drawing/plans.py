@@ -33,8 +33,8 @@ from drawing.pen import (
     tooltip,
 )
 from drawing.picture import Picture
-from drawing.runs.scene import TimedRun
-from drawing.runs.timeline import Timeline, draw, draw_header
+from drawing.scene import TimedRun
+from drawing.timeline import Timeline, draw, draw_header
 from lib import Goal, Record, Report
 
 if TYPE_CHECKING:

@@ -10,19 +10,9 @@ from chalk.types import Diagram
 from drawing.palette import INK, PAPER, PARTS
 from drawing.pen import box, clip, label, panel, stack, style, tenths_text, text_width, tooltip
 from drawing.picture import Picture
-from drawing.runs.scene import (
-    LaneMarks,
-    Link,
-    Mark,
-    Scene,
-    Tie,
-    awaited_before,
-    idle_between,
-    scene_of,
-    without_traffic,
-)
-from drawing.runs.text import MAX_ROWS, letter_of, name_of, row_lines
-from drawing.runs.timeline import Scale, draw_header, draw_lanes, draw_legend
+from drawing.run_text import MAX_ROWS, letter_of, name_of, row_lines
+from drawing.scene import LaneMarks, Link, Mark, Scene, Tie, awaited_before, idle_between, scene_of, without_traffic
+from drawing.timeline import Scale, draw_header, draw_lanes, draw_legend
 from lib import Trace
 
 Times = Sequence[Sequence[Sequence[float | None]]]

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
+from drawing.glyphs import batches_text, glyph_of
 from drawing.pen import tenths_text, time_text
-from drawing.runs.glyphs import batches_text, glyph_of
-from drawing.runs.scene import (
+from drawing.scene import (
     Band,
     Colouring,
     Gap,
@@ -33,7 +33,7 @@ from lib import (
     in_group,
     root_of,
 )
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 
 MAX_DESCRIBED = 8
 

@@ -52,8 +52,8 @@ from lib import (
     referee,
     trace_of,
 )
-from lib.recognition import recognize, recomputed
-from lib.values.algebra import consecutive, named
+from lib.ledger.algebra import consecutive, named
+from lib.pipelines import recognize, recomputed
 
 MESSAGES = ("pass_to", "receive")
 

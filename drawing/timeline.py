@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from chalk.types import Diagram
 
 from drawing import palette
+from drawing.glyphs import LETTERED, Frame, batches_text, draw_bar, draw_mark, glyph_of, in_legend_order
 from drawing.pen import (
     EM,
     Point,
@@ -30,8 +31,21 @@ from drawing.pen import (
     tooltip,
 )
 from drawing.picture import Picture
-from drawing.runs.glyphs import LETTERED, Frame, batches_text, draw_bar, draw_mark, glyph_of, in_legend_order
-from drawing.runs.scene import (
+from drawing.run_text import (
+    SHARED,
+    describe,
+    describe_gap,
+    describe_run,
+    error_clauses,
+    error_text,
+    has_ended,
+    name_of,
+    reasons,
+    summary,
+    text_of,
+    titled,
+)
+from drawing.scene import (
     Band,
     Colouring,
     LaneMarks,
@@ -46,20 +60,6 @@ from drawing.runs.scene import (
     scene_from,
     sent_by_kind,
     tinted,
-)
-from drawing.runs.text import (
-    SHARED,
-    describe,
-    describe_gap,
-    describe_run,
-    error_clauses,
-    error_text,
-    has_ended,
-    name_of,
-    reasons,
-    summary,
-    text_of,
-    titled,
 )
 from lib import COMPUTING, Goal, Report, Sample
 

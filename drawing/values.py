@@ -43,7 +43,7 @@ from lib import (
     Weight,
     WeightGrad,
 )
-from lib.values.algebra import consecutive, counted
+from lib.ledger.algebra import consecutive, counted
 
 HEIGHT = 44.0
 HEAD, FOOT = 14.0, 14.0

@@ -9,23 +9,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lib.communication.lanes import LANES, clocks, computing
-    from lib.communication.meetings import in_group
     from lib.errors import DeadlockError, IncompleteError, MismatchError, PuzzleError, RuleError, TraceError
-    from lib.game.costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, Kind, steps
-    from lib.game.goal import Goal, Record
-    from lib.game.named_costs import COSTS
-    from lib.game.setting import CLASSIC_SETTING, Setting, Size
-    from lib.judging.memory import PeakContents, Sample, Share, inflight, memory_by_kind, peak_lines
-    from lib.judging.recomputation import event_steps, old_versions
-    from lib.judging.referee import Report, referee
-    from lib.rules.collectives import COLLECTIVES
-    from lib.runtime.live_run import Dist
-    from lib.runtime.model import Model, trace_of
-    from lib.runtime.runner import Outcome, run, run_async
-    from lib.trace.notation import trace_from_json, trace_to_json
-    from lib.trace.ops import TIMED, Event, Op, Trace, group_of, halves, root_of
-    from lib.values.kinds import (
+    from lib.ledger.collectives import COLLECTIVES
+    from lib.ledger.costs import COMPUTING, HIDDEN, LENGTH, TICKS_PER_STEP, Costs, Kind, steps
+    from lib.ledger.goal import Goal, Record
+    from lib.ledger.lanes import LANES, clocks, computing
+    from lib.ledger.live_run import Dist
+    from lib.ledger.meetings import in_group
+    from lib.ledger.memory import PeakContents, Sample, Share, inflight, memory_by_kind, peak_lines
+    from lib.ledger.model import Model, trace_of
+    from lib.ledger.named_costs import COSTS
+    from lib.ledger.recomputation import event_steps, old_versions
+    from lib.ledger.referee import Report, referee
+    from lib.ledger.runner import Outcome, run, run_async
+    from lib.ledger.setting import CLASSIC_SETTING, Setting, Size
+    from lib.ledger.trace import TIMED, Event, Op, Trace, group_of, halves, root_of
+    from lib.ledger.trace_json import trace_from_json, trace_to_json
+    from lib.ledger.values import (
         Activation,
         ActivationGrad,
         Delta,
@@ -40,23 +40,23 @@ if TYPE_CHECKING:
     )
 
 _MODULES = {
-    "lib.communication.lanes": ("LANES", "clocks", "computing"),
-    "lib.communication.meetings": ("in_group",),
+    "lib.ledger.lanes": ("LANES", "clocks", "computing"),
+    "lib.ledger.meetings": ("in_group",),
     "lib.errors": ("DeadlockError", "IncompleteError", "MismatchError", "PuzzleError", "RuleError", "TraceError"),
-    "lib.game.costs": ("COMPUTING", "Costs", "HIDDEN", "Kind", "LENGTH", "TICKS_PER_STEP", "steps"),
-    "lib.game.goal": ("Goal", "Record"),
-    "lib.game.named_costs": ("COSTS",),
-    "lib.game.setting": ("CLASSIC_SETTING", "Setting", "Size"),
-    "lib.judging.memory": ("PeakContents", "Sample", "Share", "inflight", "memory_by_kind", "peak_lines"),
-    "lib.judging.recomputation": ("event_steps", "old_versions"),
-    "lib.judging.referee": ("Report", "referee"),
-    "lib.rules.collectives": ("COLLECTIVES",),
-    "lib.runtime.live_run": ("Dist",),
-    "lib.runtime.model": ("Model", "trace_of"),
-    "lib.runtime.runner": ("Outcome", "run", "run_async"),
-    "lib.trace.notation": ("trace_from_json", "trace_to_json"),
-    "lib.trace.ops": ("Event", "Op", "TIMED", "Trace", "group_of", "halves", "root_of"),
-    "lib.values.kinds": ("Activation", "ActivationGrad", "Delta", "KeyValue", "KeyValueGrad", "OptState", "OuterState")
+    "lib.ledger.costs": ("COMPUTING", "Costs", "HIDDEN", "Kind", "LENGTH", "TICKS_PER_STEP", "steps"),
+    "lib.ledger.goal": ("Goal", "Record"),
+    "lib.ledger.named_costs": ("COSTS",),
+    "lib.ledger.setting": ("CLASSIC_SETTING", "Setting", "Size"),
+    "lib.ledger.memory": ("PeakContents", "Sample", "Share", "inflight", "memory_by_kind", "peak_lines"),
+    "lib.ledger.recomputation": ("event_steps", "old_versions"),
+    "lib.ledger.referee": ("Report", "referee"),
+    "lib.ledger.collectives": ("COLLECTIVES",),
+    "lib.ledger.live_run": ("Dist",),
+    "lib.ledger.model": ("Model", "trace_of"),
+    "lib.ledger.runner": ("Outcome", "run", "run_async"),
+    "lib.ledger.trace_json": ("trace_from_json", "trace_to_json"),
+    "lib.ledger.trace": ("Event", "Op", "TIMED", "Trace", "group_of", "halves", "root_of"),
+    "lib.ledger.values": ("Activation", "ActivationGrad", "Delta", "KeyValue", "KeyValueGrad", "OptState", "OuterState")
     + ("Scalar", "Value", "Weight", "WeightGrad"),
 }
 """The exported names of each module."""

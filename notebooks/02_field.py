@@ -24,8 +24,7 @@ from contextlib import redirect_stdout
 
 from drawing import draw
 from lib import Setting, referee, run_async
-from lib.recognition import recognize
-from lib.schedules import Timetable, gpipe, one_f_one_b, pipeline, zb_h1
+from lib.pipelines import Timetable, gpipe, one_f_one_b, pipeline, recognize, zb_h1
 from puzzles import play
 from solutions.basic import basic
 from solutions.checkpoint import checkpoint
@@ -171,7 +170,7 @@ await measure(pipeline(one_f_one_b), time=..., memory=..., size=(L, 16, N), pict
 await measure(pipeline(zb_h1), size=(L, 16, N), picture=False)
 
 # %% [markdown]
-# It is idle for 12.8%. `lib.schedules` has more orders: `interleaved`, `zb_h2`, `zb_v`. You can also write one as text,
+# It is idle for 12.8%. `lib.pipelines` has more orders: `interleaved`, `zb_h2`, `zb_v`. You can also write one as text,
 # with a line for each device: `1F0` is the forward of stage 1 for microbatch 0. This one is 1F1B. *Move a cell: which
 # cells can trade places, and which make all devices wait forever?*
 

@@ -17,12 +17,12 @@ def __getattr__(name: str) -> "Any":
     """Each is loaded when it is asked for, so that importing one module of the package loads only that."""
     if name == "play":
         _require_our_lib()
-        from puzzles.notebook.play import play
+        from puzzles.player.play import play
 
         return play
     if name == "profile":
         _require_our_lib()
-        from puzzles.notebook.profile import profile
+        from puzzles.player.profile import profile
 
         return profile
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from lib import Model, PuzzleError, Value
 from lib.errors import meant
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 
 GAME_PACKAGES = ("lib", "drawing", "puzzles")
 

@@ -19,8 +19,11 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from puzzles.grading.progress import HOME
+from puzzles.judge.progress import HOME
+from puzzles.tracks import register, unregister
 from tests.support import examples, own_home  # noqa: F401  # registers the profiles
+from tests.support.fake_grading import without_sandbox
+from tests.support.fake_track import Fakes
 from tests.support.in_process import without_server
 from tests.support.selection import heaviest_files_first, left_to_the_gate, mark_all_but_samples
 from tests.support.shared_sandbox_server import LENDER
@@ -127,6 +130,21 @@ def _servers() -> Iterator[None]:
     """Where nobody says how many processes are to grade, there are none but ours, which has servers already."""
     with pytest.MonkeyPatch.context() as patch:
         LENDER.lends_to_sessions(patch)
-        patch.setattr("puzzles.grading.batch.cores", lambda: 1)
+        patch.setattr("puzzles.judge.batch.cores", lambda: 1)
         yield
     LENDER.close()
+
+
+@pytest.fixture
+def fakes() -> Iterator[Fakes]:
+    """The track of fakes, which is registered for this test."""
+    track = Fakes()
+    register(track)
+    yield track
+    unregister(track)
+
+
+@pytest.fixture
+def stated_verdicts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every command takes the verdicts that submissions state, and runs nothing."""
+    without_sandbox(monkeypatch)

@@ -13,7 +13,7 @@ import pytest
 from lib import extras
 from lib.extras import install_command
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def test_in_a_clone_it_installs_the_clone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -14,8 +14,15 @@ import pytest
 ROOT = Path(__file__).parents[1]
 
 ORDER = """
-lib.errors lib.extras lib.masked_arrays lib.game lib.values lib.rules lib.trace lib.communication lib.judging
-lib.runtime lib lib.schedules lib.recognition lib.bounds lib.planning lib.torch_csv lib.solver lib.profiles
+lib.errors lib.extras lib.masked_arrays lib.ledger lib.ledger.algebra lib.ledger.costs lib.ledger.named_costs
+lib.ledger.setting lib.ledger.goal lib.ledger.values lib.ledger.layers lib.ledger.attention lib.ledger.updates
+lib.ledger.collectives lib.ledger.operations lib.ledger.trace lib.ledger.trace_json lib.ledger.lifetimes
+lib.ledger.meetings lib.ledger.lanes lib.ledger.recomputation lib.ledger.memory lib.ledger.traffic lib.ledger.family
+lib.ledger.notes lib.ledger.referee lib.ledger.waits lib.ledger.recorder lib.ledger.live_run lib.ledger.rank
+lib.ledger.model lib.ledger.runner lib lib.pipelines.timetable lib.pipelines.orders
+lib.pipelines.player lib.pipelines.data_parallel lib.pipelines.codegen lib.pipelines.schedule_names
+lib.pipelines.rank_work lib.pipelines.recognition lib.pipelines.bounds lib.pipelines.torch_csv lib.pipelines.solver
+lib.pipelines lib.planning lib.profiles
 lib.engine.words lib.engine.collectives lib.engine.flops lib.engine.metering lib.engine.suspended lib.engine.transport
 lib.engine.inprocess lib.engine.engine lib.engine.devices lib.engine.processes lib.engine.mpi lib.engine.torch
 lib.engine.process_devices lib.engine.launcher lib.engine
@@ -25,23 +32,21 @@ lib.layout.words lib.layout.layouts lib.layout.exchanges lib.layout.redistributi
 lib.layout.training_step lib.layout.notation lib.layout.plans lib.layout.propagation lib.layout.completion
 lib.layout.choices lib.layout.integer_program lib.layout.exact lib.layout.code lib.layout.jax_primitives
 lib.layout.jax_functions lib.layout lib.layout.xla lib.layout.examples lib.layout.execution lib.layout.spmd
-drawing.palette drawing.pen drawing.picture drawing.runs drawing.values
-drawing.layouts drawing.export
-drawing
-puzzles.search_path puzzles.version puzzles.address puzzles.failure puzzles.catalog puzzles.content puzzles.sandbox
-puzzles.tracks
-puzzles.custom puzzles.grading puzzles.custom.check puzzles.course puzzles.reports puzzles.notebook
-puzzles.site puzzles.gradescope puzzles.commands puzzles puzzles.__main__
-puzzles.package.training_puzzles
+drawing.palette drawing.pen drawing.picture drawing.scene drawing.glyphs drawing.run_text drawing.timeline drawing.plans
+drawing.predicted_vs_measured drawing.values drawing.layout_tensor drawing.layout_graph drawing.layout_text drawing.html
+drawing.files drawing
+puzzles.search_path puzzles.version puzzles.address puzzles.text_lines puzzles.failure puzzles.catalog puzzles.content
+puzzles.sandbox puzzles.tracks puzzles.custom puzzles.judge puzzles.screens puzzles.teaching puzzles.player puzzles
+puzzles.page puzzles.cli puzzles.__main__ puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""
 
 LAZY = {
     ("lib.layout.redistribution", "lib.layout.execution"): "only a redistribution that is executed needs the engine",
     ("lib.layout.plans", "lib.layout.execution"): "only a plan that is executed needs the engine",
-    ("lib.values.kinds", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
-    ("puzzles", "puzzles.notebook.play"): "`from puzzles import play` loads it when it is asked for",
-    ("puzzles", "puzzles.notebook.profile"): "`from puzzles import profile` loads it when it is asked for",
+    ("lib.ledger.values", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
+    ("puzzles", "puzzles.player.play"): "`from puzzles import play` loads it when it is asked for",
+    ("puzzles", "puzzles.player.profile"): "`from puzzles import profile` loads it when it is asked for",
 }
 """Arrows that point back, inside functions only, each with its reason."""
 
@@ -183,13 +188,13 @@ def loaded_by(code: str) -> set[str]:
         ("import lib", "numpy greenlet lib.engine lib.layout chalk IPython asyncio drawing puzzles click rich"),
         ("import puzzles", "asyncio lib puzzles.catalog click"),
         ("from puzzles import play", "IPython chalk jupytext nbformat click rich"),
-        ("import puzzles.commands.main", "rich chalk asyncio numpy lib.layout"),
+        ("import puzzles.cli.main", "rich chalk asyncio numpy lib.layout"),
         (
-            "from puzzles.commands.main import main; main(['plan', '--list'], standalone_mode=False)",
+            "from puzzles.cli.main import main; main(['plan', '--list'], standalone_mode=False)",
             "puzzles.custom puzzles.tracks puzzles.content drawing chalk numpy",
         ),
         (
-            "import puzzles.commands.solve, puzzles.commands.profile, puzzles.commands.layout",
+            "import puzzles.cli.solve, puzzles.cli.profile, puzzles.cli.layout",
             "puzzles.custom puzzles.tracks drawing chalk numpy",
         ),
         ("import lib.layout", "lib.engine greenlet chalk"),

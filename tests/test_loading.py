@@ -10,9 +10,9 @@ import pytest
 
 import lib
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
-LATER = ("lib.judging.referee", "lib.trace.notation", "lib.game.goal", "json", "difflib", "asyncio")
+LATER = ("lib.ledger.referee", "lib.ledger.trace_json", "lib.ledger.goal", "json", "difflib", "asyncio")
 
 
 def loaded_by(statement: str) -> set[str]:
@@ -26,7 +26,7 @@ def loaded_by(statement: str) -> set[str]:
 def test_a_run_loads_neither_the_referee_nor_the_notation() -> None:
     assert loaded_by("from lib import Model, run") == set()
     assert loaded_by("from lib import Size, Setting") == set()
-    assert {"lib.judging.referee", "lib.trace.notation"} <= loaded_by("from lib import *")
+    assert {"lib.ledger.referee", "lib.ledger.trace_json"} <= loaded_by("from lib import *")
 
 
 def test_every_exported_name_is_there_and_listed() -> None:
@@ -53,5 +53,5 @@ def test_the_version_is_printed_without_the_game() -> None:
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     ours = {name for name in ended.stdout.split() if name.partition(".")[0] in ("lib", "drawing", "puzzles")}
-    assert "puzzles.commands.main" in ours
+    assert "puzzles.cli.main" in ours
     assert len(ours) <= MAX_MODULES

@@ -12,9 +12,9 @@ from string import Formatter
 import pytest
 
 from lib.errors import RuleError, Sentence
-from lib.rules.updates import SAYS
+from lib.ledger.updates import SAYS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 PATHS = [path for folder in ("lib", "puzzles") for path in sorted((ROOT / folder).rglob("*.py"))]
 
 

@@ -18,11 +18,11 @@ STOPS = ("player's code", "runtime", "record", "judgement", "verdict", "picture"
 ROWS = {
     "schedules": {
         "a coroutine": "one for each rank",
-        "symbolic ranks": "lib/runtime/",
-        "a trace": "lib/trace/",
-        "the referee": "lib/judging/",
+        "symbolic ranks": "lib/ledger/",
+        "a trace": "lib/ledger/",
+        "the referee": "lib/ledger/",
         "": "",
-        "timelines": "drawing/runs/",
+        "timelines": "drawing/",
     },
     "engine": {
         "a class": "one object a device",
@@ -30,7 +30,7 @@ ROWS = {
         "results, meters": "lib/engine/metering.py",
         "the trials": "puzzles/tracks/engine/",
         "": "",
-        "figures": "puzzles/reports/",
+        "figures": "puzzles/screens/",
     },
     "layouts": {
         "strategies": "for some operators",
@@ -38,7 +38,7 @@ ROWS = {
         "a plan": "lib/layout/",
         "bytes, a cap": "puzzles/tracks/layout/",
         "": "",
-        "plans, holders": "drawing/layouts/",
+        "plans, holders": "drawing/",
     },
     "plans": {
         "a split": "of a training job",
@@ -46,7 +46,7 @@ ROWS = {
         "a plan": "lib/planning/",
         "seconds, GiB": "puzzles/tracks/plan/",
         "": "",
-        "time, memory": "drawing/runs/",
+        "time, memory": "drawing/",
     },
 }
 """By track: what stands in each box, and below it the folder. One judge states the verdicts of all."""
@@ -79,7 +79,7 @@ def _parts(height: float) -> Iterator[Diagram]:
     x = at[STOPS.index("verdict")]
     yield box(x, 30, x + WIDTH, height, style("#ffffff", STROKE, 1.5))
     yield label(x + WIDTH / 2, (30 + height) / 2 - 10, "one judge", 13, INK, bold=True)
-    yield label(x + WIDTH / 2, (30 + height) / 2 + 10, "puzzles/grading/", 10, SOFT)
+    yield label(x + WIDTH / 2, (30 + height) / 2 + 10, "puzzles/judge/", 10, SOFT)
 
 
 def _arrow(x: float, y: float) -> list[tuple[float, float]]:

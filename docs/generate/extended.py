@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from lib import Costs, Model
-from lib.game.named_costs import MEANINGS
+from lib.ledger.named_costs import MEANINGS
 from puzzles.catalog.content import CONTENT, puzzle_files
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.tracks import track_of

@@ -10,8 +10,9 @@ from textwrap import fill
 from typing import Any, NamedTuple
 
 from drawing import Picture, draw
-from lib import Outcome, Report, Setting, referee, run, schedules
-from lib.game.named_costs import COSTS
+from lib import Outcome, Report, Setting, referee, run
+from lib import pipelines as schedules
+from lib.ledger.named_costs import COSTS
 from puzzles.catalog.path import PATH
 from puzzles.tracks import track_of
 

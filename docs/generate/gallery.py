@@ -13,8 +13,8 @@ from typing import Any
 
 from docs.generate import architecture, field
 from drawing import Attempt, Picture, draw, draw_compare, draw_group, draw_network, draw_pareto, save, svg
-from drawing.layouts.graph import draw_plan, draw_plans, draw_propagation
-from drawing.layouts.tensor import draw_holders, draw_layout, draw_redistribution
+from drawing.layout_graph import draw_plan, draw_plans, draw_propagation
+from drawing.layout_tensor import draw_holders, draw_layout, draw_redistribution
 from lib import Activation, ActivationGrad, Model, OptState, Outcome, Weight, WeightGrad, referee, run
 from lib.layout import complete, distribute, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import one_matmul

@@ -10,8 +10,9 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from lib import COSTS, Model, Setting, Size, schedules
-from lib.game.costs import Tier
+from lib import COSTS, Model, Setting, Size
+from lib import pipelines as schedules
+from lib.ledger.costs import Tier
 
 
 class Short(NamedTuple):

@@ -18,8 +18,8 @@ HEAD = """\
 {first}
 
 Papers state the time and the memory of a schedule. Here are their formulas, and the figures of our runs: the
-schedules of `lib.schedules`, executed by the runtime and judged by the referee. Each line agrees exactly. The tests
-(`tests/lib/planning/test_truth.py`) compare many more sizes than are shown, and compare this page too. The last chapter
+schedules of `lib.pipelines`, executed by the runtime and judged by the referee. Each line agrees exactly. The tests
+(`tests/planning/test_truth.py`) compare many more sizes than are shown, and compare this page too. The last chapter
 is different: it compares step times that others have measured with the planner's predictions.
 
 p ranks (r counts them from 0), m microbatches, v chunks of a rank. F is a forward, I and W are the halves of backward
@@ -28,7 +28,7 @@ that yield the gradient of the input and of the weights, and B = I + W is the fu
 
 ```python
 from lib import inflight, run
-from lib.schedules import one_f_one_b, pipeline
+from lib.pipelines import one_f_one_b, pipeline
 
 trace = run(pipeline(one_f_one_b), layers=4, batches=4, ranks=4).trace
 print(inflight(trace))

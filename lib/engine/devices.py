@@ -19,8 +19,8 @@ from lib.engine.metering import LentBlock, Reading, patched_numpy
 from lib.engine.transport import Port, call_place
 from lib.engine.words import SAYS
 from lib.errors import PuzzleError, RuleError, Sentence
+from lib.ledger.algebra import counted
 from lib.masked_arrays import refuse_masked
-from lib.values.algebra import counted
 
 # --- Copies into and out of a device ---
 #

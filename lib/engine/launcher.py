@@ -19,8 +19,8 @@ from lib.engine.metering import Reading
 from lib.engine.words import SAYS
 from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
+from lib.ledger.algebra import counted
 from lib.masked_arrays import refuse_masked
-from lib.values.algebra import counted
 
 TRANSPORTS = ("inprocess", "mpi", "torch")
 

@@ -19,7 +19,7 @@ from lib.engine.transport import NUMPY
 from lib.engine.words import SAYS
 from lib.errors import RuleError
 from lib.extras import install_command
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 
 try:
     from mpi4py import MPI

@@ -37,7 +37,7 @@ from lib.engine.metering import ChargedBlock, LentBlock, Meter, current, current
 from lib.engine.processes import TAGS_OF_A_RUN, PeerFailedError
 from lib.engine.transport import ArrayLibrary
 from lib.errors import RuleError
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 
 # --- Tensors of torch on one device, metered like arrays: by storage, and with torch's own formulas for flops ---
 

@@ -22,7 +22,7 @@ from lib.engine.collectives import Array, CollectiveCall, plain_array
 from lib.engine.metering import LentBlock, Meter, address_of, as_metered, bases_of, lend, patched_numpy, plain_view
 from lib.engine.words import SAYS
 from lib.errors import DeadlockError, MismatchError, RuleError, Sentence
-from lib.values.algebra import consecutive, counted
+from lib.ledger.algebra import consecutive, counted
 
 if sys.platform == "emscripten":  # a browser has no greenlets
     from .suspended import GreenletExit, getcurrent, greenlet

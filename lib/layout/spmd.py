@@ -20,8 +20,8 @@ from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError, Mapped, TensorLayout, mesh
 from lib.layout.layouts import mesh_split as layout_of
 from lib.layout.words import SAYS
+from lib.ledger.algebra import counted
 from lib.masked_arrays import refuse_masked
-from lib.values.algebra import counted
 
 __all__ = ["Spmd", "mesh", "mesh_split", "replicate", "split"]
 

@@ -11,10 +11,10 @@ from fractions import Fraction
 from math import ceil
 
 from lib.errors import RuleError, Sentences
-from lib.game.setting import Game
-from lib.values import algebra
-from lib.values.algebra import Who, batches_text, set_text
-from lib.values.kinds import (
+from lib.ledger import algebra
+from lib.ledger.algebra import Who, batches_text, set_text
+from lib.ledger.setting import Game
+from lib.ledger.values import (
     ALIKE_PARTS,
     ONE_LABEL,
     Activation,

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from lib.errors import MismatchError, RuleError, Sentences
-from lib.game.setting import Game
-from lib.values import algebra
-from lib.values.algebra import Copy, Who, averaged, batches_text, named, parts_text, shards_text, tokens_text
-from lib.values.kinds import (
+from lib.ledger import algebra
+from lib.ledger.algebra import Copy, Who, averaged, batches_text, named, parts_text, shards_text, tokens_text
+from lib.ledger.setting import Game
+from lib.ledger.values import (
     ALIKE_PARTS,
     ONE_LABEL,
     Batched,

@@ -9,10 +9,10 @@ travel; GPipe, Huang et al. 2019).
 
 from collections.abc import Sequence, Set
 
-from lib.game.costs import COMPUTING
-from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, SUMMING
-from lib.trace.ops import UPDATES, Op
-from lib.values.kinds import Batched, Delta, KeyValue, Value, Weight
+from lib.ledger.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, SUMMING
+from lib.ledger.costs import COMPUTING
+from lib.ledger.trace import UPDATES, Op
+from lib.ledger.values import Batched, Delta, KeyValue, Value, Weight
 
 from .recomputation import RankState
 

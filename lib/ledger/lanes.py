@@ -28,14 +28,14 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from lib.errors import PuzzleError, Sentences, TraceError
-from lib.game.costs import ON_TIER, Costs
-from lib.game.setting import Game
-from lib.rules import operations
-from lib.rules.collectives import COLLECTIVES, Group, require_contribution
-from lib.rules.updates import tier_ticks
-from lib.trace.ops import Op
-from lib.values.algebra import named
-from lib.values.kinds import Value
+from lib.ledger import operations
+from lib.ledger.algebra import named
+from lib.ledger.collectives import COLLECTIVES, Group, require_contribution
+from lib.ledger.costs import ON_TIER, Costs
+from lib.ledger.setting import Game
+from lib.ledger.trace import Op
+from lib.ledger.updates import tier_ticks
+from lib.ledger.values import Value
 
 from .meetings import Call, Lane, Mailboxes, Meetings, OpIndex, PendingValue, message_ticks, require_same_call, results
 from .meetings import ticks as collective_ticks

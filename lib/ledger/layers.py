@@ -10,11 +10,11 @@ attention has rules of its own, in `attention`: its sums run over keys.
 """
 
 from lib.errors import RuleError, Sentences
-from lib.game.costs import EMBEDDING, HEAD
-from lib.game.setting import Game
-from lib.values import algebra
-from lib.values.algebra import Copy, batches_text, counted, expert_text, parts_text, shards_text, shared, tokens_text
-from lib.values.kinds import (
+from lib.ledger import algebra
+from lib.ledger.algebra import Copy, batches_text, counted, expert_text, parts_text, shards_text, shared, tokens_text
+from lib.ledger.costs import EMBEDDING, HEAD
+from lib.ledger.setting import Game
+from lib.ledger.values import (
     Activation,
     ActivationGrad,
     KeyValue,

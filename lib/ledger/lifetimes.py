@@ -10,9 +10,9 @@ from itertools import accumulate, count
 from typing import Any, NamedTuple, NoReturn
 
 from lib.errors import Sentences, TraceError
-from lib.values.kinds import HOLDS, HOLDS_TOO, Value
+from lib.ledger.values import HOLDS, HOLDS_TOO, Value
 
-from .ops import NO_BATCHES, TIMED, Op
+from .trace import NO_BATCHES, TIMED, Op
 
 Span = tuple[int, int, int]
 """A value's number, and its stay in indices of operations: after which one it is there, and until which one, which

@@ -11,13 +11,13 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from lib.communication.lanes import Lanes
-from lib.communication.meetings import Call, Mailboxes, Mesh, axes_of, cycle_of, deadlock_text, nearest_to_cause
 from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError, Sentences
-from lib.game.setting import CLASSIC_SETTING, Game, Setting, Size
-from lib.trace.ops import Trace
-from lib.values import algebra
-from lib.values.kinds import unrecorded
+from lib.ledger import algebra
+from lib.ledger.lanes import Lanes
+from lib.ledger.meetings import Call, Mailboxes, Mesh, axes_of, cycle_of, deadlock_text, nearest_to_cause
+from lib.ledger.setting import CLASSIC_SETTING, Game, Setting, Size
+from lib.ledger.trace import Trace
+from lib.ledger.values import unrecorded
 
 from .recorder import RankRecorder
 from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait

@@ -15,14 +15,14 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from lib.errors import PuzzleError, RuleError, Sentence, Sentences
-from lib.game.costs import Costs
-from lib.game.setting import Game
-from lib.rules import collectives as rules
-from lib.rules.collectives import ROOT_OF, Group, group_text, results_of, root_in
-from lib.trace.ops import Op, call_text
-from lib.values import algebra
-from lib.values.algebra import counted, named
-from lib.values.kinds import Value
+from lib.ledger import algebra
+from lib.ledger import collectives as rules
+from lib.ledger.algebra import counted, named
+from lib.ledger.collectives import ROOT_OF, Group, group_text, results_of, root_in
+from lib.ledger.costs import Costs
+from lib.ledger.setting import Game
+from lib.ledger.trace import Op, call_text
+from lib.ledger.values import Value
 
 # --- Ranks on the named axes of a mesh, and the groups of ranks that may meet ---
 #

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import NamedTuple
 
-from lib.communication.lanes import clocks, computing
-from lib.game.costs import PAIR, Costs
-from lib.game.setting import Setting
-from lib.trace.lifetimes import Lifetimes, Span
-from lib.trace.ops import Op, Trace, halves
-from lib.values.algebra import consecutive, named, shards_text, share_text
-from lib.values.kinds import (
+from lib.ledger.algebra import consecutive, named, shards_text, share_text
+from lib.ledger.costs import PAIR, Costs
+from lib.ledger.lanes import clocks, computing
+from lib.ledger.lifetimes import Lifetimes, Span
+from lib.ledger.setting import Setting
+from lib.ledger.trace import Op, Trace, halves
+from lib.ledger.values import (
     Activation,
     ActivationGrad,
     Batched,

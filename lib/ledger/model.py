@@ -12,12 +12,11 @@ from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from operator import index
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar, overload
 
-from lib.communication.meetings import PendingValue
 from lib.errors import PuzzleError, RuleError, Sentence, Sentences, meant
-from lib.rules import attention, layers, operations, updates
-from lib.trace.ops import TIMED, Event, Op, Trace, address, as_event, call_text, message_text
-from lib.values import algebra
-from lib.values.kinds import (
+from lib.ledger import algebra, attention, layers, operations, updates
+from lib.ledger.meetings import PendingValue
+from lib.ledger.trace import TIMED, Event, Op, Trace, address, as_event, call_text, message_text
+from lib.ledger.values import (
     Activation,
     ActivationGrad,
     Delta,
@@ -41,7 +40,7 @@ from .recorder import FinalWeights, Storage, player_line
 from .waits import ReceiveWait
 
 if TYPE_CHECKING:
-    from lib.judging.referee import Report
+    from lib.ledger.referee import Report
 
 
 # --- The name that was meant, when a model does not have a name ---
@@ -622,7 +621,7 @@ class Model(RankOperations):
         Raises:
             PuzzleError: an operation of the run was not allowed, or a layer's updated weight is missing.
         """
-        from lib.judging.referee import referee  # here, because a run does without it
+        from lib.ledger.referee import referee  # here, because a run does without it
 
         report = referee(trace_of(models))
         if report.error is not None:

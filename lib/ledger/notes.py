@@ -11,12 +11,12 @@ from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 from lib.errors import Sentences
-from lib.game.costs import COPYING
-from lib.game.setting import Game
-from lib.rules.collectives import COLLECTIVES
-from lib.trace.ops import UPDATES, Op
-from lib.values.algebra import named, union
-from lib.values.kinds import OptState, Parked, Sharded, Value, Weight
+from lib.ledger.algebra import named, union
+from lib.ledger.collectives import COLLECTIVES
+from lib.ledger.costs import COPYING
+from lib.ledger.setting import Game
+from lib.ledger.trace import UPDATES, Op
+from lib.ledger.values import OptState, Parked, Sharded, Value, Weight
 
 from .memory import PeakContents, Profile, lasting_peak, layers_text, noun, unstored_text
 from .recomputation import RankState, Recomputation

@@ -22,11 +22,11 @@ from fractions import Fraction
 from typing import Any
 
 from lib.errors import RuleError, Sentences
-from lib.game.costs import ATTENDING, COMPUTING, ON_TIER, PRODUCTS
-from lib.game.setting import CLASSIC_SETTING, Game
-from lib.values import algebra
-from lib.values.algebra import shared
-from lib.values.kinds import (
+from lib.ledger import algebra
+from lib.ledger.algebra import shared
+from lib.ledger.costs import ATTENDING, COMPUTING, ON_TIER, PRODUCTS
+from lib.ledger.setting import CLASSIC_SETTING, Game
+from lib.ledger.values import (
     Activation,
     Batched,
     OptState,

@@ -10,15 +10,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from operator import index
 from typing import Any, NoReturn, TypeVar
 
-from lib.communication.meetings import Call, PendingValue, layer_of, message_ticks
 from lib.errors import PuzzleError, RuleError, Sentences
-from lib.game.setting import Game
-from lib.rules import collectives, operations
-from lib.rules.collectives import Group
-from lib.rules.updates import require_room
-from lib.trace.ops import FORMS, NO_BATCHES, TIMED, Op, address, call_text, shortest
-from lib.values import algebra
-from lib.values.kinds import Parked, Value, object_text, unrecorded
+from lib.ledger import algebra, collectives, operations
+from lib.ledger.collectives import Group
+from lib.ledger.meetings import Call, PendingValue, layer_of, message_ticks
+from lib.ledger.setting import Game
+from lib.ledger.trace import FORMS, NO_BATCHES, TIMED, Op, address, call_text, shortest
+from lib.ledger.updates import require_room
+from lib.ledger.values import Parked, Value, object_text, unrecorded
 
 from .live_run import LiveRun
 from .recorder import RankRecorder, Storage, new_op, player_line
@@ -31,7 +30,7 @@ class Handle:
     """A call that may be pending. For its result, `await` the handle once, on the rank that made the call.
 
     Corresponds to `work = dist.all_gather(..., async_op=True)`, with `await handle` for `work.wait()`. A handle may be
-    passed to another call in place of a value; that call then runs after this one (`lib.communication.lanes` says why).
+    passed to another call in place of a value; that call then runs after this one (`lib.ledger.lanes` says why).
     """
 
     __slots__ = ("awaited_on", "call", "listed", "owner")

@@ -11,27 +11,18 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NoReturn
 
-from lib.communication.lanes import LANES, Cursor, Walk, overlapped
-from lib.communication.meetings import (
-    Call,
-    Mesh,
-    OpIndex,
-    WaitingRank,
-    cycle_of,
-    deadlock_text,
-    in_group,
-    message_ticks,
-)
 from lib.errors import DeadlockError, PuzzleError, RuleError, Sentences, TraceError
-from lib.game.costs import CLASSIC, ON_TIER, PAIR, Costs
-from lib.game.setting import Game
-from lib.rules import collectives, operations, updates
-from lib.rules.collectives import COLLECTIVES, REQUESTING, ROOT_OF, SUMMING, Group
-from lib.rules.layers import WHOLE
-from lib.rules.operations import LOCAL_RULES, PER_BATCH, batches_of, ticks
-from lib.rules.updates import USES_A_WEIGHT, require_room
-from lib.trace.lifetimes import Liveness
-from lib.trace.ops import (
+from lib.ledger import collectives, operations, updates
+from lib.ledger.algebra import counted, named
+from lib.ledger.collectives import COLLECTIVES, REQUESTING, ROOT_OF, SUMMING, Group
+from lib.ledger.costs import CLASSIC, ON_TIER, PAIR, Costs
+from lib.ledger.lanes import LANES, Cursor, Walk, overlapped
+from lib.ledger.layers import WHOLE
+from lib.ledger.lifetimes import Liveness
+from lib.ledger.meetings import Call, Mesh, OpIndex, WaitingRank, cycle_of, deadlock_text, in_group, message_ticks
+from lib.ledger.operations import LOCAL_RULES, PER_BATCH, batches_of, ticks
+from lib.ledger.setting import Game
+from lib.ledger.trace import (
     FORMS,
     FREE,
     NO_BATCHES,
@@ -44,8 +35,8 @@ from lib.trace.ops import (
     place_text,
     shortest,
 )
-from lib.values.algebra import counted, named
-from lib.values.kinds import HOLDS, Activation, Parked, Stepped, Value, Weight, WeightGrad, copy_of
+from lib.ledger.updates import USES_A_WEIGHT, require_room
+from lib.ledger.values import HOLDS, Activation, Parked, Stepped, Value, Weight, WeightGrad, copy_of
 
 USING_WEIGHTS = {*USES_A_WEIGHT, "tier_update", PAIR}
 

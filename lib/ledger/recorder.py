@@ -14,14 +14,14 @@ from operator import index
 from types import FrameType
 from typing import Any, Generic, NoReturn, TypeVar
 
-from lib.communication.meetings import Call
 from lib.errors import PuzzleError, RuleError, Sentences
-from lib.game.setting import Game
-from lib.rules.operations import require_cuttable
-from lib.trace.lifetimes import lifetimes
-from lib.trace.ops import NO_BATCHES, Op, call_text, place_text
-from lib.values.algebra import order_hint
-from lib.values.kinds import (
+from lib.ledger.algebra import order_hint
+from lib.ledger.lifetimes import lifetimes
+from lib.ledger.meetings import Call
+from lib.ledger.operations import require_cuttable
+from lib.ledger.setting import Game
+from lib.ledger.trace import NO_BATCHES, Op, call_text, place_text
+from lib.ledger.values import (
     HOLDS,
     HOLDS_TOO,
     Activation,

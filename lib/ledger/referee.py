@@ -10,13 +10,13 @@ from fractions import Fraction
 from math import inf
 from typing import NamedTuple
 
-from lib.communication.lanes import computing, overlapped
-from lib.communication.meetings import OpIndex
 from lib.errors import PuzzleError, RuleError, Sentences, TraceError
-from lib.game.costs import CLASSIC, Costs
-from lib.game.goal import Goal
-from lib.trace.ops import TIMED, Op, Trace, no_collection
-from lib.values.kinds import Parked
+from lib.ledger.costs import CLASSIC, Costs
+from lib.ledger.goal import Goal
+from lib.ledger.lanes import computing, overlapped
+from lib.ledger.meetings import OpIndex
+from lib.ledger.trace import TIMED, Op, Trace, no_collection
+from lib.ledger.values import Parked
 
 from .family import family_of
 from .memory import PeakContents, Profile, peak_contents, peak_moment, profile
@@ -52,7 +52,7 @@ class Report:
     `peaks` the most that a rank has parked on each memory tier, `copies` the number of copies of each layer's final
     weight, `critical_path` (rank, index of operation) pairs. `waits` has for each rank, by the index of an event that
     had to wait, the (rank, index) of the operation it waited for: a `pass_to`, or the same collective on the rank that
-    arrived last. `contents` has every value of the peak, `family` is the kind of schedule (`lib.judging.family`),
+    arrived last. `contents` has every value of the peak, `family` is the kind of schedule (`lib.ledger.family`),
     `lasting_peak` the peak if training continued: loaded values count from the start, and messages until they are read.
     `sent` is what the ranks send, `drift` the most updates that a replica makes alone. `causes` say why the run sends
     too much or takes too long for its goal. `staleness` is the most steps by which weights were older than the data

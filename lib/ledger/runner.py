@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lib.errors import DeadlockError, PuzzleError, Sentences
-from lib.game.setting import CLASSIC_SETTING, Setting
-from lib.trace.ops import Trace, no_collection
+from lib.ledger.setting import CLASSIC_SETTING, Setting
+from lib.ledger.trace import Trace, no_collection
 
 from .live_run import Dist, LiveRun
 from .model import Model

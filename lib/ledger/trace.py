@@ -10,9 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from lib.game.costs import CLASSIC, COMPUTING, ON_TIER, PAIR, Costs
-from lib.game.setting import CLASSIC_SETTING, Setting, Size
-from lib.rules.collectives import COLLECTIVES, is_last, root_in
+from lib.ledger.collectives import COLLECTIVES, is_last, root_in
+from lib.ledger.costs import CLASSIC, COMPUTING, ON_TIER, PAIR, Costs
+from lib.ledger.setting import CLASSIC_SETTING, Setting, Size
 
 # --- The garbage collector, while many long-lived records are allocated ---
 

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from lib.errors import PuzzleError, RuleError, Sentences, TraceError
-from lib.game.setting import Game, Setting, Size, setting_from_json, setting_to_json
-from lib.rules.collectives import COLLECTIVES
-from lib.values.algebra import counted
-from lib.values.kinds import KINDS, Value
+from lib.ledger.algebra import counted
+from lib.ledger.collectives import COLLECTIVES
+from lib.ledger.setting import Game, Setting, Size, setting_from_json, setting_to_json
+from lib.ledger.values import KINDS, Value
 
-from .ops import FORMS, NO_BATCHES, Form, Op, Trace, no_collection, shortest
+from .trace import FORMS, NO_BATCHES, Form, Op, Trace, no_collection, shortest
 
 FORMAT = "training-puzzles trace"
 VERSION = 1

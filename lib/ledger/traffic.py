@@ -11,12 +11,12 @@ from fractions import Fraction
 from itertools import accumulate
 from typing import NamedTuple
 
-from lib.communication.meetings import members_of
-from lib.game.costs import COPYING, elements_sent
-from lib.rules.collectives import COLLECTIVES
-from lib.trace.ops import UPDATES, Op, group_of, sent_values
-from lib.values.algebra import counted
-from lib.values.kinds import OptState, Parked, Value, Weight, WeightGrad
+from lib.ledger.algebra import counted
+from lib.ledger.collectives import COLLECTIVES
+from lib.ledger.costs import COPYING, elements_sent
+from lib.ledger.meetings import members_of
+from lib.ledger.trace import UPDATES, Op, group_of, sent_values
+from lib.ledger.values import OptState, Parked, Value, Weight, WeightGrad
 
 from .memory import layers_text, noun
 from .recomputation import RankState, Recomputation, unparked
@@ -49,7 +49,7 @@ class Calls(NamedTuple):
 
 
 class Traffic(NamedTuple):
-    """Elements sent in a run by ring accounting (`lib.game.costs.elements_sent`), without copies to or from a tier.
+    """Elements sent in a run by ring accounting (`lib.ledger.costs.elements_sent`), without copies to or from a tier.
 
     `busiest` is the most that a rank sends, `total` the sum of all ranks, `between` the most that a rank sends in
     groups of several machines, `by_rank` the calls of each rank, most elements first, `spans` when each rank sends how

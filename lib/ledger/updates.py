@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from lib.errors import IncompleteError, RuleError, Sentences
-from lib.game.costs import ON_TIER, Costs, Tier
-from lib.game.setting import Game
-from lib.values import algebra
-from lib.values.algebra import Copy, averages_of, batches_text, shards_text, shared
-from lib.values.kinds import (
+from lib.ledger import algebra
+from lib.ledger.algebra import Copy, averages_of, batches_text, shards_text, shared
+from lib.ledger.costs import ON_TIER, Costs, Tier
+from lib.ledger.setting import Game
+from lib.ledger.values import (
     Activation,
     Delta,
     OptState,

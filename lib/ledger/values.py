@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
 from lib.errors import RuleError, Sentence, Sentences
-from lib.game.costs import CLASSIC, Costs, Unequal
+from lib.ledger.costs import CLASSIC, Costs, Unequal
 
 from . import algebra
 from .algebra import Copy, Who, batches_text, more_text, operand, shards_text, share_text, step_text

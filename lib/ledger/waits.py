@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lib.communication.lanes import Lanes
-from lib.communication.meetings import Call, WaitingRank, in_group
-from lib.trace.ops import message_text
-from lib.values.kinds import Value
+from lib.ledger.lanes import Lanes
+from lib.ledger.meetings import Call, WaitingRank, in_group
+from lib.ledger.trace import message_text
+from lib.ledger.values import Value
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Future, Task

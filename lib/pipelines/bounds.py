@@ -12,8 +12,8 @@ from math import ceil
 from typing import NamedTuple
 
 from lib import RuleError, Setting, Size
-from lib.game.costs import PAIR, PRODUCTS
-from lib.values.algebra import named
+from lib.ledger.algebra import named
+from lib.ledger.costs import PAIR, PRODUCTS
 
 # --- Prices: lower bounds on the ticks of one layer of one microbatch, an update, an exchange ---
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from lib import CLASSIC_SETTING, RuleError, Setting, Size
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 
 from .player import Axes, axes_of
 from .timetable import Timetable, by_stream, untagged

@@ -4,7 +4,7 @@ block."""
 from typing import Any
 
 from lib import Model, RuleError, Weight, WeightGrad
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 
 
 async def ddp(model: Model) -> None:

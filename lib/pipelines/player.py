@@ -12,9 +12,10 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from lib import CLASSIC_SETTING, Activation, ActivationGrad, Model, RuleError, Setting, Weight, WeightGrad
-from lib.runtime.rank import Handle
-from lib.values.algebra import counted
-from lib.values.kinds import object_text
+from lib.errors import Sentences
+from lib.ledger.algebra import counted
+from lib.ledger.rank import Handle
+from lib.ledger.values import object_text
 
 from .timetable import (
     Cell,
@@ -27,7 +28,6 @@ from .timetable import (
     in_order,
     untagged,
 )
-from .words import SAYS
 
 # --- One rank: cells, stages of layers, messages, weights and updates ---
 
@@ -663,3 +663,11 @@ def _require_fit(table: Timetable, layers: int, ranks: int, batches: int) -> Non
             f"{counted(layers, 'layer')} cannot be cut into {table.stages} equal stages; take a multiple of "
             f"{table.stages} layers"
         )
+
+
+SAYS = Sentences(
+    {
+        "messages change places": "in this order messages between two ranks would change places, which needs tags",
+        "version not made": "step {step} needs version {version} of layer {layer}, which is not made yet; this order is too far ahead for the microbatches of a step: flush, or take more of them",
+    }
+)

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from lib import Op, Weight, halves
 from lib.errors import PuzzleError, RuleError
-from lib.game.costs import ATTENDING, COMPUTING
-from lib.judging.recomputation import RankState
-from lib.values.kinds import Batched
+from lib.ledger.costs import ATTENDING, COMPUTING
+from lib.ledger.recomputation import RankState
+from lib.ledger.values import Batched
 
-from . import names
+from . import schedule_names as names
 
 if TYPE_CHECKING:
-    from lib.schedules import Timetable
+    from .timetable import Timetable
 
 
 # --- What a rank computes: which layers, of which microbatches, in which order, and what is recomputed ---
@@ -386,7 +386,7 @@ ORDERS: Mapping[str, Mapping[str, str]] = {
     "shares": {names.SEQ_1F1B: "seq1f1b"},
     "unflushed": {names.TWO_BW: "one_f_one_b"},
 }
-"""The orders of `lib.schedules` by kind of placement. If two are equal at a size, the first gives the name."""
+"""The orders of `lib.pipelines` by kind of placement. If two are equal at a size, the first gives the name."""
 
 SIZES: Mapping[str, Callable[[int, int], list[int]]] = {
     "looped": lambda m, v: [m, v],
@@ -506,10 +506,10 @@ def _most_held(cells: Sequence[Cell]) -> int:
 
 @lru_cache(maxsize=64)
 def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
-    """The rows of each order that exists for p ranks, m microbatches and v stages of a rank; none where `lib.schedules`
+    """The rows of each order that exists for p ranks, m microbatches and v stages of a rank; none where `orders`
     is withheld, as from a graded schedule."""
     try:
-        from lib import schedules
+        from . import orders as schedules
     except PuzzleError:
         return {}
     books, sizes = {}, SIZES[kind](m, v) if kind in SIZES else [m]

@@ -15,19 +15,19 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from lib import COMPUTING, Op, PuzzleError, Setting, Trace
-from lib.game.costs import COPYING
-from lib.judging import family as families
-from lib.judging.recomputation import Recomputation
-from lib.judging.traffic import staleness
-from lib.rules.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, REDUCING
-from lib.trace.ops import no_collection
-from lib.values.kinds import Batched, Delta, KeyValue, OptState, Parked, Sharded, Weight, WeightGrad
+from lib.ledger import family as families
+from lib.ledger.collectives import ALL_TO_ALL, COLLECTIVES, HEADS, REDUCING
+from lib.ledger.costs import COPYING
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.trace import no_collection
+from lib.ledger.traffic import staleness
+from lib.ledger.values import Batched, Delta, KeyValue, OptState, Parked, Sharded, Weight, WeightGrad
 
-from . import names
-from .orders import Grid, Match, Pipeline, RankWork, grid_of, match, placement_of, two_ways
+from . import schedule_names as names
+from .rank_work import Grid, Match, Pipeline, RankWork, grid_of, match, placement_of, two_ways
 
 if TYPE_CHECKING:
-    from lib.schedules import Timetable
+    from .timetable import Timetable
 
 
 # --- What ranks share ---

@@ -12,11 +12,10 @@ from functools import cached_property
 from typing import NamedTuple, Self
 
 from lib import DeadlockError, Op, RuleError, Trace, halves
-from lib.communication.meetings import Mesh
-from lib.game.costs import PAIR
-from lib.values.algebra import counted, named
-
-from .words import SAYS
+from lib.errors import Sentences
+from lib.ledger.algebra import counted, named
+from lib.ledger.costs import PAIR
+from lib.ledger.meetings import Mesh
 
 # --- Cells, what they need, and whether an order of them can be played ---
 
@@ -423,3 +422,16 @@ def _cells(rank: int, ops: tuple[Op, ...], depth: int) -> Iterator[Slot]:
             done = []
     if done:
         raise RuleError(f"rank {rank} never computes all {depth} layers of {cell}")
+
+
+SAYS = Sentences(
+    {
+        "rank without cells": "rank {rank} has no cells; a timetable has work for every rank",
+        "stage on several ranks": "stage {stage} has cells on {others} and on rank {rank}; put all on {where}",
+        "microbatch on several ranks": "microbatch {batch} in stage {stage} is on rank {first} and on rank {rank}; put it on one",
+        "incomplete cells": "for microbatch {batch} stage {stage} has {has}; it needs F and B once, or F, I and W once",
+        "replicas differ": "a replica computes another order than the others; a timetable has one order for all",
+        "several microbatches": "rank {rank} computes {batches} microbatches in one {name}; take one at a time",
+        "begun too early": "rank {rank} begins {begun} before it has computed all {depth} layers of {cell}",
+    }
+)

@@ -1,6 +1,6 @@
 """Schedules of pipelines as PyTorch exchanges them: a CSV file with a row for each rank and a cell for each action.
 
-from lib.torch_csv import read_csv, write_csv
+from lib.pipelines.torch_csv import read_csv, write_csv
 
 `write_csv(trace)` is what `torch.distributed.pipelining` loads (tried with PyTorch 2.13), `read_csv(text)` the
 timetable that such a file holds. Neither needs torch.
@@ -17,16 +17,16 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from lib import Activation, ActivationGrad, PuzzleError, RuleError, Setting, Trace, Weight, WeightGrad
-from lib.communication.lanes import Cursor, Walk
-from lib.communication.meetings import Call, Mesh
 from lib.errors import Sentences
-from lib.game.costs import PAIR
-from lib.game.setting import Game
-from lib.judging.recomputation import Recomputation
-from lib.recognition.orders import Grid, Part, RankWork, grid_of, placement_of
-from lib.schedules import Cell, Timetable
-from lib.schedules.timetable import Slot
-from lib.trace.ops import Op, group_of
+from lib.ledger.costs import PAIR
+from lib.ledger.lanes import Cursor, Walk
+from lib.ledger.meetings import Call, Mesh
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.setting import Game
+from lib.ledger.trace import Op, group_of
+
+from .rank_work import Grid, Part, RankWork, grid_of, placement_of
+from .timetable import Cell, Slot, Timetable
 
 SAYS = Sentences(
     {

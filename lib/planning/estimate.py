@@ -25,9 +25,9 @@ from itertools import repeat
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib.game.costs import elements_sent
-from lib.schedules import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
-from lib.schedules.timetable import Cell, Timetable
+from lib.ledger.costs import elements_sent
+from lib.pipelines import breadth_first, gpipe, interleaved, one_f_one_b, zb_h1, zb_v
+from lib.pipelines.timetable import Cell, Timetable
 
 from .job import Job
 from .prices import Prices, prices, units_of, widths, with_holes

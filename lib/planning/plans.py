@@ -62,7 +62,7 @@ class Plan:
     def trace(self) -> Trace:
         """A run of one replica, for pictures: its collectives take the ticks that they take among all replicas, so its
         operations and times are the plan's. It shares nothing, so its memory and traffic are not."""
-        from lib.runtime.runner import played  # here, since asyncio takes longer to import than all of lib
+        from lib.ledger.runner import played  # here, since asyncio takes longer to import than all of lib
 
         from .schedule import planned
 

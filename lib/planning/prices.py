@@ -22,7 +22,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lib import Costs, Setting
-from lib.game.costs import Tier, elements_sent
+from lib.ledger.costs import Tier, elements_sent
 
 from .job import CONTENTION, LATENCY, REACHED, Job, call_seconds
 from .split import Split

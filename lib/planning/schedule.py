@@ -4,7 +4,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from lib import Model, Weight
-from lib.schedules.timetable import Cell
+from lib.pipelines.timetable import Cell
 
 from .estimate import Program, turns
 

@@ -8,7 +8,7 @@ from functools import cache
 from math import lcm
 
 from lib.errors import RuleError
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 
 from .job import Job, Transformer
 

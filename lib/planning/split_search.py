@@ -12,8 +12,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
-from lib.trace.ops import no_collection
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
+from lib.ledger.trace import no_collection
 
 from .estimate import estimate, memory_range
 from .job import GIB, MAX_LAYERS, MAX_NUMBER, MAX_TRIED, Job

@@ -8,9 +8,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from lib.errors import PuzzleError, RuleError
-from lib.schedules import Cell, Timetable
-from lib.schedules.timetable import OPERATIONS, Message, first_incomplete, in_order
-from lib.values.algebra import consecutive, counted
+from lib.ledger.algebra import consecutive, counted
+from lib.pipelines import Cell, Timetable
+from lib.pipelines.timetable import OPERATIONS, Message, first_incomplete, in_order
 
 from .reading import (
     NAME as DUMP_NAME,

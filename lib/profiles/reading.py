@@ -26,10 +26,10 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
 from lib.errors import RuleError
-from lib.schedules import Cell
-from lib.schedules.timetable import OPERATIONS, Slot
-from lib.torch_csv import slot_of
-from lib.values.algebra import union
+from lib.ledger.algebra import union
+from lib.pipelines import Cell
+from lib.pipelines.timetable import OPERATIONS, Slot
+from lib.pipelines.torch_csv import slot_of
 
 from .words import SAYS
 

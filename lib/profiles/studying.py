@@ -11,13 +11,12 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
-from lib.recognition import Recognition, recognize_table
-from lib.recognition.orders import Pipeline
-from lib.schedules import Cell, Timetable
-from lib.solver import Problem, solve
-from lib.solver.problem import bound
-from lib.solver.solving import figures
-from lib.values.algebra import union
+from lib.ledger.algebra import union
+from lib.pipelines import Cell, Recognition, Timetable, recognize_table
+from lib.pipelines.rank_work import Pipeline
+from lib.pipelines.solver import Problem, solve
+from lib.pipelines.solver.problem import bound
+from lib.pipelines.solver.solving import figures
 
 from .gathered import (
     NOT_NAMED,

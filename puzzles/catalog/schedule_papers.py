@@ -1,10 +1,11 @@
-"""The papers that published each schedule which `lib.recognition` names."""
+"""The papers that published each schedule which `lib.pipelines` names."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lib.recognition import Recognition, names
+from lib.pipelines import Recognition
+from lib.pipelines import schedule_names as names
 
 from .puzzle import paper
 

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 import click
 
-from puzzles.custom import add_folder, clone, folder_added
-from puzzles.custom.puzzle_file import OwnPuzzle, shown
+from puzzles.custom import OwnPuzzle, add_folder, folder_added, shown
 from puzzles.sandbox.limits import Limits
+from puzzles.teaching import clone
 from puzzles.tracks import ALL, SHIPPED, TRACKS, track_of
 from puzzles.tracks.outcomes import listed
 
 from .shared.params import seconds_text, usage_errors
 
 if TYPE_CHECKING:
-    from puzzles.custom.check import Check, Finding
     from puzzles.sandbox.client import Client
+    from puzzles.teaching.check import Check, Finding
 
 
 @click.command()
@@ -37,7 +37,7 @@ def check(ctx: click.Context, folder: str | None, write: bool, only: tuple[str, 
     --write adds missing targets and, for a schedule, the reference's figures at the shown size (a record to beat) and
     at the other sizes. The exit code is 0 if nothing is wrong or missing, and 1 otherwise.
     """
-    from puzzles.grading.session import new_client
+    from puzzles.judge.session import new_client
 
     limits = Limits(time_limit)
     with (
@@ -68,7 +68,7 @@ def _to_check(folder: str | None) -> Iterator[tuple[Collection[str], Callable[[s
 
 def _checked(slug: str, read: Callable[[str], OwnPuzzle], write: bool, client: Client, limits: Limits) -> bool:
     """Checks a puzzle, prints the findings, and returns whether none is a problem."""
-    from puzzles.custom.writing import can_be_written, write_rows, write_targets
+    from puzzles.teaching.writing import can_be_written, write_rows, write_targets
 
     made, findings = _found(read(slug), client, limits)
     wrote = []
@@ -90,8 +90,8 @@ def _checked(slug: str, read: Callable[[str], OwnPuzzle], write: bool, client: C
 
 
 def _found(own: OwnPuzzle, client: Client, limits: Limits) -> tuple[Check, list[Finding]]:
-    from puzzles.custom.check import Check, require_expectations
-    from puzzles.grading.session import REASONS
+    from puzzles.judge.session import REASONS
+    from puzzles.teaching.check import Check, require_expectations
 
     require_expectations(own, dict.fromkeys(("over_target", "failed", *REASONS, *track_of(own.slug).judge.reasons)))
     made = Check(own, limits, client)
@@ -125,7 +125,7 @@ def new(name: str, track: str, folder: Path | None, chapter: str) -> None:
     'puzzles check' to find the targets and to see what is missing. In a clone of the game, without -o, it is a puzzle
     of the game.
     """
-    from puzzles.custom.writing import begin, begin_in_clone
+    from puzzles.teaching.writing import begin, begin_in_clone
 
     in_clone = folder is None and clone.is_here()
     if chapter and not in_clone:

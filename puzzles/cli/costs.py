@@ -5,11 +5,11 @@ import json
 import click
 
 from lib import Costs
-from lib.game.named_costs import MEANINGS, costs_named
-from lib.game.setting import record_to_json
-from lib.values.algebra import counted
-from puzzles.catalog.text_lines import print_table
-from puzzles.reports.screen import print_wrapped
+from lib.ledger.algebra import counted
+from lib.ledger.named_costs import MEANINGS, costs_named
+from lib.ledger.setting import record_to_json
+from puzzles.screens.screen import print_wrapped
+from puzzles.text_lines import print_table
 
 from .shared.params import terminal, usage_errors
 

@@ -9,9 +9,9 @@ from shutil import get_terminal_size
 import click
 
 from lib.extras import install_command
-from lib.values.algebra import counted
-from puzzles.catalog.text_lines import wrapped
+from lib.ledger.algebra import counted
 from puzzles.sandbox.client import can_fork, protection
+from puzzles.text_lines import wrapped
 
 MARGIN = 13
 """Characters of a line before its finding."""
@@ -30,7 +30,7 @@ def findings() -> Iterator[tuple[str, str]]:
     """Headings and findings; the heading is empty where it repeats."""
     import platform
 
-    from puzzles.grading.batch import cores
+    from puzzles.judge.batch import cores
 
     python = f"Python {platform.python_version()}"
     yield "system", f"{platform.system()} {platform.release()}, {python}, {counted(cores(), 'core')}"

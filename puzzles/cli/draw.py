@@ -9,7 +9,7 @@ import click
 
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.grading.submission import Submission, source_of
+from puzzles.judge.submission import Submission, source_of
 from puzzles.sandbox.limits import TIME_LIMIT
 from puzzles.tracks import OptionError, track_for, track_of
 from puzzles.tracks.base import DrawOptions

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.custom import folders
 from puzzles.failure import sanitized
-from puzzles.grading.progress import is_own_file, remember
-from puzzles.grading.verdict import Graded
-from puzzles.reports.screen import next_command, print_wrapped
+from puzzles.judge.progress import is_own_file, remember
+from puzzles.judge.verdict import Graded
 from puzzles.sandbox.client import protection
 from puzzles.sandbox.visible_files import INSTALL_ROOT
+from puzzles.screens.screen import next_command, print_wrapped
 from puzzles.tracks.outcomes import amount
 
 from .shared.params import (
@@ -46,10 +46,11 @@ from .shared.params import (
 from .shared.puzzle_params import SLUG_TEXT, add_folders, puzzle_slugs
 
 if TYPE_CHECKING:
-    from puzzles.course.course_file import Course
-    from puzzles.course.handed_in import Submitted
-    from puzzles.course.points import Late, Scoring
-    from puzzles.reports.class_pages import ClassPages
+    from puzzles.judge.verdict import Scoring
+    from puzzles.teaching.class_pages import ClassPages
+    from puzzles.teaching.course_file import Course
+    from puzzles.teaching.handed_in import Submitted
+    from puzzles.teaching.points import Late
 
 
 # --- Options ---
@@ -59,7 +60,7 @@ def _read_course(ctx: click.Context, param: click.Parameter, folder: Path | None
     """Click's callback: reads the course, and adds its puzzles before other parameters look for them."""
     if folder is None:
         return None
-    from puzzles.course.course_file import read_course
+    from puzzles.teaching.course_file import read_course
 
     with usage_errors():
         course = read_course(folder)
@@ -102,8 +103,8 @@ grading_options = several(
 def submitted_from(paths: Sequence[str], course: Course) -> tuple[list[Submitted], Late | None]:
     """The submissions at paths, with their students, and the rule on what is late, with the extensions of these
     students. Warns of doubtful submissions and extensions on the error stream."""
-    from puzzles.course.handed_in import as_one, handed_in, with_times
-    from puzzles.course.roster import call, read_roster
+    from puzzles.teaching.handed_in import as_one, handed_in, with_times
+    from puzzles.teaching.roster import call, read_roster
 
     submitted = handed_in(paths, course.each_file)
     warnings: list[str] = []
@@ -146,8 +147,8 @@ def outputs_of(paths: Sequence[str], course: Course) -> dict[str, str]:
 def class_pages(
     folder: str, submitted: Sequence[Submitted], options: Mapping[str, Any], scoring: Scoring
 ) -> ClassPages:
-    from puzzles.course.handed_in import page_labels
-    from puzzles.reports.class_pages import ClassPages, PageNames
+    from puzzles.teaching.class_pages import ClassPages, PageNames
+    from puzzles.teaching.handed_in import page_labels
 
     names, paths = PageNames(Path(folder), page_labels(submitted)), [entry.path for entry in submitted]
     keeps, colour = bool(options["traces"]) or len(submitted) == 1, options["colour"] or "layer"
@@ -171,7 +172,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], one_student: bool, **op
     The exit code is 0 if every attempted puzzle passed, and 1 if one did not or if nothing was attempted. For points,
     a roster and pages see 'puzzles class -h'.
     """
-    from puzzles.course.course_file import Course
+    from puzzles.teaching.course_file import Course
 
     _grade(ctx, paths, options.pop("wanted"), options, Course(one_student=one_student))
 
@@ -199,12 +200,12 @@ def class_(ctx: click.Context, /, course: Course, paths: tuple[str, ...], **opti
 def _grade(
     ctx: click.Context, paths: tuple[str, ...], wanted: tuple[str, ...], options: Mapping[str, Any], course: Course
 ) -> None:
-    from puzzles.course.handed_in import Gathering
-    from puzzles.grading import verdict
-    from puzzles.grading.batch import grade_all
-    from puzzles.grading.checkpoint import Checkpoint, GradingJob
-    from puzzles.grading.discover import hard_links
-    from puzzles.reports.export import write_reports
+    from puzzles.judge import verdict
+    from puzzles.judge.batch import grade_all
+    from puzzles.judge.checkpoint import Checkpoint, GradingJob
+    from puzzles.judge.discover import hard_links
+    from puzzles.teaching.export import write_reports
+    from puzzles.teaching.handed_in import Gathering
 
     outputs = outputs_of(options["outputs"], course)
     require_picture(options["colour"], {"html", "pages"} & {*outputs}, "-o page.html")
@@ -262,12 +263,12 @@ def _require_one(submitted: Sequence[Submitted], path: str) -> None:
 
 
 def _show(graded: list[Graded], options: Mapping[str, Any], scoring: Scoring) -> None:
-    from puzzles.grading import verdict
+    from puzzles.judge import verdict
 
     if options["as_json"]:
         click.echo(json.dumps(verdict.as_json(graded, options["why"], scoring.facts), indent=2))
     else:
-        from puzzles.reports.terminal import report
+        from puzzles.screens.terminal import report
 
         report(terminal(), graded, options["why"], scoring)
     sys.stdout.flush()
@@ -322,7 +323,7 @@ def _advice() -> str:
 
 def _is_own_work(folder: Path) -> bool:
     """True for the current folder, if all submissions in it belong to the user."""
-    from puzzles.grading.discover import submissions
+    from puzzles.judge.discover import submissions
 
     if folder.resolve() != Path.cwd():
         return False
@@ -371,8 +372,8 @@ def gradescope(
     It grades the puzzles that have points in the course.toml of --course, or those of --puzzle. --puzzles adds a folder
     of your own puzzles.
     """
-    from puzzles.course.course_file import NO_COURSE
-    from puzzles.gradescope.autograder import Autograder, WheelError, is_our_wheel, our_wheel
+    from puzzles.teaching.course_file import NO_COURSE
+    from puzzles.teaching.gradescope import Autograder, WheelError, is_our_wheel, our_wheel
 
     course = course or NO_COURSE
     slugs = list(dict.fromkeys(slug for name in wanted or course.points for slug in puzzle_slugs(name)))

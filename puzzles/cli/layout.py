@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
-from puzzles.catalog.text_lines import print_table
+from puzzles.text_lines import print_table
 
 from .plan import amount
 from .shared.params import Parsed, terminal, usage_errors, write_text
@@ -323,7 +323,7 @@ class LayoutReport:
         from html import escape
 
         import drawing
-        from drawing.layouts.graph import draw_plan
+        from drawing.layout_graph import draw_plan
 
         picture = drawing.svg(draw_plan(self.best, title))
         return (

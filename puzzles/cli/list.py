@@ -15,10 +15,10 @@ import click
 from puzzles.catalog.content import content, puzzle_files
 from puzzles.catalog.path import CORE, PATH, PathStep, known
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
-from puzzles.grading.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
-from puzzles.reports.feedback import what_next
-from puzzles.reports.screen import next_command, print_wrapped
+from puzzles.judge.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
+from puzzles.screens.feedback import what_next
+from puzzles.screens.screen import next_command, print_wrapped
+from puzzles.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, reference_file, track_of
 
 from .shared.params import terminal
@@ -92,7 +92,7 @@ def show_group(console: Console, group: PuzzleGroup, entries: Progress) -> None:
 
 
 def _show_chapters(console: Console, track: Track[Any], entries: Progress) -> None:
-    from puzzles.reports.standings import stars_text
+    from puzzles.screens.standings import stars_text
 
     core = any(mark(slug) == "core" for slug in track.slugs)
     for group in track.groups:
@@ -134,7 +134,7 @@ def _show_overview(console: Console, track: Track[Any], slugs: Sequence[str]) ->
 
 
 def _show_limits(console: Console, track: Track[Any], slug: str, entry: PuzzleProgress) -> None:
-    from puzzles.reports.standings import stars_text
+    from puzzles.screens.standings import stars_text
 
     puzzle = track.puzzle(slug)
     stars = f"{GLUE} {stars_text(console, entry.stars)}" if entry.attempts else ""
@@ -177,7 +177,7 @@ def path() -> None:
     """Show the core path, and what you have done of it."""
     from rich.text import Text
 
-    from puzzles.reports.standings import stars_text
+    from puzzles.screens.standings import stars_text
 
     console, entries = terminal(), load()
     solved = solved_slugs(entries)
@@ -219,7 +219,7 @@ def status() -> None:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from puzzles.reports.standings import stars_text
+    from puzzles.screens.standings import stars_text
 
     console, entries = terminal(), load()
     table = Table(box=SIMPLE_HEAD, pad_edge=False)

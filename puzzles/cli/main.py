@@ -42,7 +42,7 @@ def add_own(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) 
     """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
     ends."""
     if paths:
-        from puzzles.commands.shared.puzzle_params import add_folders
+        from puzzles.cli.shared.puzzle_params import add_folders
 
         add_folders(ctx, paths)
 
@@ -65,7 +65,7 @@ class Commands(click.Group):
         if name not in MODULES:
             return None
         if name not in self.commands:
-            module = import_module(f"puzzles.commands.{MODULES[name]}")
+            module = import_module(f"puzzles.cli.{MODULES[name]}")
             command: click.Command = getattr(module, name, None) or getattr(module, f"{name}_")
             if name in WITH_OWN_PUZZLES:
                 command.params.append(own_puzzles())
@@ -83,7 +83,7 @@ class Commands(click.Group):
         except OSError as why:
             if why.filename is not None:  # the streams have no names
                 raise
-            from puzzles.commands.shared.params import abandon_output
+            from puzzles.cli.shared.params import abandon_output
 
             abandon_output()
             click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)

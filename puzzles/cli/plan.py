@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
-from lib.trace.ops import no_collection
-from puzzles.catalog.text_lines import print_table
+from lib.ledger.trace import no_collection
+from puzzles.text_lines import print_table
 
 from .shared.params import Parsed, colour_option, preset, require_picture, terminal, text_of, usage_errors, write_text
 
@@ -173,7 +173,7 @@ def plan(
     Times are in seconds. Traffic is what each GPU sends in a step, in GB. Memory is of the fullest GPU, in GiB.
     """
     from lib.planning import search
-    from puzzles.reports.plans import report_config, report_largest, report_plans, report_training
+    from puzzles.screens.plans import report_config, report_largest, report_plans, report_training
 
     require_picture(colour, None if target else output)
     if listed:

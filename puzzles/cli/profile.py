@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from puzzles.catalog.text_lines import wrapped
+from puzzles.text_lines import wrapped
 
 from .shared.params import Parsed, usage_errors
 
@@ -62,8 +62,8 @@ def profile(
     phases of a step. PyTorch is not needed.
     """
     from lib.profiles.hooks import hooks as hooks_for
-    from puzzles.notebook.profile import profile as profiled
-    from puzzles.notebook.profile import require_known
+    from puzzles.player.profile import profile as profiled
+    from puzzles.player.profile import require_known
 
     if hooks:
         click.echo(hooks_for(hooks), nl=False)

@@ -36,7 +36,7 @@ from .shared.params import (
 from .shared.puzzle_params import FIELDS, SLUG_TEXT, chosen, costs_text, game_options
 
 if TYPE_CHECKING:
-    from lib.schedules import Timetable
+    from lib.pipelines import Timetable
     from puzzles.tracks.free_play import FreeGame
 
 
@@ -64,7 +64,7 @@ def export(
     _load_csv(FILE, format="compute_only"), or "compute_comms" with --communication. A run that PyTorch cannot express
     is refused, with the reason.
     """
-    from lib.torch_csv import write_csv
+    from lib.pipelines.torch_csv import write_csv
 
     found, trace = judged_run(path, name, game, time_limit)
     try:
@@ -149,8 +149,8 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
 
 def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace]:
     """The order of PyTorch's file, and a run of it."""
-    from lib.schedules import pipeline
-    from lib.torch_csv import read_csv
+    from lib.pipelines import pipeline
+    from lib.pipelines.torch_csv import read_csv
 
     try:
         with Path(path).open("rb") as file:

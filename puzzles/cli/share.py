@@ -10,12 +10,12 @@ from typing import Any
 import click
 
 from lib import PuzzleError
-from lib.game.setting import setting_to_json
+from lib.ledger.setting import setting_to_json
 from puzzles.address import site as published
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, sanitized
-from puzzles.grading.judge import judge_saved
-from puzzles.grading.submission import MAX_FILE_SIZE, SourceFile, Submission
+from puzzles.judge.judge import judge_saved
+from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.outcomes import capitalized
 
@@ -38,7 +38,7 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
     The link itself contains the compressed code or, with --run, the trace of a run, which the browser judges again.
     Nothing is uploaded. The code runs in the browser of the person who opens the link.
     """
-    from puzzles.site.links import LOCAL, link
+    from puzzles.page.links import LOCAL, link
 
     text = _run(path, puzzle) if of_run else _code(path, puzzle.slug)
     address = site or published()
@@ -55,7 +55,7 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
 
 
 def _code(path: str, slug: str) -> str:
-    from puzzles.site.links import split
+    from puzzles.page.links import split
 
     submission = Submission.read(Path(path))
     if submission.failure is not None:
@@ -72,8 +72,8 @@ def _code(path: str, slug: str) -> str:
 
 
 def _run(path: str, puzzle: Puzzle) -> str:
-    from puzzles.grading.grader import grade_puzzle
-    from puzzles.grading.session import Session
+    from puzzles.judge.grader import grade_puzzle
+    from puzzles.judge.session import Session
 
     with Session(Submission.read(Path(path))) as session:
         verdict = grade_puzzle(puzzle, session, keep=True)

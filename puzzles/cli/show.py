@@ -8,9 +8,9 @@ import click
 
 from puzzles.address import page
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.text_lines import MAX_WIDTH, aligned_lines, text_lines
-from puzzles.grading.progress import remember_hint
-from puzzles.reports.screen import next_command, print_wrapped
+from puzzles.judge.progress import remember_hint
+from puzzles.screens.screen import next_command, print_wrapped
+from puzzles.text_lines import MAX_WIDTH, aligned_lines, text_lines
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
 

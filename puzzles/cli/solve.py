@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import Trace
-from lib.values.algebra import counted
-from puzzles.reports.screen import print_wrapped
+from lib.ledger.algebra import counted
+from puzzles.screens.screen import print_wrapped
 
 from .shared.params import Parsed, colour_option, require_endings, require_picture, terminal, usage_errors, write_run
 
 if TYPE_CHECKING:
-    from lib.solver import Solution
+    from lib.pipelines.solver import Solution
 
 MAX_DRAWN_CELLS = 4_000
 """Cells up to which a schedule is also shown as text."""
@@ -82,7 +82,7 @@ def solve(outputs: tuple[str, ...], colour: str | None, **given: Any) -> None:
     Backward has two halves. Times are in any unit. The result is shown with its distance to a lower bound; at a
     distance of 0, it is optimal. Small problems are solved exactly where ortools is installed (the extra 'proof').
     """
-    from lib.solver import solve as solved
+    from lib.pipelines.solver import solve as solved
 
     require_picture(colour, outputs)
     require_endings(outputs, (".py",))

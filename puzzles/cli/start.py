@@ -10,10 +10,10 @@ import click
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import UnreadableError
-from puzzles.grading.progress import add_own_file, known_file, load, next_slug
-from puzzles.grading.starters import add_starters
-from puzzles.reports.feedback import what_next
-from puzzles.reports.screen import next_command, print_wrapped
+from puzzles.judge.progress import add_own_file, known_file, load, next_slug
+from puzzles.judge.starters import add_starters
+from puzzles.screens.feedback import what_next
+from puzzles.screens.screen import next_command, print_wrapped
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
 from .shared.params import terminal
@@ -102,7 +102,7 @@ def notebook(folder: Path, solved: bool, form: str, force: bool) -> None:
 
     Writes to DIR, by default the current folder. Existing files are kept unless you add --force.
     """
-    from puzzles.notebook.authoring import MissingPackageError, as_marimo, books
+    from puzzles.player.authoring import MissingPackageError, as_marimo, books
 
     try:
         made = [as_marimo(book) for book in books(solved)] if form == "marimo" else books(solved)

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.catalog.path import CORE
-from puzzles.catalog.text_lines import GLUE
 from puzzles.failure import UnreadableError, sanitized
-from puzzles.grading.progress import add_own_file, load, next_slug, remember, remember_hint
-from puzzles.grading.starters import add_starters
-from puzzles.grading.submission import Submission, fingerprints
-from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.screen import ScreenPart, next_command, print_wrapped, show_fitted
+from puzzles.judge.progress import add_own_file, load, next_slug, remember, remember_hint
+from puzzles.judge.starters import add_starters
+from puzzles.judge.submission import Submission, fingerprints
+from puzzles.judge.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
+from puzzles.screens.screen import ScreenPart, next_command, print_wrapped, show_fitted
+from puzzles.text_lines import GLUE
 from puzzles.tracks import ALL, chapter_of, track_of
 from puzzles.tracks.outcomes import capitalized
 
@@ -55,7 +55,7 @@ class WatchState:
         self, path: str, limits: Limits, console: Console, grade: Callable[..., Graded] | None = None,
         show: Callable[[str], Any] = webbrowser.open, colour: str = "layer",
     ) -> None:  # fmt: skip
-        from puzzles.grading.grader import grade_file
+        from puzzles.judge.grader import grade_file
 
         self.path, self.limits, self.console = path, limits, console
         self.grade = grade or grade_file
@@ -155,7 +155,7 @@ class WatchState:
 
     def statement(self, said: str = "") -> None:
         """The current puzzle's statement, what was just done, and as much of the verdict as fits."""
-        from puzzles.commands.show import print_paragraphs
+        from puzzles.cli.show import print_paragraphs
 
         statement = track_of(self.current).puzzle(self.current).statement
         parts = [ScreenPart(lambda console: print_paragraphs(console, statement), optional=False)]
@@ -169,7 +169,7 @@ class WatchState:
         self._show([ScreenPart(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
-        from puzzles.commands.show import show_hint
+        from puzzles.cli.show import show_hint
 
         puzzle = track_of(self.current).puzzle(self.current)
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
@@ -250,7 +250,7 @@ class WatchState:
         return next((verdict for verdict in self.verdicts.values() if verdict.message and not verdict.attempted), None)
 
     def _explanation(self) -> Iterator[ScreenPart]:
-        from puzzles.reports.terminal import explanation
+        from puzzles.screens.terminal import explanation
 
         verdict = self._verdict()
         if verdict is not None:
@@ -294,7 +294,7 @@ class WatchState:
             return [f"This run cannot be drawn: {type(why).__name__}: {why}"]
 
     def _print_row(self, slug: str, console: Console) -> None:
-        from puzzles.reports.standings import stars_text
+        from puzzles.screens.standings import stars_text
 
         verdict = self.verdicts.get(slug)
         stars = stars_text(console, verdict.stars) if self._is_attempted(slug) and verdict is not None else ""

@@ -17,7 +17,7 @@ from typing import Any
 
 import click
 
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.search_path import START
 from puzzles.tracks import default_slugs, track_of
 

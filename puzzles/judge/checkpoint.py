@@ -13,15 +13,15 @@ from typing import IO, NamedTuple
 
 import click
 
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.custom import add_folder, folders
 from puzzles.failure import sanitized
+from puzzles.judge.progress import data_folder
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import track_of
 
 from .grader import grade_file
-from .progress import data_folder
 from .session import new_client
 from .submission import Submission
 from .verdict import Graded

@@ -88,3 +88,11 @@ def _is_shown(here: str, name: str, is_folder: bool) -> bool:
     if is_folder:
         return not (name.startswith((".", "__")) or os.path.exists(os.path.join(here, name, "pyvenv.cfg")))
     return name.endswith((".py", ".ipynb")) and not name.startswith((".", "_"))
+
+
+def shared_folder(paths: Sequence[str]) -> str:
+    """The folder that contains all paths; empty if they have none in common."""
+    try:
+        return os.path.commonpath([os.path.dirname(path) for path in paths])
+    except ValueError:  # relative and absolute paths, other drives, no files
+        return ""

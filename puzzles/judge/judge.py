@@ -9,15 +9,15 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import NamedTuple
 
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import fault_in
 from puzzles.failure import Failure, sanitized
+from puzzles.judge.starters import is_unchanged_starter
 from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
-from .starters import is_unchanged_starter
 from .submission import MAX_FILE_SIZE
 from .verdict import Verdict
 from .words import SAYS

@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.catalog.path import CORE, next_on_path
+from puzzles.judge.verdict import Graded, Verdict
 from puzzles.tracks import ALL, chapter_of, track_of
-
-from .verdict import Graded, Verdict
 
 HOME = "TRAINING_PUZZLES_HOME"
 """Environment variable that replaces the platform's folder."""

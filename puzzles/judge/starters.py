@@ -10,9 +10,9 @@ from pathlib import Path
 from textwrap import wrap
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.text_lines import aligned_lines, text_lines
 from puzzles.failure import UNPARSABLE, UnreadableError
 from puzzles.sandbox.worker.reading import Sketch, called_name, sketch
+from puzzles.text_lines import aligned_lines, text_lines
 from puzzles.tracks import TRACKS, place, track_of
 from puzzles.tracks.outcomes import capitalized
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any
+from typing import Any, Protocol
 
 from puzzles.tracks import ALL, TRACKS
 
@@ -212,3 +212,65 @@ def all_passed(files: Iterable[Graded]) -> bool:
     """True if there are attempts, and all of them passed."""
     attempted = [verdict for graded in files for verdict in graded.attempted]
     return bool(attempted) and all(verdict.status == "passed" for verdict in attempted)
+
+
+# --- What verdicts are worth in points ---
+
+
+class Lateness(Protocol):
+    """What a course takes off for handing in late."""
+
+    def days(self, student: Student) -> int:
+        """How many days late a student is."""
+
+    def kept(self, student: Student) -> float:
+        """The share of the points that a student keeps."""
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """What a course gives for verdicts."""
+
+    points: Mapping[str, float] = field(default_factory=dict)
+    """Of puzzles; others have one."""
+    partial: float = 0.5
+    """The share of the points for a correct solution that is over target."""
+    third_star: float = 0.0
+    """Points that a third star adds."""
+    shown_size: float = 0.5
+    """The share for a solution that works only at the size that the puzzle shows."""
+    late: Lateness | None = None
+    is_stated: bool = False
+    """True if the teacher has set any points; then reports show points."""
+
+    def most(self, slug: str) -> float:
+        """The points of a puzzle, without those for a third star."""
+        return self.points.get(slug, 1.0)
+
+    def earned(self, verdict: Verdict) -> float:
+        """The points for a verdict, whenever it was handed in."""
+        share = {"passed": 1.0, "over_target": self.partial}.get(verdict.status, 0.0)
+        size = self.shown_size if verdict.shown_size_only else 1.0
+        return self.most(verdict.puzzle) * share * size + (self.third_star if verdict.stars == 3 else 0.0)
+
+    def score(self, graded: Graded, verdict: Verdict) -> float:
+        """The points for a verdict in a submission."""
+        return round(self.earned(verdict) * (self.late.kept(graded.student) if self.late else 1.0), 4)
+
+    def total(self, graded: Graded) -> float:
+        return round(sum(self.score(graded, verdict) for verdict in graded.verdicts), 4)
+
+    def days_late(self, graded: Graded) -> int:
+        return self.late.days(graded.student) if self.late else 0
+
+    def facts(self, graded: Graded, verdict: Verdict | None = None) -> dict[str, float]:
+        """What a report says of a verdict, or of a whole submission; empty if the teacher has set no points."""
+        if not self.is_stated:
+            return {}
+        if verdict is not None:
+            return {"points": self.score(graded, verdict), "max_points": self.most(verdict.puzzle)}
+        return {"points": self.total(graded), **({"days_late": self.days_late(graded)} if self.late else {})}
+
+
+NOTHING_STATED = Scoring()
+"""A point for each puzzle, which reports do not mention."""

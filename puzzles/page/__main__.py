@@ -1,4 +1,4 @@
-"""`python -m puzzles.site [FOLDER]`: builds the site, in `site` unless another folder is named; `--serve` serves
+"""`python -m puzzles.page [FOLDER]`: builds the site, in `site` unless another folder is named; `--serve` serves
 a built one to this machine.
 """
 
@@ -57,7 +57,7 @@ def main(folder: Path, only_serve: bool, numpy: str, archive: Path | None) -> No
 
 
 if __name__ == "__main__":
-    main(prog_name="python -m puzzles.site")
+    main(prog_name="python -m puzzles.page")
 
 
 class QuietHandler(SimpleHTTPRequestHandler):

@@ -26,11 +26,10 @@ from typing import Any, NamedTuple
 from urllib.request import urlopen
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-from drawing.export.html import SCRIPTS, viewer_elements, web_file
+from drawing.html import SCRIPTS, viewer_elements, web_file
 from puzzles import address
 from puzzles.catalog.content import COMPILED, CONTENT, compiled
-from puzzles.custom import folders
-from puzzles.custom.writing import TAKEN, unfinished
+from puzzles.custom import TAKEN, folders, unfinished
 
 from .in_browser import calls
 from .listing import add_warm_up, first_run, listing, pars, references
@@ -38,7 +37,7 @@ from .listing import add_warm_up, first_run, listing, pars, references
 # --- Packages from npm ---
 
 
-PAGE = Path(__file__).parent / "page"
+PAGE = Path(__file__).parent / "web"
 """The page's sources, with package.json and its lock file."""
 
 NODE_VERSION = 18
@@ -124,15 +123,15 @@ def run(*command: str, cwd: Path | None = None, **environment: str) -> str:
 ROOT = Path(__file__).parents[2]
 OURS = ("lib", "drawing", "puzzles")
 LEFT_OUT = (
-    "puzzles/site/page", "puzzles/site/warm_up", "puzzles/commands", "puzzles/package", "puzzles/notebook/authoring",
-    "puzzles/reports/templates", "puzzles/course",
+    "puzzles/page/web", "puzzles/page/warm_up", "puzzles/cli", "puzzles/package", "puzzles/player/authoring",
+    "puzzles/screens/templates", "puzzles/teaching",
     "puzzles/sandbox/client", "puzzles/sandbox/worker/landlock",
     "puzzles/sandbox/worker/seccomp", "puzzles/sandbox/worker/server",
 )  # fmt: skip
 """What nothing in the browser imports."""
 ARRAYS = "arrays.zip"
 WITH_NUMPY = (
-    "lib/engine", "lib/layout", "drawing/layouts",
+    "lib/engine", "lib/layout", "drawing/layout_graph", "drawing/layout_tensor", "drawing/layout_text",
     "puzzles/sandbox/worker/recording", "puzzles/sandbox/worker/repeating",
 )  # fmt: skip
 """What goes into a second archive, which is loaded with numpy."""

@@ -7,13 +7,13 @@ from typing import Any
 
 from drawing import palette
 from lib import Model, run
-from lib.schedules import one_f_one_b, pipeline
+from lib.pipelines import one_f_one_b, pipeline
 from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import add_folder, home_of
-from puzzles.notebook.authoring import collective_svg
-from puzzles.reports.html import message_html, rendered, text_html
+from puzzles.player.authoring import collective_svg
+from puzzles.screens.html import message_html, rendered, text_html
 from puzzles.tracks import TRACKS, Track, mark, place, reference_file
 from puzzles.tracks.outcomes import capitalized
 from puzzles.version import VERSION

@@ -22,13 +22,13 @@ from typing import Any, NamedTuple
 
 from lib import Value, Weight, WeightGrad
 from lib.extras import install_command
-from lib.rules.collectives import COLLECTIVE_RULES
+from lib.ledger.collectives import COLLECTIVE_RULES
 from puzzles.address import requirement, source
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import differences, size_text
 from puzzles.custom import OwnFolder, folders
-from puzzles.reports.html import environment, rendered
+from puzzles.screens.html import environment, rendered
 from puzzles.tracks import find, find_several, place, reference_file, track_of
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.schedule.words import reminder, value_calls

@@ -16,7 +16,7 @@ from types import CodeType, FunctionType, TracebackType
 from typing import Any, NamedTuple
 
 from lib import Report, Trace, peak_lines
-from lib.judging.traffic import traffic_lines
+from lib.ledger.traffic import traffic_lines
 from puzzles.failure import Failure
 from puzzles.tracks.free_play import FreeGame, figures, picture, summary
 
@@ -126,7 +126,7 @@ _shown: list[tuple[int, object]] = []
 
 def rendered(part: str, *given: object) -> str:
     """What a macro of the reports' template `notebook.html` makes of its arguments."""
-    from puzzles.reports.html import environment  # here, because it loads rich, and a browser has no jinja2
+    from puzzles.screens.html import environment  # here, because it loads rich, and a browser has no jinja2
 
     return str(getattr(environment().get_template("notebook.html").module, part)(*given))
 

@@ -20,8 +20,8 @@ from typing import Any, TypeVar
 from lib import DeadlockError, PuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_crash, of_refusal
-from puzzles.grading.judge import Definition, judge
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.judge import Definition, judge
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.limits import TimeLimitError, Timer
 from puzzles.sandbox.worker.reading import Sketch, sketch
 from puzzles.sandbox.worker.stages import UnplayableError

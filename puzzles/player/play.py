@@ -7,10 +7,10 @@ from functools import cache
 from typing import Any
 
 from lib import Costs, PuzzleError
-from lib.runtime.runner import no_running_loop
+from lib.ledger.runner import no_running_loop
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import add_installed
-from puzzles.grading.progress import remember_verdicts
+from puzzles.judge.progress import remember_verdicts
 from puzzles.tracks import ALL, UnknownPuzzleError, find, track_for
 from puzzles.tracks.free_play import FreeGame, game_of
 

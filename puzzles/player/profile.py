@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from lib import PuzzleError
+from lib.pipelines.torch_csv import write_table
 from lib.profiles import Shares, Source, Study, read_rules, sources_of, study
 from lib.profiles.studying import as_record
-from lib.torch_csv import write_table
 from puzzles.failure import write_file
-from puzzles.reports.profiles import text_of
+from puzzles.screens.profiles import text_of
 
 ENDINGS = (".html", ".svg", ".png", ".pdf", ".csv", ".json", ".txt")
 ORDERS = ("better", "measured")
@@ -46,7 +46,7 @@ class ProfiledRun:
 
     def picture(self, title: str = "", dark: bool = False) -> Any:
         """The measured run above its order replayed."""
-        from puzzles.reports.profile_pictures import draw_profile
+        from puzzles.screens.profile_pictures import draw_profile
 
         return draw_profile(self._pipeline("a picture"), title, dark=dark)
 
@@ -80,7 +80,7 @@ class ProfiledRun:
 
     def page(self) -> str:
         """A web page of the run, which loads nothing."""
-        from puzzles.reports.profile_pictures import profile_page
+        from puzzles.screens.profile_pictures import profile_page
 
         return profile_page(self._pipeline("a page"))
 

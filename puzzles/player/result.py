@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.grading.verdict import Verdict
-from puzzles.reports.feedback import HEADLINES, details, story, what_next
+from puzzles.judge.verdict import Verdict
+from puzzles.screens.feedback import HEADLINES, details, story, what_next
 from puzzles.tracks import Track, as_lines, differing_lines, reference_file, track_of
 from puzzles.tracks.outcomes import Measure, stars_text
 

@@ -7,13 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from puzzles.course.points import NOTHING_STATED, Scoring
 from puzzles.failure import sanitized
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
+from puzzles.screens.feedback import achieved, details, story
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized, stars_text
 
-from .feedback import achieved, details, story
 from .standings import points_text, shown_size_mark, slugs_of
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def environment() -> Any:
     from markupsafe import Markup
 
     made = Environment(
-        loader=PackageLoader("puzzles.reports"),
+        loader=PackageLoader("puzzles.screens"),
         autoescape=select_autoescape(("html", "svg")),
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -6,13 +6,13 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
+from lib.ledger.algebra import counted
 from lib.planning import Plan, Search
 from lib.planning.estimate import KINDS
 from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
 from lib.planning.plans import LEAST_PART, PARTS, VERDICTS, Family, tie_text, time_parts
 from lib.planning.split_search import largest, memory_advice
-from lib.values.algebra import counted
-from puzzles.catalog.text_lines import print_table
+from puzzles.text_lines import print_table
 
 from .screen import print_wrapped
 

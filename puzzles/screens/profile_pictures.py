@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from drawing.export.html import PageView, web_pages
+from drawing.html import PageView, web_pages
 from drawing.picture import Picture
-from drawing.runs.predicted_vs_measured import draw_runs, measured, plain_scene
-from drawing.runs.scene import Scene
+from drawing.predicted_vs_measured import draw_runs, measured, plain_scene
+from drawing.scene import Scene
 from lib import PuzzleError, Setting
-from lib.game.named_costs import COSTS
+from lib.ledger.named_costs import COSTS
+from lib.ledger.runner import run_nested
+from lib.pipelines import pipeline
+from lib.pipelines.torch_csv import CellTimes, Pipeline, event_times
 from lib.profiles import Study
 from lib.profiles.gathered import makespan, replayed
 from lib.profiles.studying import median_times
-from lib.runtime.runner import run_nested
-from lib.schedules import pipeline
-from lib.torch_csv import CellTimes, Pipeline, event_times
 from puzzles.catalog.schedule_papers import with_papers
 
 from .profiles import findings_text, ladder_text, prospect_text

@@ -4,10 +4,10 @@ command."""
 import re
 from collections.abc import Iterator, Sequence
 
+from lib.ledger.algebra import counted
 from lib.profiles import Shares, Study
 from lib.profiles.gathered import numbers_text
 from lib.profiles.reading import RankProfile
-from lib.values.algebra import counted
 from puzzles.catalog.schedule_papers import with_papers
 
 MOST_ROWS = 12

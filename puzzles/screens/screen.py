@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, NamedTuple
 
-from puzzles.catalog.text_lines import MAX_WIDTH, wrapped
+from puzzles.text_lines import MAX_WIDTH, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,12 +12,11 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from lib.values.algebra import counted
-from puzzles.catalog.text_lines import fitted, least_width
-from puzzles.course.handed_in import shared_folder
-from puzzles.course.points import NOTHING_STATED, Scoring
+from lib.ledger.algebra import counted
 from puzzles.failure import sanitized
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.judge.discover import shared_folder
+from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
+from puzzles.text_lines import fitted, least_width
 from puzzles.tracks import ALL, TRACKS, groups, outcomes
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}

@@ -14,16 +14,15 @@ from rich.table import Table
 from rich.text import Text
 
 from lib.errors import meant
-from lib.values.algebra import counted
-from puzzles.catalog.text_lines import GLUE, MAX_WIDTH, full_width, print_table
-from puzzles.course.points import NOTHING_STATED, Scoring
+from lib.ledger.algebra import counted
 from puzzles.custom import folders
 from puzzles.failure import sanitized
-from puzzles.grading.grader import NOT_INSTALLED
-from puzzles.grading.judge import UNGRADABLE
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.judge.grader import NOT_INSTALLED
+from puzzles.judge.judge import UNGRADABLE
+from puzzles.judge.submission import Submission
+from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
 from puzzles.sandbox.client import protection
+from puzzles.text_lines import GLUE, MAX_WIDTH, full_width, print_table
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import number_text
 
@@ -153,7 +152,7 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
 
 def explanation(verdict: Verdict, path: str) -> Iterator[ScreenPart]:
     """The verdict on a file by itself: status and figures, the message, notes or feedback, and what was printed."""
-    from .feedback import offers, story
+    from puzzles.screens.feedback import offers, story
 
     yield ScreenPart(lambda console: _show_status(console, verdict), optional=False)
     if verdict.message:
@@ -220,7 +219,13 @@ def _show_printed(console: Console, verdict: Verdict) -> None:
 
 def _next(graded: Graded, why: bool = False) -> Iterator[str]:
     """Encouragement, and the next move, for one file."""
-    from .feedback import achieved, details, offers, story, what_next  # here, because the reference is run for it
+    from puzzles.screens.feedback import (  # here, because the reference is run for it
+        achieved,
+        details,
+        offers,
+        story,
+        what_next,
+    )
 
     attempted = graded.attempted
     if not attempted:

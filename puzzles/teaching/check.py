@@ -7,18 +7,18 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lib.game.goal import figures_text
+from lib.ledger.goal import figures_text
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.puzzle import END_OF_GAP, GAP, Puzzle
-from puzzles.custom.puzzle_file import EDITS, OwnPuzzle, edited, shown
-from puzzles.custom.writing import TAKEN, TEXTS, can_be_written, unfinished
+from puzzles.custom import EDITS, TAKEN, TEXTS, OwnPuzzle, edited, shown, unfinished
 from puzzles.failure import UNPARSABLE, of_source
-from puzzles.grading.grader import grade_file
-from puzzles.grading.judge import UNGRADABLE
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import STATUSES, Verdict
+from puzzles.judge.grader import grade_file
+from puzzles.judge.judge import UNGRADABLE
+from puzzles.judge.submission import Submission
+from puzzles.judge.verdict import STATUSES, Verdict
 from puzzles.sandbox.client import Client
 from puzzles.sandbox.limits import Limits
+from puzzles.teaching.writing import can_be_written
 from puzzles.tracks import TRACKS
 from puzzles.tracks.base import ReferenceRow
 

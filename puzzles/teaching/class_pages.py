@@ -12,13 +12,12 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
-from puzzles.course.handed_in import shared_folder, without_runs
-from puzzles.course.points import NOTHING_STATED, Scoring
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.judge.discover import shared_folder
+from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
+from puzzles.screens.html import attempts, rendered, write
+from puzzles.screens.standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
+from puzzles.teaching.handed_in import without_runs
 from puzzles.tracks import ALL
-
-from .html import attempts, rendered, write
-from .standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
 
 INDEX = ".pages.json"
 """Keeps a folder's salt, and lists the pages of students in it. It is for the teacher."""
@@ -134,7 +133,7 @@ class ClassPages:
         more = {"points": self.scoring.is_stated, "late": self.scoring.late}
         titles = ["passed", "stars", *(title for title, is_shown in more.items() if is_shown)]
         marked = any(v.shown_size_only for one in graded for v in one.verdicts)
-        script = (resources("puzzles.reports") / "templates" / "sort.js").read_text(encoding="utf-8").strip()
+        script = (resources("puzzles.screens") / "templates" / "sort.js").read_text(encoding="utf-8").strip()
         digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
         counts = [Counter(_stars(verdicts.get(slug)) for verdicts in by_file) for slug in slugs]
         labels = {3: "★★★", 2: "★★", 1: "★ (over target)", 0: "failed", -1: "not attempted"}

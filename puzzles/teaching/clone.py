@@ -15,10 +15,9 @@ from pathlib import Path
 
 from puzzles.catalog.content import CONTENT, Chapter
 from puzzles.catalog.fields import OwnPuzzleError
+from puzzles.custom import EDITS, OwnPuzzle, from_toml, shown
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.tracks import TRACKS, reference_file, track_of
-
-from .puzzle_file import EDITS, OwnPuzzle, from_toml, shown
 
 WRONG = INSTALL_ROOT / "tests" / "catalog" / "wrong"
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from puzzles.catalog.fields import Fields
 from puzzles.custom import COURSE_FILE, puzzle_files
+from puzzles.judge.verdict import NOTHING_STATED, Scoring
+from puzzles.teaching.points import Late, late_from, points_from
 
-from .points import NOTHING_STATED, Late, Scoring, late_from, points_from
 from .roster import CourseError
 
 MAX_POINTS = 1_000_000

@@ -9,16 +9,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from lib.values.algebra import counted
-from puzzles.course.points import Scoring
+from lib.ledger.algebra import counted
 from puzzles.failure import sanitized
-from puzzles.grading.verdict import Graded
+from puzzles.judge.verdict import Graded, Scoring
+from puzzles.screens.html import report_page, write
+from puzzles.screens.screen import next_command
+from puzzles.screens.standings import slugs_of
 from puzzles.tracks import track_of
 
-from .gradescope import gradescope
-from .html import report_page, write
-from .screen import next_command
-from .standings import slugs_of
+from .gradescope_results import gradescope
 
 COLUMNS = tuple(
     "submission puzzle status reason stars timesteps peak_memory traffic message notes track figures points max_points "

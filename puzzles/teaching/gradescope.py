@@ -19,9 +19,9 @@ from pathlib import Path
 import tomlkit
 
 from lib.extras import NAME
-from puzzles.course.course_file import Course
 from puzzles.custom import COURSE_FILE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
+from puzzles.teaching.course_file import Course
 
 
 class WheelError(Exception):
@@ -138,7 +138,7 @@ class Autograder:
         )
 
     def _script(self, name: str) -> bytes:
-        text = (files("puzzles.gradescope") / "scripts" / name).read_text(encoding="utf-8")
+        text = (files("puzzles.teaching") / "scripts" / name).read_text(encoding="utf-8")
         text = text.replace("OFFLINE=no", f"OFFLINE={'yes' if self.wheels else 'no'}")
         text = text.replace("PACKAGES=()", f"PACKAGES=({shlex.join(self.packages)})")
         return text.replace("OPTIONS=()", f"OPTIONS=({shlex.join(self.options)})").encode()

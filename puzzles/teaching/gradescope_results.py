@@ -9,11 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from puzzles.course.points import Scoring
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.judge.verdict import Graded, Scoring, Verdict
+from puzzles.screens.html import attempts, rendered
 from puzzles.tracks import track_of
-
-from .html import attempts, rendered
 
 
 def _readable(verdict: Verdict) -> Verdict:

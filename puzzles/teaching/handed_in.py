@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from puzzles.failure import sanitized
-from puzzles.grading.discover import entries, found_in
-from puzzles.grading.submission import SourceFile
-from puzzles.grading.verdict import LOST, Graded, Student, Verdict
+from puzzles.judge.discover import entries, found_in
+from puzzles.judge.submission import SourceFile
+from puzzles.judge.verdict import LOST, Graded, Student, Verdict
 from puzzles.tracks import ALL, default_slugs, track_of
 
 
@@ -62,14 +62,6 @@ def with_times(submitted: Iterable[Submitted]) -> list[Submitted]:
         else one
         for one in submitted
     ]
-
-
-def shared_folder(paths: Sequence[str]) -> str:
-    """The folder that contains all paths; empty if they have none in common."""
-    try:
-        return os.path.commonpath([os.path.dirname(path) for path in paths])
-    except ValueError:  # relative and absolute paths, other drives, no files
-        return ""
 
 
 PLATFORMS = (

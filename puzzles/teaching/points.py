@@ -10,10 +10,9 @@ from math import ceil
 from pathlib import Path
 
 from puzzles.catalog.fields import Fields
-from puzzles.grading.verdict import Graded, Student, Verdict
+from puzzles.judge.verdict import Student
+from puzzles.teaching.roster import CourseError, cells, folded, moment, name_forms, rows_of, shown_name
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
-
-from .roster import CourseError, cells, folded, moment, name_forms, rows_of, shown_name
 
 DAY = 86_400.0
 
@@ -131,52 +130,3 @@ def points_from(worth: Mapping[str, float], where: str) -> dict[str, float]:
                 raise CourseError(f"{where} gives both {first[3]} and {other[3]} to {slug}; keep one of them")
         points[slug] = first[2]
     return points
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """What a course gives for verdicts."""
-
-    points: Mapping[str, float] = field(default_factory=dict)
-    """Of puzzles; others have one."""
-    partial: float = 0.5
-    """The share of the points for a correct solution that is over target."""
-    third_star: float = 0.0
-    """Points that a third star adds."""
-    shown_size: float = 0.5
-    """The share for a solution that works only at the size that the puzzle shows."""
-    late: Late | None = None
-    is_stated: bool = False
-    """True if the teacher has set any points; then reports show points."""
-
-    def most(self, slug: str) -> float:
-        """The points of a puzzle, without those for a third star."""
-        return self.points.get(slug, 1.0)
-
-    def earned(self, verdict: Verdict) -> float:
-        """The points for a verdict, whenever it was handed in."""
-        share = {"passed": 1.0, "over_target": self.partial}.get(verdict.status, 0.0)
-        size = self.shown_size if verdict.shown_size_only else 1.0
-        return self.most(verdict.puzzle) * share * size + (self.third_star if verdict.stars == 3 else 0.0)
-
-    def score(self, graded: Graded, verdict: Verdict) -> float:
-        """The points for a verdict in a submission."""
-        return round(self.earned(verdict) * (self.late.kept(graded.student) if self.late else 1.0), 4)
-
-    def total(self, graded: Graded) -> float:
-        return round(sum(self.score(graded, verdict) for verdict in graded.verdicts), 4)
-
-    def days_late(self, graded: Graded) -> int:
-        return self.late.days(graded.student) if self.late else 0
-
-    def facts(self, graded: Graded, verdict: Verdict | None = None) -> dict[str, float]:
-        """What a report says of a verdict, or of a whole submission; empty if the teacher has set no points."""
-        if not self.is_stated:
-            return {}
-        if verdict is not None:
-            return {"points": self.score(graded, verdict), "max_points": self.most(verdict.puzzle)}
-        return {"points": self.total(graded), **({"days_late": self.days_late(graded)} if self.late else {})}
-
-
-NOTHING_STATED = Scoring()
-"""A point for each puzzle, which reports do not mention."""

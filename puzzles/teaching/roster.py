@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import sanitized
-from puzzles.grading.verdict import Student
-
-from .handed_in import Submitted, distinct, shared_folder, tellers
+from puzzles.judge.discover import shared_folder
+from puzzles.judge.verdict import Student
+from puzzles.teaching.handed_in import Submitted, distinct, tellers
 
 HEADINGS = {
     "name": ("name", "student", "full name", "student name"),

@@ -14,12 +14,11 @@ from tomlkit import TOMLDocument
 from tomlkit.items import Array
 
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import TAKEN, OwnPuzzle, shown
 from puzzles.tracks import ALL, solutions_of
 from puzzles.tracks.base import ReferenceRow
 
 from . import clone
-from .puzzle_file import OwnPuzzle, shown
 
 MARK = "# Measured by 'puzzles check --write': what the reference scores.\n"
 """Stands before the rows that were written first."""
@@ -104,18 +103,6 @@ def _write(own: OwnPuzzle, text: str) -> None:
         raise OwnPuzzleError(f"{shown(own.file)}: {why.strerror}") from None
 
 
-TEXTS = ("title", "statement", "starter", "concept", "in_practice")
-
-TAKEN = {"profile": "the page of 'Your own run'"}
-"""Names that mean something else in addresses of the site."""
-
-
-def unfinished(puzzle: Puzzle) -> list[str]:
-    """The texts of a puzzle that still have the placeholder of drafts, by the names of its fields."""
-    texts = {name: getattr(puzzle, name) for name in TEXTS} | {"hints": " ".join(puzzle.hints)}
-    return [name for name, text in texts.items() if "TODO" in text]
-
-
 def begin(name: str, track: str, folder: Path) -> list[Path]:
     """Writes a puzzle of this name into a folder, and returns the files."""
     return _begin(name, track, {
@@ -140,7 +127,7 @@ def begin_in_clone(name: str, track: str, chapter: str = "") -> list[Path]:
 def _begin(name: str, track: str, places: Mapping[str, Path]) -> list[Path]:
     """Writes the drafts of a track to their places; REST is the end of a draft's name, of which there are several."""
     _require_name(name)
-    drafts = files("puzzles.custom") / "templates"
+    drafts = files("puzzles.teaching") / "templates"
     wanted = {places["puzzle"]: f"{track}.toml"}
     for draft in sorted(one.name for one in drafts.iterdir() if one.name.startswith(f"{track}_")):
         kind, _, rest = draft.removeprefix(f"{track}_").removesuffix(".txt").partition("_")

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lib import CLASSIC_SETTING, PuzzleError, Report, Setting, Size, Trace
-from lib.communication.meetings import axes_of
-from lib.game.setting import Game
+from lib.ledger.meetings import axes_of
+from lib.ledger.setting import Game
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 

@@ -17,8 +17,8 @@ from resource import RUSAGE_CHILDREN, getrusage
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from puzzles.grading.batch import cores
-from puzzles.grading.progress import HOME
+from puzzles.judge.batch import cores
+from puzzles.judge.progress import HOME
 from puzzles.tracks import track_of
 from tests.support import CLASSICS, course
 

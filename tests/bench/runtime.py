@@ -20,8 +20,8 @@ from time import perf_counter
 from typing import Any
 
 from drawing import draw, svg
-from drawing.export.files import in_form
-from drawing.runs.scene import scene_of
+from drawing.files import in_form
+from drawing.scene import scene_of
 from lib import COSTS, Setting, referee, run
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.bench import engine

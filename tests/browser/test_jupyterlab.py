@@ -36,7 +36,7 @@ PATIENCE = 60
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[str]:
     """The address of a JupyterLab that serves fresh notebooks; it ends with the test."""
-    from puzzles.notebook.authoring import books
+    from puzzles.player.authoring import books
 
     work = tmp_path / "work"
     work.mkdir()
@@ -183,7 +183,7 @@ PUPPY = "return document.querySelectorAll('.three-stars svg g').length === 1"
 
 def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     from puzzles.catalog.schedule import PUZZLES
-    from puzzles.notebook.authoring import solution_or_starter
+    from puzzles.player.authoring import solution_or_starter
     from puzzles.tracks import reference_file
 
     page.run("# Makes the puzzles importable")

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from puzzles.notebook.authoring import books
-from puzzles.site.build import PILLOW
+from puzzles.page.build import PILLOW
+from puzzles.player.authoring import books
 from tests.support.environments import wheel
 from tests.support.kernel import ROOT
 

@@ -20,7 +20,7 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from puzzles.catalog.path import CORE
-from puzzles.site import links
+from puzzles.page import links
 from puzzles.tracks import ALL, reference_file
 from tests.support.profiles import TRACES
 from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution
@@ -474,7 +474,7 @@ def drag(game: Game, cell: str, place: str, x: int) -> None:
 CLUSTER = """
 from lib import referee
 from lib.planning import Job, Split, gpu, plan, transformer
-from lib.solver import solve
+from lib.pipelines.solver import solve
 
 found = solve(3, 5, forward=1.1, backward_weight=0.7, send=0.1, memory=3, effort=0.05, proof_seconds=0)
 print(found.span, found.makespan, referee(found.trace()).makespan)

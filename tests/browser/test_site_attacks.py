@@ -11,7 +11,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from puzzles.site import links
+from puzzles.page import links
 from tests.support.site_game import NEEDS_SITE, Game, opened_game, solution
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
@@ -213,7 +213,7 @@ FORGED = """
 import json, sys
 import js
 from pyodide.ffi import to_js
-from puzzles.site.in_browser import api, player
+from puzzles.page.in_browser import api, player
 
 STARS = {"status": "passed", "stars": 3, "headline": "Passed", "measures": [], "message": "", "line": 0, "notes": [],
          "why": [], "why_matters": False, "praise": "", "next": "", "slug": "ddp"}
@@ -254,18 +254,18 @@ def test_a_forged_verdict_is_not_believed(game: Game, record: str) -> None:
 
 PATCHED = """
 import sys
-import lib.judging.referee, puzzles.grading.judge, lib.rules.operations, puzzles.site.in_browser.run_record
-from puzzles.site.in_browser import api, player
+import lib.ledger.referee, puzzles.judge.judge, lib.ledger.operations, puzzles.page.in_browser.run_record
+from puzzles.page.in_browser import api, player
 
 sys.left_behind = True
 
-for rules in (lib.rules.operations.LOCAL_RULES, lib.rules.operations.BATCHED):
+for rules in (lib.ledger.operations.LOCAL_RULES, lib.ledger.operations.BATCHED):
     try:
         rules.clear()
     except AttributeError:
         pass
-puzzles.site.in_browser.run_record.run_judge = puzzles.grading.judge.judge = lambda *given, **more: "passed"
-lib.judging.referee.referee = lambda *given, **more: None
+puzzles.page.in_browser.run_record.run_judge = puzzles.judge.judge.judge = lambda *given, **more: "passed"
+lib.ledger.referee.referee = lambda *given, **more: None
 
 
 async def basic(model):
@@ -362,7 +362,7 @@ def test_code_that_ends_or_fills_python_is_told_what_it_did(game: Game) -> None:
 
 
 ENDS_THE_JUDGE = """
-from puzzles.site.in_browser import player
+from puzzles.page.in_browser import player
 
 async def forged(*given):
     depth = 100_000

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from puzzles.site import links
+from puzzles.page import links
 from tests.support.site_game import NEEDS_SITE, ROOT, Game, opened_game, solution
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")

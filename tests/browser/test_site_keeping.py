@@ -12,7 +12,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from puzzles.site import links
+from puzzles.page import links
 from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, solution
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")

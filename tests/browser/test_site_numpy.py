@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.site.build import ARRAYS, numpy_files
+from puzzles.page.build import ARRAYS, numpy_files
 from tests.support.numpy_stand_in import write_wheel
 from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution, write_offline_worker
 

@@ -10,7 +10,7 @@ import pytest
 
 from docs.generate import gallery
 from drawing import Timeline, draw, save
-from drawing.export.files import size_of
+from drawing.files import size_of
 from lib import Setting, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.grid import grid

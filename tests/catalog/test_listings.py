@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lib.recognition import names
+from lib.pipelines import schedule_names as names
 from puzzles.catalog import schedule_papers
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES

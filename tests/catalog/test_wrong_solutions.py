@@ -15,12 +15,12 @@ import pytest
 
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.catalog.path import CORE
-from puzzles.custom.check import MIN_WRONG
-from puzzles.custom.clone import WRONG, expected_of, wrong_solutions
-from puzzles.custom.puzzle_file import EDITS, edited
-from puzzles.grading.grader import grade_file
-from puzzles.grading.submission import Submission
+from puzzles.custom import EDITS, edited
+from puzzles.judge.grader import grade_file
+from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
+from puzzles.teaching.check import MIN_WRONG
+from puzzles.teaching.clone import WRONG, expected_of, wrong_solutions
 from puzzles.tracks import ALL, SHIPPED
 from tests.catalog.lessons.tables.every import SKIPS
 from tests.support.mistakes import code_of

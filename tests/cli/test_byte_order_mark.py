@@ -15,12 +15,12 @@ import pytest
 
 from docs.generate import gallery
 from lib import trace_to_json
-from lib.game.named_costs import costs_named
-from lib.game.setting import record_to_json
-from lib.schedules import one_f_one_b
-from lib.torch_csv import write_table
-from puzzles.commands.main import MODULES, main
-from puzzles.custom.writing import begin
+from lib.ledger.named_costs import costs_named
+from lib.ledger.setting import record_to_json
+from lib.pipelines import one_f_one_b
+from lib.pipelines.torch_csv import write_table
+from puzzles.cli.main import MODULES, main
+from puzzles.teaching.writing import begin
 from tests.support.commands import notebook, puzzles, solution
 from tests.test_imports import ROOT
 

@@ -11,9 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
-from puzzles.commands.main import main
-from puzzles.grading import progress
-from puzzles.grading.verdict import Verdict
+from puzzles.cli.main import main
+from puzzles.judge import progress
+from puzzles.judge.verdict import Verdict
 from puzzles.tracks import track_of
 from puzzles.version import VERSION
 from tests.support.commands import SOLUTIONS, as_line, puzzles, solution

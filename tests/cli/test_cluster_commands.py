@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lib import referee, trace_from_json
-from lib.torch_csv import read_csv, write_csv
+from lib.pipelines.torch_csv import read_csv, write_csv
 from tests.support.commands import puzzles
 from tests.test_imports import ROOT
 

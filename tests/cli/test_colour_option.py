@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from drawing.palette import OPERATIONS, batch_colour
-from puzzles.commands.main import main
+from puzzles.cli.main import main
 from tests.test_imports import ROOT
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from tests.support.commands import puzzles
 from tests.support.course import rules
 

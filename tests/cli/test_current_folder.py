@@ -74,7 +74,7 @@ SLOW = {
     "spawned processes, in the clone": Entry(M, "{spawn}", arguments=ALL, here=True),
     "processes of MPI": Entry(M, arguments=("run", "class/basic.py", "basic", "--on", "mpi")),
     "a wheel is built": Entry(M, arguments=("gradescope", "--puzzle", "basic", "-o", "autograder.zip")),
-    "-m puzzles.site": Entry(("-m", "puzzles.site"), arguments=("--help",)),
+    "-m puzzles.page": Entry(("-m", "puzzles.page"), arguments=("--help",)),
 }
 ENTRIES = {
     "-m puzzles": Entry(M),
@@ -147,7 +147,7 @@ def test_no_module_comes_from_the_current_folder(name: str, a_class: Path, tmp_p
     (tmp_path / "spawn" / "sitecustomize.py").write_text(SPAWN)
     before = {*started_with(entry, folder), *BY_SITE, entry.words[-1].partition(".")[0]}
     ours = {"lib", "drawing", "puzzles", "solutions"} if entry.here else set()
-    names = imported("puzzles.site" if "puzzles.site" in entry.words else "puzzles", entry.arguments, a_class)
+    names = imported("puzzles.page" if "puzzles.page" in entry.words else "puzzles", entry.arguments, a_class)
     for place in (folder, folder / "sub"):
         plant((name for name in names - before - ours if name.isidentifier()), place, log)
     done = ran(entry, folder)

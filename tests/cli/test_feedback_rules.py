@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.path import CORE
-from puzzles.grading.progress import PuzzleProgress, save
-from puzzles.grading.verdict import Verdict
-from puzzles.reports.feedback import MAX_BUILT, achieved, built, details, offers, story, third_star, what_next
+from puzzles.judge.progress import PuzzleProgress, save
+from puzzles.judge.verdict import Verdict
+from puzzles.screens.feedback import MAX_BUILT, achieved, built, details, offers, story, third_star, what_next
 from puzzles.tracks import ALL
 from puzzles.tracks.outcomes import SEE_NOTE
 from tests.support.fake_track import Fakes, FakeWords, a_verdict

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lib import COSTS, Setting, Size, referee, run, trace_from_json, trace_to_json
-from lib.game.setting import costs_from_json
-from puzzles.commands.costs import facts
+from lib.ledger.setting import costs_from_json
+from puzzles.cli.costs import facts
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunOutcome
 from puzzles.tracks.schedule.free_game import FreeGame, setting_text

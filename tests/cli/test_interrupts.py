@@ -107,7 +107,7 @@ def test_checking_a_teacher_s_puzzle_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("works", "words"),
     [
-        ("lib.solver:solve", "solve --ranks 32 --microbatches 2000 --effort 100"),
+        ("lib.pipelines.solver:solve", "solve --ranks 32 --microbatches 2000 --effort 100"),
         ("lib.planning:search", "plan --model llama-3-405b --gpus 131072 --batch 131072"),
     ],
 )
@@ -117,14 +117,14 @@ def test_a_command_that_computes_ends(works: str, words: str) -> None:
 
 def test_a_command_that_reads_ends(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "trace.json")  # nobody writes to it
-    check(interrupted("puzzles.notebook.profile:profile", "profile", tmp_path / "trace.json"))
+    check(interrupted("puzzles.player.profile:profile", "profile", tmp_path / "trace.json"))
 
 
 def test_a_command_that_is_still_loading_ends() -> None:
     """An import raises what an interrupt raises."""
     program = (
         "import sys\nclass Finder:\n def find_spec(self, name, *_):\n"
-        "  if name == 'puzzles.commands.main':\n   raise KeyboardInterrupt\n"
+        "  if name == 'puzzles.cli.main':\n   raise KeyboardInterrupt\n"
         "sys.meta_path.insert(0, Finder())\nimport puzzles.__main__"
     )
     done = subprocess.run(
@@ -148,7 +148,7 @@ def write_class(folder: Path) -> Path:
 def test_what_is_graded_of_a_class_stays_and_is_not_graded_again(tmp_path: Path, home_of_its_own: Path) -> None:
     here = write_class(tmp_path)
     words = ("grade", here, "--trust", "--puzzle", "basic", "-j", "2", "--json", *LONG)
-    sentence = check(interrupted("puzzles.grading.checkpoint:Checkpoint.add", *words, calls=2))
+    sentence = check(interrupted("puzzles.judge.checkpoint:Checkpoint.add", *words, calls=2))
     assert "--resume" in sentence
     (kept,) = (home_of_its_own / "runs").iterdir()
     done = [json.loads(line)["graded"]["path"] for line in kept.read_text().split("\n") if line]
@@ -177,6 +177,6 @@ def test_what_is_graded_stays_while_reports_are_written(tmp_path: Path, home_of_
     os.mkfifo(book)  # nobody reads it
     course.rules(tmp_path, "submissions = 'class'\ngradebook = 'book.csv'\n")
     words = ("class", tmp_path, "--trust", "--puzzle", "basic", "-j", "2")
-    assert "2 of 2" in check(interrupted("puzzles.reports.export:write_reports", *words))
+    assert "2 of 2" in check(interrupted("puzzles.teaching.export:write_reports", *words))
     (kept,) = (home_of_its_own / "runs").iterdir()
     assert kept.read_text().count('"graded"') == 2

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.commands.layout import merges
+from puzzles.cli.layout import merges
 from tests.support.commands import said
 from tests.test_imports import ROOT
 

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from puzzles.commands.main import MODULES, main
+from puzzles.cli.main import MODULES, main
 from tests.support.course import rules
 from tests.support.profiles import TRACES
 from tests.support.relay import finished_folder

@@ -15,7 +15,7 @@ from lib.planning import Job, Split, Transformer, gpu, plan, transformer
 from lib.planning.configs import export_config
 from lib.planning.plans import time_parts
 from lib.planning.presets import transformer_of_file
-from puzzles.commands.plan import amount
+from puzzles.cli.plan import amount
 from tests.support.commands import puzzles
 
 SMALL = "--model gpt-1.7b --set model.layers=4 --gpus 4 --batch 16 --gpu a100"

@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.text_lines import WHOLE, wrapped
-from puzzles.grading.progress import PuzzleProgress, save
-from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.terminal import report
+from puzzles.judge.progress import PuzzleProgress, save
+from puzzles.judge.verdict import Graded, Verdict
+from puzzles.screens.terminal import report
+from puzzles.text_lines import WHOLE, wrapped
 from puzzles.tracks import ALL, TRACKS, find_several, groups, track_of
 from tests.support.commands import puzzles, solution
 

@@ -11,8 +11,8 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 
-from puzzles.catalog.text_lines import fitted
-from puzzles.grading.progress import PuzzleProgress, save
+from puzzles.judge.progress import PuzzleProgress, save
+from puzzles.text_lines import fitted
 from puzzles.tracks import ALL
 from tests.support.commands import puzzles
 from tests.support.course import rules
@@ -26,22 +26,22 @@ WIDTHS = (60, 80, 120)
 PLAN = "plan --model llama-3-8b --gpus 16 --batch 64 --pp 2 --tp 2 --best 1 --ranks"
 
 COMMANDS = {
-    "list": ["puzzles/commands/list.py"],
+    "list": ["puzzles/cli/list.py"],
     "list schedule": [],
     "list frontier": [],
     "list plan": [],
     "status": [],
     "path": [],
-    "costs": ["puzzles/commands/costs.py"],
+    "costs": ["puzzles/cli/costs.py"],
     "costs hopper_narrow": [],
-    "show zero_or_tensor --about": ["puzzles/catalog/text_lines.py"],
+    "show zero_or_tensor --about": ["puzzles/text_lines.py"],
     "hint basic": [],
-    PLAN: ["puzzles/reports/plans.py"],
-    "plan --list": ["puzzles/commands/plan.py"],
+    PLAN: ["puzzles/screens/plans.py"],
+    "plan --list": ["puzzles/cli/plan.py"],
     "solve --ranks 4 --microbatches 4 --effort 0 --proof-seconds 0": [],
     f"profile {TRACES / '1f1b'}": [],
-    "grade ann.py ben.py": ["puzzles/reports/terminal.py"],
-    "grade class": ["puzzles/reports/standings.py"],
+    "grade ann.py ben.py": ["puzzles/screens/terminal.py"],
+    "grade class": ["puzzles/screens/standings.py"],
     "class .": [],
     "run fsdp.py fsdp --small": ["puzzles/tracks/schedule/run_on_tensors.py"],
     "run ffn.py ffn": ["puzzles/tracks/layout/show.py"],
@@ -88,7 +88,7 @@ def test_every_module_that_makes_tables_is_measured() -> None:
         for node in ast.walk(ast.parse(text)) if "Table(" in text else ():
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Table":
                 makers.add(path.relative_to(ROOT).as_posix())
-    makers -= {"puzzles/commands/layout.py"}  # which needs jax
+    makers -= {"puzzles/cli/layout.py"}  # which needs jax
     measured = {module for modules in COMMANDS.values() for module in modules}
     assert measured >= makers
 

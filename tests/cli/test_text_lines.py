@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles.catalog.text_lines import text_lines
-from puzzles.grading.starters import starter_file
-from puzzles.reports.html import text_html
+from puzzles.judge.starters import starter_file
+from puzzles.screens.html import text_html
+from puzzles.text_lines import text_lines
 from puzzles.tracks import ALL, track_of
 
 WORDS = st.lists(st.sampled_from(["gradient", "rank", "`a b`", "x = 1", "waits", "sum"]), min_size=1, max_size=12)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.commands.main import main
+from puzzles.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -26,7 +26,7 @@ PROGRAM = """
 from puzzles.sandbox import client
 client.ONESHOT_PROGRAM = {without!r} + client.ONESHOT_PROGRAM
 client.end_tree = lambda process: (process.poll() is None and os.kill(process.pid, 9), process.wait())
-from puzzles.commands.main import main
+from puzzles.cli.main import main
 main({words!r}, prog_name="puzzles")
 """
 

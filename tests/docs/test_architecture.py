@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.commands.main import main
+from puzzles.cli.main import main
 from puzzles.sandbox import client
 from tests.test_imports import ORDER
 

@@ -23,7 +23,7 @@ from lib import (
     referee,
     run,
 )
-from lib.game.costs import CLASSIC, elements_sent
+from lib.ledger.costs import CLASSIC, elements_sent
 from lib.planning import Split
 from puzzles.catalog.path import PATH
 from puzzles.catalog.plan import PLAN_PUZZLES
@@ -254,7 +254,7 @@ def cluster_facts() -> list[Fact]:
         f"measured are {clock('1F1B, 16 microbatches')} us and {most('1F1B, 16 microbatches')}",
         f"needs {most('GPipe, 16 microbatches')}. ZB-H1 cuts backward in two",
         f"for less than {waits('1F1B, 16 microbatches')} of the time",
-        (f"It is idle for {waits('ZB-H1, 16 microbatches')}. `lib.schedules` has more orders: `interleaved`, `zb_h2`"),
+        (f"It is idle for {waits('ZB-H1, 16 microbatches')}. `lib.pipelines` has more orders: `interleaved`, `zb_h2`"),
         "`1F0` is the forward of stage 1 for microbatch 0. This one is 1F1B",
         "In step 2 every device computed, then waited",
         ("It takes 2 x 112 us and 6 hops", SUM_OF_TWO == 236),

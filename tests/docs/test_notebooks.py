@@ -23,10 +23,10 @@ from puzzles import address
 from puzzles.catalog.content import Chapter
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
-from puzzles.commands.main import main
-from puzzles.notebook import authoring
-from puzzles.notebook.authoring import FULL, INK, MARKER, SOURCES, books, collective_svg
-from puzzles.reports.html import rendered
+from puzzles.cli.main import main
+from puzzles.player import authoring
+from puzzles.player.authoring import FULL, INK, MARKER, SOURCES, books, collective_svg
+from puzzles.screens.html import rendered
 from puzzles.tracks import TRACKS
 from puzzles.version import VERSION
 from tests.support.kernel import ROOT

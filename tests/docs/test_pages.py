@@ -24,13 +24,13 @@ from lib import COSTS, Report
 from lib.engine import ShardedEngine, launch
 from lib.engine.replay.pipelining import missing
 from lib.extras import install_command
-from lib.game.named_costs import MEANINGS
+from lib.ledger.named_costs import MEANINGS
 from lib.planning import Job, gpu, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer
 from lib.profiles import read_rules
 from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.site.build import NODE_VERSION
-from puzzles.site.links import read
+from puzzles.page.build import NODE_VERSION
+from puzzles.page.links import read
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan.judge import score_split
 from tests.support.commands import puzzles
@@ -102,7 +102,8 @@ SECURITY = re.findall(
 def test_every_line_on_security_is_shown_by_a_test_that_exists() -> None:
     assert len(SECURITY) == page("docs/security.md").count("::test_") == 30
     for what, *_, module, name in SECURITY:
-        tree = ast.parse(page(f"tests/puzzles/{module}.py"))
+        (path,) = (ROOT / "tests").glob(f"*/{module}.py")
+        tree = ast.parse(path.read_text(encoding="utf-8"))
         assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}, what
 
 

@@ -17,8 +17,8 @@ import puzzles.catalog.layout.puzzle as layouts
 import puzzles.catalog.plan.puzzle as plans
 import puzzles.catalog.puzzle as texts
 import puzzles.catalog.schedule.puzzle as schedules
-import puzzles.custom.puzzle_file as toml_file
-from puzzles.commands.main import main
+import puzzles.custom as toml_file
+from puzzles.cli.main import main
 from tests.test_imports import ROOT
 
 PAGE = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from drawing import draw, draw_compare, draw_replay, save, svg, text
-from drawing.export.html import run_data
+from drawing.glyphs import draw_text, glyph_of
+from drawing.html import run_data
 from drawing.palette import BATCHES, OPERATIONS, PAPER, batch_colour, dark_variant, text_on
-from drawing.runs.glyphs import draw_text, glyph_of
-from drawing.runs.scene import COLOURS, PAINTS, Colouring, Scene, chunk_bars, scene_of, tinted
-from drawing.runs.timeline import Scale, frame_of
+from drawing.scene import COLOURS, PAINTS, Colouring, Scene, chunk_bars, scene_of, tinted
+from drawing.timeline import Scale, frame_of
 from lib import PuzzleError, Setting, Trace, run
-from lib.schedules import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
-from puzzles.catalog import text_lines
+from lib.pipelines import gpipe, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
+from puzzles import text_lines
 from tests.drawing.test_palette import VISION, apart, contrast
 
 NEW = ("microbatch", "operation")

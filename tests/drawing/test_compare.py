@@ -11,8 +11,8 @@ import pytest
 from docs.generate import gallery
 from drawing import Attempt, draw_compare, draw_pareto, svg
 from drawing.palette import ALARM, SOFT, STROKE
-from drawing.runs.plans import Spot, describe_spot, plane_of
-from drawing.runs.timeline import difference
+from drawing.plans import Spot, describe_spot, plane_of
+from drawing.timeline import difference
 from lib import Goal, Model, Record, Report, Size, referee, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.screens.texts import approved

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import drawing
-from drawing.runs.scene import scene_from
+from drawing.scene import scene_from
 from lib import DeadlockError, Model, Setting, run
 from tests.support.refusals import Refused
 

@@ -17,8 +17,8 @@ import pytest
 import drawing
 from docs.generate import gallery
 from drawing import draw, draw_group, draw_network, draw_value, save, svg
-from drawing.runs.scene import scene_of
-from drawing.runs.timeline import LEFT, Scale, draw_legend
+from drawing.scene import scene_of
+from drawing.timeline import LEFT, Scale, draw_legend
 from lib import (
     Activation,
     ActivationGrad,
@@ -34,9 +34,9 @@ from lib import (
     WeightGrad,
     referee,
     run,
-    schedules,
 )
-from lib.game import costs
+from lib import pipelines as schedules
+from lib.ledger import costs
 from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
 from tests.support.svg import SVG, paths, root, texts, tips
@@ -156,12 +156,12 @@ def test_the_halves_of_backward_have_letters_of_one_size() -> None:
 
 def test_idle_time_is_a_pale_area_and_a_full_schedule_has_none() -> None:
     gaps = "".join(path.get("d", "") for path in paths(draw(trace_of(GPIPE)), "fill", PALE))
-    assert gaps.count("M") == 1 + sum(len(lane.gaps) for lane in drawing.runs.scene.scene_of(trace_of(GPIPE)).lanes)
+    assert gaps.count("M") == 1 + sum(len(lane.gaps) for lane in drawing.scene.scene_of(trace_of(GPIPE)).lanes)
     assert paths(draw(trace_of(FSDP)), "fill", PALE) == []
 
 
 def test_each_message_is_a_link_and_each_collective_one_tie() -> None:
-    scene = drawing.runs.scene.scene_of(trace_of(CLASSICS[7]))
+    scene = drawing.scene.scene_of(trace_of(CLASSICS[7]))
     sends = [mark for mark in scene.marks if mark.op.name == "pass_to"]
     assert len(scene.links) == len(sends) == 24
     assert all(link.received is not None and link.received >= link.sent for link in scene.links)
@@ -170,7 +170,7 @@ def test_each_message_is_a_link_and_each_collective_one_tie() -> None:
 
 
 def test_memory_is_continuous_and_reaches_the_peak() -> None:
-    scene = drawing.runs.scene.scene_of(trace_of(FSDP))
+    scene = drawing.scene.scene_of(trace_of(FSDP))
     for lane in scene.lanes:
         assert lane.memory[0][0] == 0
         assert lane.memory[-1][1] == scene.end
@@ -187,8 +187,8 @@ def test_sixteen_ranks_fit_the_width_of_a_notebook() -> None:
 
 def test_marks_differ_in_shape_not_only_in_colour() -> None:
     shapes: dict[str, set[str]] = {}
-    for name, glyph in drawing.runs.glyphs.GLYPHS.items():
-        outline = tuple(glyph.outline(drawing.runs.glyphs.Frame(0, 0, 20, 20)))
+    for name, glyph in drawing.glyphs.GLYPHS.items():
+        outline = tuple(glyph.outline(drawing.glyphs.Frame(0, 0, 20, 20)))
         shapes.setdefault(str(outline), set()).add(name)
     assert all(len(names) == 1 for names in shapes.values())
 
@@ -508,16 +508,16 @@ def test_a_file_that_cannot_be_written_is_one_clear_line(tmp_path: Path, name: s
 
 def test_drawing_takes_only_what_lib_exports() -> None:
     import lib
-    from lib import planning, recognition
+    from lib import pipelines, planning
 
-    exported = {module.__name__: {*module.__all__} for module in (lib, planning, recognition)}
+    exported = {module.__name__: {*module.__all__} for module in (lib, planning, pipelines)}
     exported["lib.extras"] = {"install_command"}
-    exported["lib.values.algebra"] = {"consecutive", "counted", "named"}
+    exported["lib.ledger.algebra"] = {"consecutive", "counted", "named"}
     exported["lib.planning.plans"] = {"LEAST_PART", "PARTS", "time_parts"}
     for path in sorted(Path(drawing.__file__).parent.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.level == 0 and (node.module or "").startswith("lib"):
-                if path.parent.name == "layouts" and node.module == "lib.layout":
+                if path.name.startswith("layout_") and node.module == "lib.layout":
                     continue  # their own test holds them to what lib.layout exports
                 assert {alias.name for alias in node.names} <= exported.get(node.module or "", set()), path.name
 

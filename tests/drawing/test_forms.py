@@ -13,9 +13,9 @@ import pytest
 
 from docs.generate import gallery
 from drawing import Timeline, draw, draw_pareto, save, text
-from drawing.export.files import OF_A_RUN, viewer_json
-from drawing.export.html import web_page
-from drawing.runs.scene import needs, scene_of
+from drawing.files import OF_A_RUN, viewer_json
+from drawing.html import web_page
+from drawing.scene import needs, scene_of
 from lib import Model, PuzzleError, run
 from puzzles.catalog.schedule import PUZZLES
 from tests.screens.texts import approved, approved_refusal

@@ -8,9 +8,9 @@ import re
 import pytest
 
 from drawing import svg
-from drawing.layouts.graph import BoxSize, Placing, draw_plan, draw_plans, draw_propagation, rows_of
-from drawing.layouts.tensor import draw_holders, held_part, piece_text
-from drawing.layouts.text import explained, holders_text, plan_text, propagation_text
+from drawing.layout_graph import BoxSize, Placing, draw_plan, draw_plans, draw_propagation, rows_of
+from drawing.layout_tensor import draw_holders, held_part, piece_text
+from drawing.layout_text import explained, holders_text, plan_text, propagation_text
 from drawing.palette import ALARM, IDLE, STEP
 from lib.layout import (
     Graph,

@@ -10,8 +10,8 @@ from hypothesis import given
 
 import lib.layout
 from drawing import svg
-from drawing.layouts.graph import draw_plan
-from drawing.layouts.tensor import draw_layout, draw_redistribution, held_part, real_part
+from drawing.layout_graph import draw_plan
+from drawing.layout_tensor import draw_layout, draw_redistribution, held_part, real_part
 from drawing.palette import IDLE
 from drawing.pen import short_text
 from lib.layout import LayoutError, TensorLayout, mesh, mesh_split, propagate, redistribute
@@ -69,7 +69,7 @@ def test_a_plan_is_drawn_with_what_its_edges_pay():
 
 
 def test_pictures_take_only_what_the_layout_track_exports():
-    for path in (ROOT / "drawing" / "layouts").glob("[a-z]*.py"):
+    for path in (ROOT / "drawing").glob("layout_*.py"):
         nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
         taken = [(node.module, alias.name) for node in nodes if node.level == 0 for alias in node.names]
         assert all(name in lib.layout.__all__ for module, name in taken if module == "lib.layout"), path.name

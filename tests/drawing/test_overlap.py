@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import drawing
-from drawing.export.html import run_data
-from drawing.runs.scene import Scene, scene_of
-from drawing.runs.text import describe, describe_gap
+from drawing.html import run_data
+from drawing.run_text import describe, describe_gap
+from drawing.scene import Scene, scene_of
 from lib import COLLECTIVES, COSTS, Costs, Model, Setting, Trace, run
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.buckets import buckets
@@ -104,7 +104,7 @@ def test_pages_and_viewers_know_the_streams(scene: Scene, prefetched: Trace, tmp
 
 def test_every_stream_fits_between_its_neighbours() -> None:
     for streams in (1, 2, 3, 4):
-        scale = drawing.runs.timeline.Scale(10.0, 4, streams=streams)
+        scale = drawing.timeline.Scale(10.0, 4, streams=streams)
         edges = [edge for stream in range(streams) for edge in scale.row(stream)]
         assert edges == sorted(edges)
         assert edges[0] == 0
@@ -131,7 +131,7 @@ def test_groups_that_meet_at_the_same_time_are_two_ties() -> None:
         describe(scene.ties[0].members[0]),
         "in the group of",
     )
-    assert len({drawing.runs.timeline.aside(tie) for tie in scene.ties}) == 2
+    assert len({drawing.timeline.aside(tie) for tie in scene.ties}) == 2
 
 
 def test_links_follow_tags() -> None:

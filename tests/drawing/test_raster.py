@@ -12,7 +12,7 @@ from PIL import Image, ImageChops, ImageStat
 
 from docs.generate import gallery
 from drawing import draw, save, svg
-from drawing.export import files as raster
+from drawing import files as raster
 from lib import PuzzleError
 from puzzles.catalog.schedule import PUZZLES
 

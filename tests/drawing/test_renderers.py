@@ -27,9 +27,9 @@ from drawing import (
     draw_waterfall,
     svg,
 )
-from drawing.export import files as raster
+from drawing import files as raster
 from drawing.picture import Picture
-from drawing.runs.predicted_vs_measured import plain_scene
+from drawing.predicted_vs_measured import plain_scene
 from lib import Outcome, Weight, run
 from lib.planning import Job, Split, gpu, plan, transformer
 

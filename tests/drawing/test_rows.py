@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 import drawing
-from drawing.export.html import run_data
-from drawing.runs.scene import Mark, Scene, scene_of
-from drawing.runs.text import SHARED, describe_run
+from drawing.html import run_data
+from drawing.run_text import SHARED, describe_run
+from drawing.scene import Mark, Scene, scene_of
 from lib import Model, Setting, run
-from lib.schedules import one_f_one_b, pipeline
+from lib.pipelines import one_f_one_b, pipeline
 from solutions.ddp import ddp
 from tests.catalog.lessons.families.grid import grid
 from tests.screens.texts import approved
@@ -243,7 +243,7 @@ def test_text_counts_the_ranks_that_it_leaves_out(odd: int, words: str, monkeypa
         layer = int(model.rank == odd)
         model.forward(layer, model.get_activation([model.rank]), model.load_weights(layer)[0])
 
-    monkeypatch.setattr(drawing.runs.text, "MAX_ROWS", 1)
+    monkeypatch.setattr(drawing.run_text, "MAX_ROWS", 1)
     assert words in drawing.text(run(other_layer, 2, MANY, MANY).trace).splitlines()
 
 

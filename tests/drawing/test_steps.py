@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import drawing
-from drawing.export.html import run_data, web_page
-from drawing.runs.scene import Scene, scene_of
-from drawing.runs.text import name_of
+from drawing.html import run_data, web_page
+from drawing.run_text import name_of
+from drawing.scene import Scene, scene_of
 from lib import COSTS, Model, Setting, Trace, event_steps, run
-from lib.schedules import pipeline, zb_h2
-from lib.values.kinds import WeightGrad
+from lib.ledger.values import WeightGrad
+from lib.pipelines import pipeline, zb_h2
 from tests.screens.texts import approved
 from tests.support.schedules import shards
 

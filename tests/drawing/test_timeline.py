@@ -10,8 +10,8 @@ import pytest
 
 from docs.generate import gallery
 from drawing import TimedRun, Timeline, draw, draw_steps, svg, text
-from drawing.export.files import viewer_json
-from drawing.export.html import run_data
+from drawing.files import viewer_json
+from drawing.html import run_data
 from drawing.palette import (
     ALARM,
     CALLS,
@@ -27,9 +27,9 @@ from drawing.palette import (
     luminance,
     text_on,
 )
-from drawing.runs.scene import scene_from, scene_of, sent_by_kind
-from drawing.runs.text import describe_gap, describe_run, text_of
-from drawing.runs.timeline import summary_lines
+from drawing.run_text import describe_gap, describe_run, text_of
+from drawing.scene import scene_from, scene_of, sent_by_kind
+from drawing.timeline import summary_lines
 from lib import Goal, Model, Size, Trace, referee, run
 from lib.planning import Job, Split, gpu, plan, transformer
 from puzzles.catalog.schedule import PUZZLES

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from lib import RuleError, run
 from lib.engine.launcher import by_mpiexec
 from lib.engine.replay.replay import replay
-from puzzles.commands.main import main
+from puzzles.cli.main import main
 from puzzles.tracks.schedule.run_on_tensors import on_transport
 from tests.support import CLASSICS, Classic
 from tests.support.engine_bodies import BODIES

@@ -19,11 +19,11 @@ from lib.engine.process_devices import how_it_ended
 from lib.engine.replay import pipelining
 from lib.engine.replay.pipelining import CLOSE, MeasuredRun, PipelineDevice, missing, run_pipelining
 from lib.extras import install_command
-from lib.schedules import dualpipev, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
-from lib.torch_csv import Pipeline, event_times, read_csv
+from lib.pipelines import dualpipev, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
+from lib.pipelines.torch_csv import Pipeline, event_times, read_csv
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
-from tests.lib.trace.test_notation_of_games import PAIRS
+from puzzles.cli.main import main
+from tests.ledger.test_notation_of_games import PAIRS
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import played
 from tests.test_imports import ROOT
@@ -108,7 +108,7 @@ def test_the_command_runs_a_puzzle_and_draws_it(tmp_path: Path, monkeypatch: pyt
 @with_torch
 @pytest.mark.slow
 def test_torch_reads_what_is_written_and_its_own_schedules_are_read(tmp_path: Path) -> None:
-    """Its classes make the same orders as `lib.schedules`, and its lowered form is read too."""
+    """Its classes make the same orders as `lib.pipelines`, and its lowered form is read too."""
     import torch
     import torch.distributed as dist
     from torch.distributed.pipelining import PipelineStage

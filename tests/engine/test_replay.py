@@ -12,15 +12,15 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing.runs.predicted_vs_measured import measured
-from drawing.runs.scene import scene_of
-from drawing.runs.text import reasons
+from drawing.predicted_vs_measured import measured
+from drawing.run_text import reasons
+from drawing.scene import scene_of
 from lib import Model, PuzzleError, Record, Trace, TraceError, referee, run
 from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.main import main
-from tests.lib.judging.test_numbers import Choices
+from puzzles.cli.main import main
+from tests.ledger.test_numbers import Choices
 from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples

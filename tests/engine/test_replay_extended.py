@@ -13,29 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import drawing
-from drawing.runs.predicted_vs_measured import measured as moved
-from drawing.runs.scene import scene_of
-from drawing.runs.text import reasons
-from lib import (
-    COSTS,
-    TIMED,
-    Costs,
-    Model,
-    PuzzleError,
-    Setting,
-    Trace,
-    TraceError,
-    referee,
-    run,
-    schedules,
-    trace_to_json,
-)
+from drawing.predicted_vs_measured import measured as moved
+from drawing.run_text import reasons
+from drawing.scene import scene_of
+from lib import COSTS, TIMED, Costs, Model, PuzzleError, Setting, Trace, TraceError, referee, run, trace_to_json
+from lib import pipelines as schedules
 from lib.engine.replay.rank import PERFORM
 from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
-from lib.game.costs import Tier
-from lib.trace.ops import FORMS
+from lib.ledger.costs import Tier
+from lib.ledger.trace import FORMS
 from tests.catalog.lessons.families.buckets import buckets
-from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
+from tests.ledger.test_labels import MESH, OVERLAPPING, Nested
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip

@@ -18,14 +18,14 @@ from lib.layout.examples import attention, boundary, embedding_and_head, feed_fo
 from lib.profiles import study
 from lib.profiles.studying import as_record
 from puzzles.failure import sanitized
-from puzzles.grading.judge import Definition, judge, run_judge
-from puzzles.grading.session import SandboxRunner, Session
-from puzzles.grading.submission import MAX_LINE_LENGTH, Submission
-from puzzles.grading.verdict import STATUSES, Graded
-from puzzles.reports.profiles import text_of as profile_text
+from puzzles.judge.judge import Definition, judge, run_judge
+from puzzles.judge.session import SandboxRunner, Session
+from puzzles.judge.submission import MAX_LINE_LENGTH, Submission
+from puzzles.judge.verdict import STATUSES, Graded
 from puzzles.sandbox import protocol
 from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.worker.reading import SubmissionCode
+from puzzles.screens.profiles import text_of as profile_text
 from puzzles.tracks import ALL, track_of
 from tests.support import CLASSICS
 from tests.support import profiles as recorded

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from puzzles.grading import batch
-from puzzles.grading.batch import grade_all
-from puzzles.grading.checkpoint import Checkpoint, GradingJob
-from puzzles.grading.submission import SourceFile
-from puzzles.grading.verdict import Graded
+from puzzles.judge import batch
+from puzzles.judge.batch import grade_all
+from puzzles.judge.checkpoint import Checkpoint, GradingJob
+from puzzles.judge.submission import SourceFile
+from puzzles.judge.verdict import Graded
 from puzzles.sandbox.client import Protection, can_fork
 from puzzles.sandbox.limits import Limits
 from tests.support.commands import puzzles, solution
@@ -200,7 +200,7 @@ def test_the_last_of_two_limits_counts(a_class: Path, monkeypatch: pytest.Monkey
         used.append(job.limits)
         raise SystemExit
 
-    monkeypatch.setattr("puzzles.grading.batch.grade_all", begin)
+    monkeypatch.setattr("puzzles.judge.batch.grade_all", begin)
     words = "--limit time=1 --limit time=3s --limit memory=2G --limit output=64k --limit files=1M --limit processes=9"
     puzzles("grade", "class/anna.py", *words.split())
     puzzles("grade", "class/anna.py")
@@ -238,7 +238,7 @@ def test_a_page_of_too_many_files_says_that_pictures_are_left_out(two_students: 
     words = "There are too many files here for their pictures; grade one by itself to see them."
     puzzles("grade", "--trust", "class", "-o", "page.html")
     assert words not in Path("page.html").read_text()
-    monkeypatch.setattr("puzzles.commands.grade.MAX_PICTURES", 1)
+    monkeypatch.setattr("puzzles.cli.grade.MAX_PICTURES", 1)
     puzzles("grade", "--trust", "class", "-o", "page.html")
     assert words in Path("page.html").read_text()
 
@@ -258,7 +258,7 @@ def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, 
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a system where nothing protects files, with an ordinary user."""
     bare = lambda: Protection(landlock=0, seccomp=False, other_user=False)  # noqa: E731
-    for module in ("puzzles.commands.grade", "puzzles.commands.doctor", "puzzles.reports.terminal"):
+    for module in ("puzzles.cli.grade", "puzzles.cli.doctor", "puzzles.screens.terminal"):
         monkeypatch.setattr(f"{module}.protection", bare)
 
 
@@ -300,8 +300,8 @@ def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     two_students: Path, means: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ):
     here = lambda: Protection(**{"landlock": 0, "seccomp": False, "other_user": False} | means)  # noqa: E731
-    monkeypatch.setattr("puzzles.commands.grade.protection", here)
-    monkeypatch.setattr("puzzles.reports.terminal.protection", here)
+    monkeypatch.setattr("puzzles.cli.grade.protection", here)
+    monkeypatch.setattr("puzzles.screens.terminal.protection", here)
     graded = puzzles("grade", "class", "--puzzle", "ddp")
     assert graded.exit_code == 0
     words = " ".join(graded.stdout.split())
@@ -309,7 +309,7 @@ def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
 
 
 def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.commands.doctor.sys", types.SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr("puzzles.cli.doctor.sys", types.SimpleNamespace(platform="darwin"))
     assert "not memory or processes" in puzzles("doctor").stdout
 
 
@@ -366,7 +366,7 @@ def test_without_fork_a_source_that_breaks_python_is_reported(without_fork: Path
 
 
 def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delattr("puzzles.commands.doctor.os.getuid")
+    monkeypatch.delattr("puzzles.cli.doctor.os.getuid")
     shown = puzzles("doctor").stdout
     assert "not memory" in shown
     assert "read and change" in shown
@@ -377,8 +377,8 @@ def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatc
 def test_the_table_of_a_class_keeps_its_columns_whole_or_shows_chapters(width: int, told: str) -> None:
     from rich.console import Console
 
-    from puzzles.grading.verdict import Verdict
-    from puzzles.reports.standings import standings
+    from puzzles.judge.verdict import Verdict
+    from puzzles.screens.standings import standings
 
     slugs = ("basic", "ddp", "fsdp", "gpipe", "DataParallel", "FSDP", "matmul", "ffn")
     verdicts = tuple(Verdict(slug, "", "failed", {}, "rule") for slug in slugs)

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from puzzles.grading import batch
-from puzzles.grading.batch import grade_all
-from puzzles.grading.checkpoint import Checkpoint, GradingJob
-from puzzles.grading.submission import SourceFile
-from puzzles.grading.verdict import LOST, Graded
+from puzzles.judge import batch
+from puzzles.judge.batch import grade_all
+from puzzles.judge.checkpoint import Checkpoint, GradingJob
+from puzzles.judge.submission import SourceFile
+from puzzles.judge.verdict import LOST, Graded
 from puzzles.sandbox.limits import Limits
 from tests.support.fake_grading import InlineProcesses
 from tests.support.fake_track import Fakes, a_verdict

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.grading.discover import MAX_DEPTH, entries, found_in, hard_links, submissions
-from puzzles.grading.submission import SourceFile
-from puzzles.grading.words import SAYS
+from puzzles.judge.discover import MAX_DEPTH, entries, found_in, hard_links, submissions
+from puzzles.judge.submission import SourceFile
+from puzzles.judge.words import SAYS
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 

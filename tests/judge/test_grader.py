@@ -15,10 +15,10 @@ import pytest
 
 from puzzles.catalog.puzzle import GAP
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
-from puzzles.grading.grader import NOT_INSTALLED, grade_file, grade_puzzle
-from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import NOT_INSTALLED, grade_file, grade_puzzle
+from puzzles.judge.session import Session, run_in
+from puzzles.judge.submission import Submission
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox import limits
 from puzzles.sandbox.client import SandboxClient
 from puzzles.sandbox.limits import Limits

@@ -11,8 +11,8 @@ from tempfile import gettempdir
 
 import pytest
 
-from puzzles.grading.discover import submissions
-from puzzles.grading.submission import SourceFile
+from puzzles.judge.discover import submissions
+from puzzles.judge.submission import SourceFile
 from tests.support.commands import puzzles
 from tests.support.fake_grading import real_verdict, stating
 

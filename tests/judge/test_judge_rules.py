@@ -8,9 +8,9 @@ import pytest
 
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure
-from puzzles.grading.judge import UNGRADABLE, Definition, judge_saved
-from puzzles.grading.submission import MAX_FILE_SIZE
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.judge import UNGRADABLE, Definition, judge_saved
+from puzzles.judge.submission import MAX_FILE_SIZE
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks.outcomes import RunOutcome, Score
 from tests.support.fake_track import RIGHT, SLOW, TIME, WRONG, FakeRun, Fakes, fake_puzzle, judged

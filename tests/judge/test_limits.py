@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lib import Goal, Size
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.verdict import Verdict
 from puzzles.tracks import ALL, track_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "teaching.md").read_text(encoding="utf-8")

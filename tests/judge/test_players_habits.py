@@ -11,8 +11,8 @@ from typing import NamedTuple
 import nbformat
 import pytest
 
-from puzzles.grading.grader import grade_file
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_file
+from puzzles.judge.verdict import Verdict
 from puzzles.tracks import find
 from tests.support.commands import puzzles
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.path import CORE
-from puzzles.grading import progress
-from puzzles.grading.progress import PuzzleProgress, add, next_slug, solved_slugs
-from puzzles.grading.verdict import Graded
+from puzzles.judge import progress
+from puzzles.judge.progress import PuzzleProgress, add, next_slug, solved_slugs
+from puzzles.judge.verdict import Graded
 from puzzles.tracks import ALL, chapter_of, track_of
 from tests.support.fake_track import Fakes, a_verdict
 

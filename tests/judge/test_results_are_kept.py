@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from puzzles.grading.checkpoint import Checkpoint, GradingJob
-from puzzles.grading.discover import submissions
-from puzzles.grading.progress import HOME
-from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports import export
+from puzzles.judge.checkpoint import Checkpoint, GradingJob
+from puzzles.judge.discover import submissions
+from puzzles.judge.progress import HOME
+from puzzles.judge.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
+from puzzles.teaching import export
 from tests.support.commands import csv_rows, puzzles
 from tests.support.course import rules
 from tests.support.fake_grading import real_verdict, write_verdicts

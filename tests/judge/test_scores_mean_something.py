@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lib import Goal, Model, Record, Size, referee, run
-from lib.judging.family import DATA_PARALLEL, PIPELINE, SHARDED
+from lib.ledger.family import DATA_PARALLEL, PIPELINE, SHARDED
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.notebook.result import Result
+from puzzles.player.result import Result
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.feedback import standing
 from tests.support.mistakes import altered

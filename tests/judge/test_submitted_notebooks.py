@@ -10,8 +10,8 @@ import nbformat
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.grading.grader import grade_file
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_file
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.worker.reading import FAILED, KeptStatements
 from tests.support.commands import solution
 

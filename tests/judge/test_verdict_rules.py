@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from puzzles.grading.verdict import LOST, STATUSES, Graded, Shared, Student, Verdict, all_passed, as_json
+from puzzles.judge.verdict import LOST, STATUSES, Graded, Shared, Student, Verdict, all_passed, as_json
 from tests.support.fake_track import TIME, Fakes, a_verdict
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from puzzles.commands.watch import WatchState
-from puzzles.grading import progress
+from puzzles.cli.watch import WatchState
+from puzzles.judge import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL
 from tests.support.commands import said

@@ -20,8 +20,8 @@ from lib import COSTS, Model, Op, Setting, Trace, referee, run
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.passes import passes
-from tests.lib.judging.test_changed_traces import renumbered
-from tests.lib.values.test_labels import MESH, OVERLAPPING, Nested
+from tests.ledger.test_changed_traces import renumbered
+from tests.ledger.test_labels import MESH, OVERLAPPING, Nested
 from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.schedules.groups import hybrid_shard

@@ -30,9 +30,9 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )  # fmt: skip
-from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
-from lib.judging.family import CONTEXT_PARALLEL, PIPELINE
+from lib.ledger.family import CONTEXT_PARALLEL, PIPELINE
+from lib.pipelines.bounds import memory_bound, time_bound
 from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
 from solutions.ulysses import ulysses

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib import Model, Report, referee
-from lib.judging.traffic import Span, most_in_window
+from lib.ledger.traffic import Span, most_in_window
 from tests.support import finished
 from tests.support.refusals import Refused
 

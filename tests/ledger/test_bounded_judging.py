@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lib import Model, Size, Trace, TraceError, referee, run, trace_from_json, trace_to_json
-from lib.judging import notes
-from lib.trace.notation import MAX_COUNT
+from lib.ledger import notes
+from lib.ledger.trace_json import MAX_COUNT
 from tests.support import CLASSICS
 from tests.support.refusals import Refused
 

@@ -10,7 +10,7 @@ import pytest
 
 from lib import COSTS, Model, Op, RuleError, Setting, Trace, referee, run, trace_to_json
 from lib.engine.replay.replay import replay
-from lib.game.costs import Tier
+from lib.ledger.costs import Tier
 from tests.support import finished, refusal
 from tests.support.refusals import Refusals, Refused, edited, nth, with_columns
 from tests.support.step_costs import STEP_COSTS

@@ -16,9 +16,9 @@ import pytest
 
 from lib import Model, Trace, TraceError, referee, run
 from lib.engine.replay.replay import replay
-from lib.judging.recomputation import Recomputation
-from lib.trace.ops import Op
-from tests.lib.judging.test_numbers import Choices
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.trace import Op
+from tests.ledger.test_numbers import Choices
 from tests.support import CLASSICS
 from tests.support.tensor_interpreter import outcome
 

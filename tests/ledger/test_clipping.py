@@ -11,7 +11,7 @@ import pytest
 
 import drawing
 from lib import Model, PuzzleError, Scalar, Setting, TraceError, referee, run, trace_from_json, trace_to_json
-from lib.game.costs import CLASSIC
+from lib.ledger.costs import CLASSIC
 from tests.support.refusals import Refused
 from tests.support.schedules.clipping import Rank, pipeline
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Costs, Model, Setting, Size, referee
-from lib.game.costs import CLASSIC
+from lib.ledger.costs import CLASSIC
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.sandbox.worker.stages.schedule import prepare
 from puzzles.tracks.schedule.judge import request_at

@@ -28,8 +28,8 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import MAX_DIGITS, MAX_NUMBER, Tier
-from lib.game.setting import costs_from_json, record_to_json
+from lib.ledger.costs import MAX_DIGITS, MAX_NUMBER, Tier
+from lib.ledger.setting import costs_from_json, record_to_json
 from tests.support.examples import LETTERS, examples
 
 NAMES = st.sampled_from(["forward", "update", "allreduce", "pass_to", "offload", "fetch"])

@@ -11,23 +11,23 @@ import pytest
 
 import drawing
 from lib import Model, Setting, Trace, referee, run, trace_from_json, trace_to_json
-from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
+from lib.pipelines.bounds import memory_bound, time_bound
 from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
 from solutions.streaming_diloco import streaming_diloco
 from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
-from tests.lib.rules import test_clipping as clipping
-from tests.lib.rules import test_frozen_and_whole as frozen
-from tests.lib.rules import test_host_update as hosts
-from tests.lib.rules import test_lag as lag
-from tests.lib.rules import test_move as moves
-from tests.lib.rules import test_outer_steps as outer
-from tests.lib.rules import test_pair as pairs
-from tests.lib.rules import test_rooted as rooted
-from tests.lib.rules import test_vocabulary as vocabulary
+from tests.ledger import test_clipping as clipping
+from tests.ledger import test_frozen_and_whole as frozen
+from tests.ledger import test_host_update as hosts
+from tests.ledger import test_lag as lag
+from tests.ledger import test_move as moves
+from tests.ledger import test_outer_steps as outer
+from tests.ledger import test_pair as pairs
+from tests.ledger import test_rooted as rooted
+from tests.ledger import test_vocabulary as vocabulary
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.refusals import Refused, edited, nth, with_columns

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Op, Setting, Trace, referee, run, trace_to_json
-from lib.judging.recomputation import Recomputation
-from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
-from tests.lib.judging.test_changed_traces import renumbered
-from tests.lib.values.test_labels import ALL, GAMES, Chaos, labels_are_true
+from lib.ledger.recomputation import Recomputation
+from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1
+from tests.ledger.test_changed_traces import renumbered
+from tests.ledger.test_labels import ALL, GAMES, Chaos, labels_are_true
 from tests.support.schedules import shards, tiers
 from tests.support.timing import retimed
 

@@ -23,11 +23,11 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC, Tier
-from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
-from lib.trace.ops import Op
-from lib.values.algebra import Copy
-from lib.values.kinds import Activation, Parked, Weight
+from lib.ledger.algebra import Copy
+from lib.ledger.costs import CLASSIC, Tier
+from lib.ledger.trace import Op
+from lib.ledger.values import Activation, Parked, Weight
+from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from tests.support import finished, refusal
 from tests.support.refusals import Refused
 from tests.support.schedules import shards, tiers

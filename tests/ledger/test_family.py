@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Model, Setting, Size, referee, run
-from lib.judging.family import (
+from lib.ledger.family import (
     DATA_PARALLEL,
     FAMILIES,
     MIXED,
@@ -23,7 +23,7 @@ from lib.judging.family import (
 )
 from puzzles.catalog.schedule import PUZZLES
 from solutions.vocab_parallel import vocab_parallel
-from tests.lib.judging.test_numbers import Choices
+from tests.ledger.test_numbers import Choices
 from tests.support import CLASSICS, finished
 from tests.support.solved import SOME_PUZZLES, records_of, reference_of
 

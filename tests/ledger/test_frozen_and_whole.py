@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lib import Model, RuleError, Setting, Size, TraceError, referee, run, trace_from_json, trace_to_json
-from lib.bounds import pipeline_time_bound, time_bound
-from lib.game.setting import Game
+from lib.ledger.setting import Game
+from lib.pipelines.bounds import pipeline_time_bound, time_bound
 from solutions.frozen_encoder import frozen_encoder
 from tests.support import finished
 from tests.support.refusals import Refused

@@ -29,8 +29,8 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.trace.ops import Op
-from lib.values.algebra import coarsest
+from lib.ledger.algebra import coarsest
+from lib.ledger.trace import Op
 from tests.support import finished, refusal
 from tests.support.examples import examples
 from tests.support.refusals import Refusals, Refused

@@ -8,7 +8,7 @@ from math import ceil
 import pytest
 
 from lib import COSTS, Costs
-from lib.game.named_costs import HOPPER
+from lib.ledger.named_costs import HOPPER
 
 GIGA = 10**9
 

@@ -19,11 +19,11 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
-from lib.game.costs import Tier
-from lib.game.named_costs import COSTS
-from lib.game.setting import Size
+from lib.ledger.costs import Tier
+from lib.ledger.named_costs import COSTS
+from lib.ledger.setting import Size
+from lib.pipelines.bounds import memory_bound, time_bound
 from puzzles.catalog.schedule import PUZZLES
 from solutions.host_update import host_update
 from tests.support.refusals import Refused

@@ -12,8 +12,8 @@ import pytest
 import drawing
 from lib import COSTS, Costs, Goal, Model, Outcome, RuleError, Setting, Size, TraceError, referee, run
 from lib.engine.replay.replay import replay
-from lib.game.costs import Kind
-from lib.trace.notation import trace_from_json, trace_to_json
+from lib.ledger.costs import Kind
+from lib.ledger.trace_json import trace_from_json, trace_to_json
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.refusals import Refused

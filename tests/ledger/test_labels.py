@@ -36,10 +36,10 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC, Tier
-from lib.judging.recomputation import Recomputation
-from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1
-from lib.values.kinds import Parked
+from lib.ledger.costs import CLASSIC, Tier
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.values import Parked
+from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
 from tests.support.schedules import shards, tiers

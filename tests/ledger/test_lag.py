@@ -21,11 +21,11 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.comparison import trained
 from lib.engine.replay.replay import replay
 from lib.engine.replay.workload import Workload
-from lib.schedules import one_f_one_b, pipeline
+from lib.pipelines import one_f_one_b, pipeline
+from lib.pipelines.bounds import memory_bound, time_bound
 from solutions.weight_versions import weight_versions
 from tests.support.refusals import Refused
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.trace.lifetimes import lifetimes
-from lib.trace.ops import TIMED, Op
+from lib.ledger.lifetimes import lifetimes
+from lib.ledger.trace import TIMED, Op
 from tests.support.examples import examples
 
 PLACES = [("weights", 0), ("weights", 1), ("activations", 0)]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib.communication.meetings import Mailboxes
+from lib.ledger.meetings import Mailboxes
 from tests.support.examples import examples
 
 RANKS = 2

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import MismatchError, Value, WeightGrad
-from lib.communication.lanes import Lanes
-from lib.communication.meetings import Call, Meeting, Meetings, require_same_call
-from lib.game.setting import Game
-from lib.trace.ops import Op
+from lib.ledger.lanes import Lanes
+from lib.ledger.meetings import Call, Meeting, Meetings, require_same_call
+from lib.ledger.setting import Game
+from lib.ledger.trace import Op
 from tests.support.examples import examples
 from tests.support.refusals import Refused
 

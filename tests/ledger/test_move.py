@@ -11,7 +11,7 @@ import pytest
 from lib import Model, Setting, referee, run
 from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay
-from lib.game.costs import Tier
+from lib.ledger.costs import Tier
 from tests.support.refusals import Refused
 from tests.support.schedules.tiers import TWO_TIERS, moved
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lib import COSTS, Setting
-from lib.game.named_costs import MEANINGS
-from lib.game.setting import costs_from_json, setting_to_json
+from lib.ledger.named_costs import MEANINGS
+from lib.ledger.setting import costs_from_json, setting_to_json
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
 
 HALVES = ("scatterreduce", "allgather")

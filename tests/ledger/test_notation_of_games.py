@@ -12,21 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import (
-    COSTS,
-    Costs,
-    IncompleteError,
-    Model,
-    Setting,
-    Size,
-    Trace,
-    referee,
-    run,
-    schedules,
-    trace_from_json,
-    trace_to_json,
-)
-from lib.trace.ops import FORMS
+from lib import COSTS, Costs, IncompleteError, Model, Setting, Size, Trace, referee, run, trace_from_json, trace_to_json
+from lib import pipelines as schedules
+from lib.ledger.trace import FORMS
 from solutions.checkpoint import checkpoint
 from solutions.fsdp_prefetch import fsdp_prefetch
 from solutions.host_update import host_update

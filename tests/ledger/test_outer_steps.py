@@ -28,9 +28,9 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.bounds import memory_bound, time_bound
 from lib.engine.replay.replay import replay
-from lib.game.costs import Tier
+from lib.ledger.costs import Tier
+from lib.pipelines.bounds import memory_bound, time_bound
 from solutions.streaming_diloco import streaming_diloco
 from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps
 from tests.screens.texts import approved
@@ -488,7 +488,7 @@ def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -
     """The comparison reads both from the trace: it does not pass because they do not count."""
     from lib.engine.replay.comparison import trained_with_outer_steps
     from lib.engine.replay.workload import Workload
-    from lib.judging.recomputation import executed
+    from lib.ledger.recomputation import executed
 
     def results(**more: Any) -> Any:
         waits = more.get("late") == 0

@@ -24,12 +24,12 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )  # fmt: skip
-from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
 from lib.errors import PuzzleError
-from lib.judging.memory import inflight
-from lib.schedules import Timetable, dualpipev, pipeline
-from lib.torch_csv import read_csv, write_csv
+from lib.ledger.memory import inflight
+from lib.pipelines import Timetable, dualpipev, pipeline
+from lib.pipelines.bounds import time_bound
+from lib.pipelines.torch_csv import read_csv, write_csv
 from tests.support import finished
 from tests.support.refusals import Refused
 from tests.support.schedules.random_pipelines import random_pipeline

@@ -26,16 +26,16 @@ from lib import (
     run,
 )
 from lib.errors import IncompleteError
-from lib.judging.memory import AGAIN, peak_rows
-from lib.judging.recomputation import Recomputation
-from lib.rules.collectives import COLLECTIVES
-from lib.schedules import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
-from lib.trace.ops import Op
-from lib.values.kinds import Parked
+from lib.ledger.collectives import COLLECTIVES
+from lib.ledger.memory import AGAIN, peak_rows
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.trace import Op
+from lib.ledger.values import Parked
+from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.buckets import buckets
-from tests.lib.judging.test_numbers import Choices
+from tests.ledger.test_numbers import Choices
 from tests.screens.texts import approved
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from lib import Report, Size, Trace, referee, run
-from lib.bounds import memory_bound, time_bound
+from lib.pipelines.bounds import memory_bound, time_bound
 from tests.support import programs
 from tests.support.programs import random_program
 from tests.support.programs.simulation import Simulation

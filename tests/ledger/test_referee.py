@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Costs, DeadlockError, Goal, Model, Op, PuzzleError, Record, Setting, Size, Trace, referee, run
-from lib.schedules import gpipe, pipeline
+from lib.pipelines import gpipe, pipeline
 from tests.screens.texts import approved
 from tests.support import CLASSICS, Classic, judge
 from tests.support.refusals import Refused

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lib.game.costs import elements_sent, hops
+from lib.ledger.costs import elements_sent, hops
 
 SENT = {
     "allreduce": {1: 0, 2: 120, 4: 180},

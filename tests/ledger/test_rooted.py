@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lib import Model, Setting, Size, referee, run
-from lib.bounds import time_bound
 from lib.engine.replay.replay import replay
-from lib.game.costs import CLASSIC
+from lib.ledger.costs import CLASSIC
+from lib.pipelines.bounds import time_bound
 from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.refusals import Refused

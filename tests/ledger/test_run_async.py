@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lib import DeadlockError, Model, Setting, run, run_async, trace_to_json
-from lib.runtime.runner import run_nested
-from lib.schedules import one_f_one_b, pipeline
+from lib.ledger.runner import run_nested
+from lib.pipelines import one_f_one_b, pipeline
 from tests.support import CLASSICS, Classic
 from tests.support.refusals import Refused
 

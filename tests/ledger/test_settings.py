@@ -27,9 +27,9 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.game.costs import CLASSIC
-from lib.game.named_costs import pricing
-from lib.trace.ops import FORMS, FREE
+from lib.ledger.costs import CLASSIC
+from lib.ledger.named_costs import pricing
+from lib.ledger.trace import FORMS, FREE
 from tests.support import CLASSICS, finished
 from tests.support.refusals import Refused
 from tests.support.step_costs import STEP_COSTS

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from lib import Dist, Model, Setting, Value, run
-from lib.game.costs import Costs
-from lib.runtime.recorder import player_line
-from lib.values.kinds import (
+from lib.ledger.costs import Costs
+from lib.ledger.recorder import player_line
+from lib.ledger.values import (
     Activation,
     ActivationGrad,
     OptState,
@@ -72,7 +72,7 @@ def test_equal_code_on_other_lines_has_lines_of_its_own() -> None:
 
 def test_a_line_is_found_from_any_depth_below_the_player() -> None:
     """A caller says how far away the player's code is at least; there may be more calls of the library in between."""
-    scope: dict[str, object] = {"__package__": "lib.runtime", "player_line": player_line}
+    scope: dict[str, object] = {"__package__": "lib.ledger", "player_line": player_line}
     exec("def far():\n    return near()\ndef near():\n    return player_line(1)\n", scope)
     here = scope["near"]() - scope["far"]()  # type: ignore[operator]  # functions
     assert here == 0

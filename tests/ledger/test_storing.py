@@ -16,8 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import COSTS, Op, PuzzleError, Setting, Trace, Weight, referee, run
-from lib.judging.recomputation import Recomputation
-from lib.trace.ops import NO_BATCHES
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.trace import NO_BATCHES
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.support import CLASSICS
 from tests.support.examples import examples

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import Model, Op, Report, Trace, TraceError, WeightGrad, referee, run, trace_from_json, trace_to_json
-from lib.trace.ops import FORMS
+from lib.ledger.trace import FORMS
 from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.refusals import Refused, edited

@@ -23,7 +23,7 @@ from lib import (
     trace_to_json,
 )
 from lib.engine.replay.replay import replay
-from lib.game.costs import Kind
+from lib.ledger.costs import Kind
 from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.refusals import Refused

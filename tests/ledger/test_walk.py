@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import TraceError
-from lib.communication.lanes import Cursor, Walk
-from lib.communication.meetings import Call
-from lib.game.setting import Game
-from lib.trace.ops import Op
+from lib.ledger.lanes import Cursor, Walk
+from lib.ledger.meetings import Call
+from lib.ledger.setting import Game
+from lib.ledger.trace import Op
 from tests.support.examples import examples
 from tests.support.refusals import Refused
 

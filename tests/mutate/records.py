@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lib import Goal, Record, Report, referee, run
-from lib.judging.family import PIPELINES
-from lib.schedules import orders, pipeline
+from lib.ledger.family import PIPELINES
+from lib.pipelines import orders, pipeline
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.mixes import random_mix

@@ -57,7 +57,7 @@ def copy_of(root: Path) -> Iterator[Path]:
 
 
 def _below(root: Path) -> Callable[[str, list[str]], set[str]]:
-    """Leaves out `LEFT_OUT` at the top, and caches everywhere: `puzzles/site` is code, `site` is built."""
+    """Leaves out `LEFT_OUT` at the top, and caches everywhere: `puzzles/page` is code, `site` is built."""
 
     def ignored(folder: str, names: list[str]) -> set[str]:
         if Path(folder) == root:

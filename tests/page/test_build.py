@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from puzzles.site import build
-from puzzles.site.__main__ import main
-from puzzles.site.build import (
+from puzzles.page import build
+from puzzles.page.__main__ import main
+from puzzles.page.build import (
     DOCS,
     MARK,
     PACKAGES,
@@ -76,7 +76,7 @@ def test_a_site_without_numpy_is_said_to_lack_it(
         asked.append(numpy)
         return Site(9_000_000, "numpy-2.whl", has_numpy)
 
-    monkeypatch.setattr("puzzles.site.__main__.build", build)
+    monkeypatch.setattr("puzzles.page.__main__.build", build)
     said = [CliRunner().invoke(main, [str(tmp_path)], env={"NUMPY_WHEEL": folder}).output for folder in ("", "wheels")]
     assert asked == [RELEASE, "wheels"]
     assert all(("numpy-2.whl" in one and "NUMPY_WHEEL=FOLDER" in one) != has_numpy for one in said)
@@ -113,11 +113,11 @@ def test_a_failed_program_is_quoted() -> None:
 @pytest.mark.slow
 def test_the_archive_has_the_game_and_what_draws_and_no_solutions() -> None:
     names = {name for name, _ in files() if not name.startswith(WITH_NUMPY)}
-    wanted = ("lib/runtime/runner.py", "drawing/export/web/viewer.html", "puzzles/site/in_browser/api.py",
+    wanted = ("lib/ledger/runner.py", "drawing/web/viewer.html", "puzzles/page/in_browser/api.py",
               "chalk/__init__.py", "jinja2/tests.py", "PIL/Image.py")  # fmt: skip
     assert set(wanted) <= names
     assert any(name.startswith("chalk_diagrams-") and name.endswith("/METADATA") for name in names)
-    assert not [name for name in names if name.startswith(("solutions", "numpy", "puzzles/commands"))]
+    assert not [name for name in names if name.startswith(("solutions", "numpy", "puzzles/cli"))]
 
 
 JUDGES = """
@@ -128,11 +128,11 @@ class NotHere:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("click", "rich", "markdown_it", "numpy", "greenlet", "scipy"):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-        if name.startswith(("lib.layout", "lib.engine", "drawing.layouts", "puzzles.commands")):
+        if name.startswith(("lib.layout", "lib.engine", "drawing", "puzzles.cli")):
             raise ModuleNotFoundError(f"{name} is not in the archive", name=name)
 
 sys.meta_path.insert(0, NotHere())
-from puzzles.site.in_browser import api, player
+from puzzles.page.in_browser import api, player
 
 async def asked(module, name, *given):
     return json.loads(await module.answer(name, json.dumps(given)))["value"]

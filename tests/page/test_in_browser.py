@@ -12,15 +12,15 @@ from zipfile import ZipFile
 
 import pytest
 
-from lib.torch_csv import read_csv
+from lib.pipelines.torch_csv import read_csv
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import folder_added
 from puzzles.failure import of_crash
-from puzzles.site.in_browser import api, player
-from puzzles.site.in_browser.player import CUT, MAX_PRINTED, REPLACED, in_words, replaced
-from puzzles.site.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
+from puzzles.page.in_browser import api, player
+from puzzles.page.in_browser.player import CUT, MAX_PRINTED, REPLACED, in_words, replaced
+from puzzles.page.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
 from tests.support.commands import solution
 from tests.support.profiles import traces
 from tests.test_imports import ROOT
@@ -88,7 +88,7 @@ async def test_a_plan_is_judged_and_drawn() -> None:
         ("import os\n\nasync def ddp(model):\n    os.abort()", 4, ["let the function return"]),
         ("async def ddp(model):\n    await ddp(model)", 2, ["calls itself endlessly"]),
         ("async def ddp(model):\n    model.forward(0, 1, 2)", 2, ["rank 0, t=0", "inp"]),
-        ("from lib.schedules import ddp", 0, ["lib.schedules"]),
+        ("from lib.pipelines import ddp", 0, ["lib.pipelines"]),
         ("async def ddp(model):\n    await model.receive()", 2, ["nobody can move"]),
     ],
 )
@@ -190,7 +190,7 @@ def test_a_pipeline_without_a_timetable_says_why() -> None:
 async def test_the_solver_and_the_planner_work_in_the_editor(sent: list[tuple[str, int]]) -> None:
     """Where a loop is running already, as in the browser."""
     text = solution("basic") + (
-        "from lib import referee\nfrom lib.solver import solve\n"
+        "from lib import referee\nfrom lib.pipelines.solver import solve\n"
         "found = solve(2, 3, memory=2, effort=0.05, proof_seconds=0)\n"
         "print(referee(found.trace()).makespan - found.makespan)\n"
         "from lib.planning import Job, Split, gpu, plan, transformer\n"
@@ -255,7 +255,7 @@ def test_the_list_has_every_puzzle_and_says_which_are_played() -> None:
 
 @pytest.mark.slow
 def test_the_first_puzzle_of_the_page_says_nothing_of_other_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("puzzles.site.listing.references", dict)  # all others would be run too
+    monkeypatch.setattr("puzzles.page.listing.references", dict)  # all others would be run too
     with folder_added(WARM_UP):
         (third,) = (one for one in listing()["puzzles"]["warm_up"]["sections"] if one["title"] == "The third star")
         assert "other sizes" not in third["lines"][0][1]

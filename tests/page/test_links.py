@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from puzzles import address
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands.share import judge_saved
-from puzzles.site import links
+from puzzles.cli.share import judge_saved
+from puzzles.page import links
 from tests.screens.texts import approved
 from tests.support.commands import puzzles
 from tests.support.examples import LETTERS, examples

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.path import CORE
-from puzzles.site.listing import listing
+from puzzles.page.listing import listing
 from puzzles.tracks import ALL
 
-PAGE = Path(__file__).parents[2] / "puzzles" / "site" / "page"
+PAGE = Path(__file__).parents[2] / "puzzles" / "page" / "web"
 PLAYED = [slug for slug in CORE if not ALL[slug].page_needs]
 """Those of a site without numpy."""
 

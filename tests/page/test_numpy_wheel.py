@@ -11,8 +11,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from puzzles.site import build
-from puzzles.site.build import MARK, LockedWheel, SiteError, licences, pack, wheel_of
+from puzzles.page import build
+from puzzles.page.build import MARK, LockedWheel, SiteError, licences, pack, wheel_of
 from tests.support.numpy_stand_in import write_wheel
 
 NAME = "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl"

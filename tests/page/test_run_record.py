@@ -10,10 +10,10 @@ import pytest
 
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import Failure
-from puzzles.notebook.local_run import judge_here
+from puzzles.page.in_browser import player
+from puzzles.page.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord, judged
+from puzzles.player.local_run import judge_here
 from puzzles.sandbox.worker.reading import Sketch
-from puzzles.site.in_browser import player
-from puzzles.site.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord, judged
 from tests.support.commands import solution
 
 RECORD = RunRecord(sketch=Sketch("abc", ("forward",)), line=3, runs=(KeptRun("{}", Failure("rule", "no")),))

@@ -12,23 +12,30 @@ from typing import Any
 import pytest
 
 from lib import COLLECTIVES, Costs, Goal, Model, Record, Report, RuleError, Setting, Size, Trace, referee, run
-from lib.bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
-from lib.game.costs import CLASSIC_TICKS, COMPUTING
-from lib.recognition import recognize
-from lib.schedules import (
+from lib.ledger.costs import CLASSIC_TICKS, COMPUTING
+from lib.pipelines import (
     chimera,
     dualpipe,
     gpipe,
     interleaved,
     one_f_one_b,
     pipeline,
+    recognize,
     sequence_parallel,
     zb_h1,
     zb_h2,
     zb_v,
 )
+from lib.pipelines.bounds import (
+    Bound,
+    memory_bound,
+    pipeline_memory_bound,
+    pipeline_time_bound,
+    time_bound,
+    traffic_bound,
+)
 from puzzles.catalog.schedule import PUZZLES
-from tests.lib.judging.test_numbers import Choices
+from tests.ledger.test_numbers import Choices
 from tests.support import finished
 from tests.support.schedules import shards
 from tests.support.schedules.grouped import grouped

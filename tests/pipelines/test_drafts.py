@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import CLASSIC_SETTING, RuleError, Setting, Size, Trace, referee, run
-from lib.schedules import (
+from lib.pipelines import (
     Cell,
     Draft,
     Timetable,
@@ -27,7 +27,7 @@ from lib.schedules import (
     zb_h2,
     zb_v,
 )
-from lib.schedules.player import BegunTable, begun
+from lib.pipelines.player import BegunTable, begun
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.refusals import Refused

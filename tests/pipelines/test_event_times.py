@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from drawing.runs.predicted_vs_measured import measured as scene_measured
-from drawing.runs.scene import Scene, scene_of
-from drawing.runs.text import reasons
+from drawing.predicted_vs_measured import measured as scene_measured
+from drawing.run_text import reasons
+from drawing.scene import Scene, scene_of
 from lib import Model, Setting, Trace
-from lib.schedules import one_f_one_b
-from lib.torch_csv import CellTimes, Pipeline, event_times
+from lib.pipelines import one_f_one_b
+from lib.pipelines.torch_csv import CellTimes, Pipeline, event_times
 from tests.support import finished
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, random_pipeline, textbook

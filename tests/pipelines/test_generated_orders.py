@@ -1,4 +1,4 @@
-"""Every order that `lib.schedules` generates has its name at every size, and what is nearly one has another."""
+"""Every order that `lib.pipelines` generates has its name at every size, and what is nearly one has another."""
 
 from __future__ import annotations
 
@@ -9,12 +9,22 @@ from types import MappingProxyType
 
 import pytest
 
-from lib import PuzzleError, Setting, referee, run, schedules
+from lib import PuzzleError, Setting, referee, run
+from lib import pipelines as schedules
 from lib.engine.replay.replay import replay
 from lib.errors import RuleError
-from lib.game.costs import Costs
-from lib.recognition import recognize, recognize_table
-from lib.schedules import Timetable, hanayo, interleaved, interleaved_zb, one_f_one_b, pipeline, v_half
+from lib.ledger.costs import Costs
+from lib.pipelines import (
+    Timetable,
+    hanayo,
+    interleaved,
+    interleaved_zb,
+    one_f_one_b,
+    pipeline,
+    recognize,
+    recognize_table,
+    v_half,
+)
 from tests.screens.texts import approved_refusal
 from tests.support import finished
 from tests.support.refusals import Refused

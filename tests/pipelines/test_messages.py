@@ -8,8 +8,8 @@ from collections import defaultdict
 import pytest
 
 from lib import Model, Setting
-from lib.schedules import Timetable, interleaved, one_f_one_b, zb_h1, zb_v
-from lib.torch_csv import read_csv, write_csv
+from lib.pipelines import Timetable, interleaved, one_f_one_b, zb_h1, zb_v
+from lib.pipelines.torch_csv import read_csv, write_csv
 from tests.support import finished
 from tests.support.refusals import Refused
 from tests.support.schedules.random_pipelines import played

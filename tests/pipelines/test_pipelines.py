@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from lib import COSTS, Costs, Goal, Model, Report, RuleError, Setting, Size, Trace, inflight, referee, run
-from lib.recognition import recognize
-from lib.schedules import breadth_first, interleaved, one_f_one_b, pipeline, seq1f1b, zb_h1, zb_h2, zb_v
-from lib.schedules.player import Order
+from lib.pipelines import breadth_first, interleaved, one_f_one_b, pipeline, recognize, seq1f1b, zb_h1, zb_h2, zb_v
+from lib.pipelines.player import Order
 from tests.support import finished
 from tests.support.refusals import Refused
 

@@ -10,7 +10,7 @@ from math import gcd
 import pytest
 
 from lib import Setting, Trace, inflight, referee
-from lib.schedules import Cell, one_f_one_b, pipeline, zb_h1, zb_h2
+from lib.pipelines import Cell, one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from tests.support import finished
 from tests.support.pipeline_solver import Problem, Sizes, solved

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from lib import Model, Record, Setting, Trace, run
-from lib.recognition import Recognition, recognize, recomputed
-from lib.recognition.names import ZERO_1_OR_2
-from lib.schedules import (
+from lib.pipelines import (
     Cell,
+    Recognition,
     Timetable,
     breadth_first,
     ddp,
@@ -19,6 +18,8 @@ from lib.schedules import (
     interleaved,
     one_f_one_b,
     pipeline,
+    recognize,
+    recomputed,
     sequence_parallel,
     tensor_parallel,
     zb_h1,
@@ -27,6 +28,7 @@ from lib.schedules import (
     zero2,
     zero3,
 )
+from lib.pipelines.schedule_names import ZERO_1_OR_2
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule_papers import with_papers
 from solutions.records import fsdp_layer_by_layer

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 import pytest
 
 from lib import run
-from lib.recognition import recognize
-from tests.lib.judging.test_numbers import Choices
+from lib.pipelines import recognize
+from tests.ledger.test_numbers import Choices
 from tests.support.schedules.random_pipelines import played, random_pipeline
 from tests.support.textbook_definitions import DEFINITIONS, NECESSARY, ahead, holds, operations
 

@@ -16,7 +16,7 @@ from lib import (
     Size,
     referee,
 )
-from lib.schedules import sequence_parallel, tensor_parallel
+from lib.pipelines import sequence_parallel, tensor_parallel
 from solutions.checkpoint import checkpoint
 from solutions.zero1 import zero1
 from tests.support import finished

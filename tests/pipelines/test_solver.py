@@ -12,10 +12,10 @@ from types import SimpleNamespace
 import pytest
 
 from lib import RuleError, inflight, referee, run_async
-from lib.schedules import Timetable, breadth_first, interleaved, zb_v
-from lib.solver import Problem, Solution, solve, solving
-from lib.solver.problem import makespan_bound, span_bound
-from lib.solver.solving import solution
+from lib.pipelines import Timetable, breadth_first, interleaved, zb_v
+from lib.pipelines.solver import Problem, Solution, solve, solving
+from lib.pipelines.solver.problem import makespan_bound, span_bound
+from lib.pipelines.solver.solving import solution
 from tests.support.published_search import MOST, Case, Rows, known, makespans, most_held, spans
 
 QUICK = {"effort": 0.05, "proof_seconds": 0}

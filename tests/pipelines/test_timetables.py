@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lib import COSTS, DeadlockError, RuleError, Setting, inflight, memory_by_kind, referee, run
-from lib.schedules import (
+from lib.pipelines import (
     Cell,
     Timetable,
     breadth_first,

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from lib import Model, PuzzleError, RuleError, Setting, Trace, run
-from lib.schedules import (
+from lib.pipelines import (
     Timetable,
     breadth_first,
     dualpipev,
@@ -21,7 +21,7 @@ from lib.schedules import (
     zb_h2,
     zb_v,
 )
-from lib.torch_csv import Pipeline, read_csv, write_csv, write_table
+from lib.pipelines.torch_csv import Pipeline, read_csv, write_csv, write_table
 from tests.support import finished
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.refusals import Refused

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from lib import RuleError
-from lib.schedules import Timetable, dualpipev, interleaved, interleaved_zb, v_half, v_min, zb_v
-from lib.solver import Problem, Solution, solve
-from lib.solver.problem import makespan_bound, span_bound
-from lib.solver.search import cells, orders
-from lib.solver.solving import figures
+from lib.pipelines import Timetable, dualpipev, interleaved, interleaved_zb, v_half, v_min, zb_v
+from lib.pipelines.solver import Problem, Solution, solve
+from lib.pipelines.solver.problem import makespan_bound, span_bound
+from lib.pipelines.solver.search import cells, orders
+from lib.pipelines.solver.solving import figures
 from tests.screens.texts import approved, approved_refusal
 from tests.support.published_search import MOST, Case, all_held, known, makespans, most_held, spans
 

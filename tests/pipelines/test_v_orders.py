@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 import pytest
 
 from lib import RuleError, Setting, inflight, referee, run
-from lib.schedules import Timetable, interleaved, interleaved_zb, pipeline, v_half, v_min, zb_h1
+from lib.pipelines import Timetable, interleaved, interleaved_zb, pipeline, v_half, v_min, zb_h1
 from tests.screens.texts import approved_refusal
 from tests.support.published_search import Case, makespans, most_held, spans
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from lib import PuzzleError
+from lib.pipelines.solver import Problem, solve
 from lib.planning import Gpu, Job, Split, Transformer, gpu, plan, search, transformer
-from lib.solver import Problem, solve
 from tests.support.refusals import Refused
 
 BAD = (-1, nan, inf, 10**400, 0, 0.5, 1.5, -inf, 1e300, 1e-300, 10**30, "x", "", None, True, [])

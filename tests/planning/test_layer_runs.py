@@ -15,8 +15,9 @@ import pytest
 
 from lib import Costs, Model, Setting
 from lib.errors import IncompleteError
-from lib.judging.recomputation import Recomputation
-from lib.judging.traffic import sent_by
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.runner import played
+from lib.ledger.traffic import sent_by
 from lib.planning import Job, Split, gpu, transformer
 from lib.planning.job import LATENCY, call_seconds
 from lib.planning.prices import (
@@ -32,7 +33,6 @@ from lib.planning.prices import (
     shared,
     tokens_of,
 )
-from lib.runtime.runner import played
 
 HALVES = ("forward", "backward_input", "backward_weight")
 

@@ -12,7 +12,7 @@ from lib.planning import gpu
 from lib.planning.measure import Measurement, Step, calibrated, report, steps_for
 from lib.planning.presets import gpu_of_file
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 H100 = gpu("h100")
 
 

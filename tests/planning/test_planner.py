@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from lib import Costs, Model, RuleError, Setting, TraceError, referee, run
-from lib.game.setting import costs_from_json, record_to_json
+from lib.ledger.setting import costs_from_json, record_to_json
 from lib.planning import Job, Plan, Split, Transformer, gpu, plan, search, transformer
 from lib.planning.estimate import FIXED, KINDS, estimate, most_sent
 from lib.planning.job import KERNELS, call_seconds

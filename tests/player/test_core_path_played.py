@@ -10,8 +10,8 @@ import pytest
 from rich.console import Console
 
 from puzzles.catalog.path import CORE
-from puzzles.commands.watch import WatchState
-from puzzles.grading import progress
+from puzzles.cli.watch import WatchState
+from puzzles.judge import progress
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import reference_file, track_of
 from tests.support.commands import puzzles

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lib.extras import install_command
-from puzzles.notebook import authoring
-from puzzles.notebook.authoring import books
+from puzzles.player import authoring
+from puzzles.player.authoring import books
 from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("own_folder")

@@ -8,7 +8,7 @@ import pytest
 
 from puzzles import play
 from puzzles.catalog.path import CORE, PATH
-from puzzles.grading import progress
+from puzzles.judge import progress
 from puzzles.tracks import ALL, TRACKS
 from tests.support.commands import puzzles, said
 

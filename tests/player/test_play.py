@@ -12,13 +12,13 @@ from markupsafe import escape
 
 import lib
 from lib import Model
-from lib.runtime.runner import PATIENCE
+from lib.ledger.runner import PATIENCE
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.grading.verdict import Verdict
-from puzzles.notebook import play as module
-from puzzles.notebook.display import rendered
-from puzzles.notebook.result import Result
+from puzzles.judge.verdict import Verdict
+from puzzles.player import play as module
+from puzzles.player.display import rendered
+from puzzles.player.result import Result
 from puzzles.tracks import TRACKS, UnknownPuzzleError
 from tests.support import CLASSICS
 from tests.support.solved import SOME_PUZZLES, solved_by

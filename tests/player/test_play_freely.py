@@ -9,10 +9,10 @@ import pytest
 
 from drawing.palette import OPERATIONS, batch_colour
 from lib import COSTS, Model, PuzzleError, Report, referee, run
-from lib.game.setting import Setting
+from lib.ledger.setting import Setting
 from puzzles import play
-from puzzles.notebook.display import FreeResult
-from puzzles.notebook.result import Result
+from puzzles.player.display import FreeResult
+from puzzles.player.result import Result
 from puzzles.tracks import UnknownPuzzleError
 from solutions.ddp import ddp
 from solutions.tensor_parallel import tensor_parallel

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from puzzles import play
-from puzzles.grading.grader import grade_file
+from puzzles.judge.grader import grade_file
 from puzzles.tracks import find, track_of
 
 pytestmark = pytest.mark.usefixtures("in_this_process")

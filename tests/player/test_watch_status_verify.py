@@ -12,12 +12,12 @@ from rich.console import Console
 
 from lib import run, trace_to_json
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.commands import watch
-from puzzles.commands.watch import WatchState
-from puzzles.grading import progress
-from puzzles.grading.grader import grade_file
-from puzzles.grading.starters import starter_file
-from puzzles.grading.submission import Submission
+from puzzles.cli import watch
+from puzzles.cli.watch import WatchState
+from puzzles.judge import progress
+from puzzles.judge.grader import grade_file
+from puzzles.judge.starters import starter_file
+from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, track_of
 from tests.support import CLASSICS
@@ -126,7 +126,7 @@ def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patched:
-        patched.setattr("puzzles.commands.watch.add_starters", refuse)
+        patched.setattr("puzzles.cli.watch.add_starters", refuse)
         assert "mine.py" in watched.press("n")
     watched.game.path = "mine.ipynb"
     Path("mine.ipynb").write_text("{}")

@@ -23,8 +23,8 @@ import torch.multiprocessing as processes
 from torch.distributed.pipelining import PipelineStage, schedules
 from torch.profiler import ProfilerActivity, profile
 
+from lib.pipelines.torch_csv import read_csv
 from lib.profiles.hooks import hooks
-from lib.torch_csv import read_csv
 
 RANKS, BATCHES, WIDTH = 4, 8, 16
 NAP = 0.010

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from lib.ledger.algebra import union
 from lib.profiles import Shares, Study, study
 from lib.profiles.studying import as_record
-from lib.values.algebra import union
-from puzzles.reports.profiles import text_of
+from puzzles.screens.profiles import text_of
 from tests.support.profiles import Trace, shared, sources, traces
 
 LLAMAS = ("llama_eager", "llama_compiled")

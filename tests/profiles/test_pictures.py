@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 import pytest
 
 from lib import PuzzleError
+from lib.pipelines.torch_csv import read_csv
 from lib.profiles.hooks import FRAMEWORKS
-from lib.torch_csv import read_csv
 from puzzles import profile
-from puzzles.notebook.profile import ProfiledRun
-from puzzles.reports import profile_pictures as profiled
-from puzzles.reports.profile_pictures import bar_of, draw_profile, profile_page, views
+from puzzles.player.profile import ProfiledRun
+from puzzles.screens import profile_pictures as profiled
+from puzzles.screens.profile_pictures import bar_of, draw_profile, profile_page, views
 from tests.support.commands import puzzles
 from tests.support.profiles import TRACES, sources, studied, traces
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from lib.pipelines import Timetable, interleaved, zb_h1
 from lib.profiles import Shares, Source, Study, read_rules, study
 from lib.profiles.gathered import Order, replayed
-from lib.schedules import Timetable, interleaved, zb_h1
 from tests.support.profiles import Trace, events, moved, restudied, source, sources, studied, traces
 
 SKEWS = (0.0, 30.0, -12.0, 200.0)

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from lib.judging.referee import referee
+from lib.ledger.referee import referee
+from lib.pipelines import Timetable, interleaved, one_f_one_b, zb_h1, zb_v
+from lib.pipelines.solver import Problem
+from lib.pipelines.solver.solving import solution
+from lib.pipelines.torch_csv import read_csv, write_table
 from lib.profiles.gathered import Order, makespan, replayed
-from lib.schedules import Timetable, interleaved, one_f_one_b, zb_h1, zb_v
-from lib.solver import Problem
-from lib.solver.solving import solution
-from lib.torch_csv import read_csv, write_table
 from tests.support.profiles import PIPELINES, shared, studied
 
 SLEEP = 10.0

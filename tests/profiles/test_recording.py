@@ -8,9 +8,9 @@ import pytest
 
 from lib import Model, Setting, run
 from lib.engine.replay.pipelining import missing, names_of
+from lib.pipelines import dualpipev, one_f_one_b
+from lib.pipelines.torch_csv import Pipeline, read_csv, write_table
 from lib.profiles import Shares, Study, sources_of, study
-from lib.schedules import dualpipev, one_f_one_b
-from lib.torch_csv import Pipeline, read_csv, write_table
 from puzzles.catalog.schedule import PUZZLES
 from tests.support.commands import puzzles
 from tests.support.refusals import Refused

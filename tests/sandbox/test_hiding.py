@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.words import better_record

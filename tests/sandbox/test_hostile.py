@@ -16,10 +16,10 @@ import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_puzzle
+from puzzles.judge.session import Session
+from puzzles.judge.submission import Submission
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.client import MARK, SandboxLostError
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.plain_data import pack

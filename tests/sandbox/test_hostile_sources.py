@@ -12,9 +12,9 @@ import pytest
 from jupytext.magics import comment_magic
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.grading.grader import grade_file
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_file
+from puzzles.judge.submission import Submission
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox import client
 from puzzles.sandbox.client import SERVER_PROGRAM, command
 from puzzles.sandbox.limits import MIB, Limits

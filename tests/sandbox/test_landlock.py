@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from puzzles.grading.grader import grade_file
+from puzzles.judge.grader import grade_file
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.sandbox.worker import landlock, os_limits

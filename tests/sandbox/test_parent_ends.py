@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from watchfiles import watch
 
-from puzzles.grading.progress import HOME
+from puzzles.judge.progress import HOME
 from puzzles.sandbox.client import SHARED_MEMORY
 from tests.support.hostile import SOLVED
 from tests.support.shared_sandbox_server import children

@@ -16,9 +16,9 @@ from lib.engine.devices import LaunchOptions
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import run_in
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_puzzle
+from puzzles.judge.session import run_in
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.plain_data import pack
 from puzzles.sandbox.worker.repeating import (
     FUNCTIONS,

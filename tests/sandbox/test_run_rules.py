@@ -18,8 +18,8 @@ import pytest
 from lib import Dist, Model
 from lib.layout import Graph
 from puzzles.failure import Failure, of_crash
-from puzzles.grading.session import MIN_SECONDS, SandboxRunner
-from puzzles.grading.verdict import LOST
+from puzzles.judge.session import MIN_SECONDS, SandboxRunner
+from puzzles.judge.verdict import LOST
 from puzzles.sandbox import remove_tree
 from puzzles.sandbox.client import SandboxLostError
 from puzzles.sandbox.limits import Limits

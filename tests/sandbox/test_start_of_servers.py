@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.grading.grader import grade_file
+from puzzles.judge.grader import grade_file
 from puzzles.sandbox import client
 from puzzles.sandbox.worker import server
 from puzzles.tracks import find

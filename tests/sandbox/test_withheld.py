@@ -1,4 +1,4 @@
-"""No graded schedule comes from lib.schedules, and no graded layout from a planner; free play may use both."""
+"""No graded schedule comes from lib.pipelines, and no graded layout from a planner; free play may use both."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from lib import layout as layouts
-from lib import schedules
+from lib import pipelines as schedules
 from lib.layout import plan
 from lib.layout.notation import graph_to_data
 from puzzles import play
 from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.grading.session import run_in
+from puzzles.judge.session import run_in
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS
 from tests.support.commands import puzzles
@@ -27,7 +27,7 @@ __all__ = ["trusted"]
 PATIENT = Limits(seconds=60)
 
 BORROWED = """
-from lib.schedules import gpipe as order, pipeline
+from lib.pipelines import gpipe as order, pipeline
 
 async def gpipe(model):
     await pipeline(order)(model)
@@ -37,17 +37,17 @@ WAYS = {
     "in the function": (
         """
 async def gpipe(model):
-    from lib.schedules import gpipe as order, pipeline
+    from lib.pipelines import gpipe as order, pipeline
     await pipeline(order)(model)
 """,
         3,
     ),
-    "of a module in it": ("from lib.schedules.orders import gpipe", 1),
+    "of a module in it": ("from lib.pipelines.orders import gpipe", 1),
     "from the package": (
         """
 async def gpipe(model):
-    from lib import schedules
-    await schedules.pipeline(schedules.gpipe)(model)
+    from lib import pipelines
+    await pipelines.pipeline(pipelines.gpipe)(model)
 """,
         3,
     ),
@@ -55,7 +55,7 @@ async def gpipe(model):
         """
 from importlib import import_module
 def gpipe(model):
-    theirs = import_module("lib.schedules")
+    theirs = import_module("lib.pipelines")
     return theirs.pipeline(theirs.gpipe)(model)
 """,
         4,
@@ -64,7 +64,7 @@ def gpipe(model):
         """
 import lib
 def gpipe(model):
-    exec(open(lib.__path__[0] + "/schedules/orders.py").read(), {})
+    exec(open(lib.__path__[0] + "/pipelines/orders.py").read(), {})
 """,
         4,
     ),
@@ -79,7 +79,7 @@ def test_a_graded_schedule_cannot_use_it(way: str) -> None:
     verdict = verdict_on("gpipe", source, PATIENT)
     assert (verdict.status, verdict.stars) == ("failed", 0)
     assert verdict.message.startswith(f"line {line}: ")
-    assert "lib.schedules" in verdict.message
+    assert "lib.pipelines" in verdict.message
     assert "write it yourself" in verdict.message
 
 
@@ -115,7 +115,7 @@ async def by_a_helper(model: Any) -> None:
 
 
 async def by_an_import(model: Any) -> None:
-    from lib.schedules import gpipe, pipeline
+    from lib.pipelines import gpipe, pipeline
 
     await pipeline(gpipe)(model)
 
@@ -138,18 +138,18 @@ BORROWERS = [theirs, by_a_helper, by_an_import, by_a_module, in_a_closure(schedu
 def test_play_refuses_it_as_the_grader_would(definition: Any, capsys: pytest.CaptureFixture[str]) -> None:
     result = play("gpipe", definition)
     assert (result.status, result.reason) == ("failed", "rule")
-    assert "cannot use lib.schedules" in result.message
+    assert "cannot use lib.pipelines" in result.message
 
 
 def test_play_judges_what_a_player_wrote_while_it_is_imported() -> None:
     from solutions.gpipe import gpipe
 
-    assert "lib.schedules" in __import__("sys").modules
+    assert "lib.pipelines" in __import__("sys").modules
     assert play("gpipe", gpipe).status == "passed"
 
 
 def test_play_without_targets_may_use_it_too() -> None:
-    from lib.schedules import gpipe, pipeline
+    from lib.pipelines import gpipe, pipeline
 
     result = play(pipeline(gpipe), size=(2, 4, 2), costs="stages")
     assert (result.status, result.report.timesteps) == ("correct", 3 * (4 + 1))
@@ -166,7 +166,7 @@ assert "33.3 steps" in drawing.text(run(gpipe, 8, 4, 4).trace)
 
 @pytest.mark.slow
 def test_a_graded_file_may_still_draw() -> None:
-    """A picture names a schedule by those of lib.schedules; where these are withheld, it does without."""
+    """A picture names a schedule by those of lib.pipelines; where these are withheld, it does without."""
     verdict = verdict_on("gpipe", DRAWN, PATIENT)
     assert verdict.status == "passed", verdict.message
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from puzzles.commands.main import OTHERS, PLAY
+from puzzles.cli.main import OTHERS, PLAY
 
 
 class Scene(NamedTuple):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from click.testing import CliRunner, Result
 
-from puzzles.commands.main import main
+from puzzles.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 SOLUTIONS = ROOT / "solutions"

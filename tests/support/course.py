@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from puzzles.custom import COURSE_FILE
-from puzzles.grading.starters import starter_file
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.starters import starter_file
+from puzzles.judge.verdict import Verdict
 from puzzles.tracks import find
 from tests.support.commands import notebook, solution
 from tests.support.fake_grading import real_verdict, stating

@@ -11,8 +11,8 @@ from typing import Any
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle, trials_of
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
-from puzzles.grading.grader import grade_file
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_file
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks.engine.judge import asked, require_right, score_figures, size_of
 from puzzles.tracks.outcomes import Score

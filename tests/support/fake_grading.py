@@ -19,11 +19,11 @@ import pytest
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import of_source
-from puzzles.grading.checkpoint import GradingJob
-from puzzles.grading.grader import SubmittedDefinition
-from puzzles.grading.judge import judge, run_judge
-from puzzles.grading.submission import Submission, source_of
-from puzzles.grading.verdict import Graded, Verdict
+from puzzles.judge.checkpoint import GradingJob
+from puzzles.judge.grader import SubmittedDefinition
+from puzzles.judge.judge import judge, run_judge
+from puzzles.judge.submission import Submission, source_of
+from puzzles.judge.verdict import Graded, Verdict
 from puzzles.tracks import ALL, find, track_of
 from puzzles.tracks.outcomes import RunOutcome
 
@@ -136,7 +136,7 @@ def without_sandbox(patch: pytest.MonkeyPatch) -> None:
         return stated_in(path, puzzles, next(given, None) or Submission.read(Path(path)))
 
     for module in ("checkpoint", "grader"):  # one imports it by its name
-        patch.setattr(f"puzzles.grading.{module}.grade_file", grade_file)
-    patch.setattr("puzzles.grading.checkpoint.new_client", lambda *_: None)
-    patch.setattr("puzzles.grading.checkpoint._kept", threading.local())  # or later tests would get that client
-    patch.setattr("puzzles.grading.batch.LocalProcesses", InlineProcesses)
+        patch.setattr(f"puzzles.judge.{module}.grade_file", grade_file)
+    patch.setattr("puzzles.judge.checkpoint.new_client", lambda *_: None)
+    patch.setattr("puzzles.judge.checkpoint._kept", threading.local())  # or later tests would get that client
+    patch.setattr("puzzles.judge.batch.LocalProcesses", InlineProcesses)

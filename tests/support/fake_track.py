@@ -11,8 +11,8 @@ from typing import Any
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure
-from puzzles.grading.judge import Definition, judge, run_judge
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.judge import Definition, judge, run_judge
+from puzzles.judge.verdict import Verdict
 from puzzles.tracks import PuzzleGroup, Track
 from puzzles.tracks.base import Judge, Show, Words
 from puzzles.tracks.outcomes import Measure, Row, RunOutcome, RunRequest, Score

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 from lib import Costs, Model, Report, Setting, Trace, inflight
-from lib.judging.recomputation import Recomputation
-from lib.judging.traffic import sent_by
-from lib.schedules import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
-from lib.schedules.player import Order
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.traffic import sent_by
+from lib.pipelines import chimera, dualpipe, hanayo, one_f_one_b, pipeline, seq1f1b, v_half, v_min
+from lib.pipelines.player import Order
 from puzzles.catalog.schedule import PUZZLES
 from solutions.host_update import host_update
 from solutions.ring_context import ring_context

@@ -80,7 +80,7 @@ def _python(uid: int) -> str:
     system = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
     for python in (sys.executable, system):
         try:
-            command = [python, "-B", "-c", "import click, numpy, puzzles.grading.grader"]
+            command = [python, "-B", "-c", "import click, numpy, puzzles.judge.grader"]
             done = subprocess.run(command, env={**os.environ, **_paths()}, capture_output=True, check=False, **_as(uid))
         except OSError:
             continue
@@ -92,9 +92,9 @@ def _python(uid: int) -> str:
 def main() -> None:
     from puzzles.catalog.engine import ENGINE_PUZZLES
     from puzzles.catalog.schedule import PUZZLES
-    from puzzles.grading.grader import grade_puzzle
-    from puzzles.grading.session import Session, new_client
-    from puzzles.grading.submission import Submission
+    from puzzles.judge.grader import grade_puzzle
+    from puzzles.judge.session import Session, new_client
+    from puzzles.judge.submission import Submission
     from puzzles.sandbox.limits import Limits
 
     client = new_client()

@@ -15,7 +15,7 @@ IMPORTS = """\
 import asyncio, atexit, builtins, ctypes, gc, json, os, resource, signal, subprocess, sys, tempfile, threading, time
 import lib
 from lib import *
-from lib.runtime.runner import run_nested
+from lib.ledger.runner import run_nested
 
 def made(change, *size):
     # Sends the trace of a right run of this size, changed; then the process ends.
@@ -27,11 +27,11 @@ def made(change, *size):
 FORGING = {
     "prints_success": ("print('{\"status\": \"passed\", \"stars\": 3}')", "incomplete"),
     "patches_check": ("Model.check = classmethod(lambda *a: True)", "incomplete"),
-    "patches_event": ("lib.trace.ops.Event = lib.Event = lambda *a: None", "incomplete"),
+    "patches_event": ("lib.ledger.trace.Event = lib.Event = lambda *a: None", "incomplete"),
     "patches_the_clock": ("type(model).time = property(lambda self: 0.0)", "incomplete"),
     "patches_the_price_of_time": ("model.run.game.prices.update(dict.fromkeys(model.run.game.prices, 0))\n{solve}", "rule"),
     "patches_memory": ("lib.Weight.memory = lib.Value.memory = lambda *a: 0\n{hoard}", "over"),
-    "patches_the_referee": ("lib.referee = sys.modules['lib.judging.referee'].referee = lambda *a: 1", "incomplete"),
+    "patches_the_referee": ("lib.referee = sys.modules['lib.ledger.referee'].referee = lambda *a: 1", "incomplete"),
     "patches_json": ("json.dumps = lambda *a, **k: '{\"trace\": \"passed\"}'", "rule"),
     "patches_the_encoder": ("json.JSONEncoder.encode = lambda *a: 'NaN'\n{solve}", "crash"),
     "patches_builtins": (  # for everybody but the event loop, which would stop
@@ -43,8 +43,8 @@ FORGING = {
         "builtins.len, builtins.max, builtins.sum = lying(len), lying(max), lying(sum)\n{solve}", None, "crash", "rule",
     ),
     "patches_assertions": ("builtins.AssertionError = builtins.Exception = OSError", "incomplete"),
-    "patches_the_rules": ("lib.rules.updates.complete = lambda *a: None", "incomplete"),
-    "patches_the_local_rules": ("for k in list(lib.rules.operations.LOCAL_RULES): lib.rules.operations.LOCAL_RULES[k] = lambda *a: []", "crash", "incomplete"),
+    "patches_the_rules": ("lib.ledger.updates.complete = lambda *a: None", "incomplete"),
+    "patches_the_local_rules": ("for k in list(lib.ledger.operations.LOCAL_RULES): lib.ledger.operations.LOCAL_RULES[k] = lambda *a: []", "crash", "incomplete"),
     "forges_a_log": ("model.log.append(Event('update', 0, 0, 0, 0, 0, []))", "crash", "incomplete", "rule"),
     "forges_a_row": ("os.write(3, b'{\"defined\": true, \"status\": \"passed\", \"stars\": 3}\\n'); os._exit(0)", "crash"),
     "forges_an_empty_trace": (

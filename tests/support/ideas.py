@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lib import Op, Trace
-from lib.recognition import recomputed
+from lib.pipelines import recomputed
 
 SHOWN = ("checkpoint", "input_again", "update_early")
 """The ideas that a trace shows by itself."""

@@ -56,6 +56,6 @@ def _ended(result: str, printed: str = "", took: float = 0.0) -> dict[str, Any]:
 def without_server(patch: pytest.MonkeyPatch) -> None:
     """Lets sessions run submissions in this process."""
     patch.setattr(LENDER, "lends", False)
-    patch.setattr("puzzles.grading.checkpoint._kept", threading.local())  # or later tests would get these clients
-    for module in ("grading.session", "grading.checkpoint"):  # one imports it by its name
+    patch.setattr("puzzles.judge.checkpoint._kept", threading.local())  # or later tests would get these clients
+    for module in ("judge.session", "judge.checkpoint"):  # one imports it by its name
         patch.setattr(f"puzzles.{module}.new_client", InProcessClient)

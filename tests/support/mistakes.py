@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from puzzles.custom.puzzle_file import EDITS, edited
+from puzzles.custom import EDITS, edited
 from puzzles.tracks import reference_file
 
 

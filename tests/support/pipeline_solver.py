@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from lib.schedules import Cell, Timetable
+from lib.pipelines import Cell, Timetable
 
 SECONDS = 300
 """A proof takes up to a minute on two loaded cores; after this it has failed."""

@@ -12,15 +12,15 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from lib import Op
-from lib.judging.recomputation import RankState, Recomputation
-from lib.judging.traffic import sent_by
+from lib.ledger.recomputation import RankState, Recomputation
+from lib.ledger.runner import played
+from lib.ledger.traffic import sent_by
+from lib.ledger.values import Activation, ActivationGrad, OptState, Parked, Sharded, Value, Weight, WeightGrad
 from lib.planning.estimate import Program, program_of
 from lib.planning.job import Job
 from lib.planning.prices import Prices, Widths, prices, setting_of, widths
 from lib.planning.schedule import planned
 from lib.planning.split import Split
-from lib.runtime.runner import played
-from lib.values.kinds import Activation, ActivationGrad, OptState, Parked, Sharded, Value, Weight, WeightGrad
 
 COMPUTING = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")
 SENDING = {

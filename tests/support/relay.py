@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from puzzles.custom.writing import begin
+from puzzles.teaching.writing import begin
 
 
 def measured_rows(slug: str) -> str:

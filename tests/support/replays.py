@@ -7,14 +7,15 @@ from dataclasses import replace
 from functools import cache
 from typing import Any, NamedTuple
 
-from lib import COSTS, Model, Op, Setting, Trace, schedules
-from lib.trace.ops import address
+from lib import COSTS, Model, Op, Setting, Trace
+from lib import pipelines as schedules
+from lib.ledger.trace import address
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.passes import passes
-from tests.lib.judging.test_altered_traces import TAGGED, ring
-from tests.lib.schedules.test_pipelines import FIGURES
-from tests.lib.schedules.test_schedules import KNOWN
+from tests.ledger.test_altered_traces import TAGGED, ring
+from tests.pipelines.test_pipelines import FIGURES
+from tests.pipelines.test_schedules import KNOWN
 from tests.support import finished
 from tests.support.schedules import groups, tiers
 from tests.support.step_costs import STEP_COSTS

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from puzzles.grading.session import Session
+from puzzles.judge.session import Session
 from puzzles.sandbox.client import SandboxClient as Client
 from puzzles.sandbox.client import can_fork
 

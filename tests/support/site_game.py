@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from puzzles.site.build import PARS, offline_worker
+from puzzles.page.build import PARS, offline_worker
 from tests.support.chromium import IS_HERE, complaints, open_browser
 from tests.support.site_server import SiteServer
 

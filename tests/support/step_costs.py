@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from lib.game.costs import CLASSIC_TICKS, Costs
+from lib.ledger.costs import CLASSIC_TICKS, Costs
 
 
 def _classic(scale: int = 1, **changes: int) -> Mapping[str, int]:

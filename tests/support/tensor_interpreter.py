@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from lib import Activation, ActivationGrad, Setting, Size, Trace, Weight, WeightGrad
-from lib.values.kinds import Parked
+from lib.ledger.values import Parked
 
 HIDDEN, TOKENS, RATE, DECAY = 12, 12, 0.5, 0.5
 

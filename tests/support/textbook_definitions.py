@@ -1,6 +1,6 @@
 """What each pipeline schedule is by definition, as conditions on the order of a rank's operations.
 
-Written from the papers, and independent of `lib.schedules`: a condition counts what a rank has done before each
+Written from the papers, and independent of `lib.pipelines`: a condition counts what a rank has done before each
 operation, and never makes an order to compare with. A rank's operations are (half, stage, microbatch) with the halves
 F, I and W, where a whole backward is an I with its W right after it.
 """

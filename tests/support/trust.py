@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from puzzles.commands.grade import grade
+from puzzles.cli.grade import grade
 from puzzles.sandbox.client import protection
 
 

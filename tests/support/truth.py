@@ -7,7 +7,7 @@ from functools import cache, partial
 from typing import NamedTuple
 
 from lib import Model, Report, Setting, Trace, inflight, memory_by_kind, referee, run
-from lib.schedules import (
+from lib.pipelines import (
     breadth_first,
     ddp,
     dualpipev,
@@ -23,7 +23,7 @@ from lib.schedules import (
     zero2,
     zero3,
 )
-from lib.schedules.player import Order
+from lib.pipelines.player import Order
 from tests.support.frontier_truth import FRONTIER
 from tests.support.truth_runs import Claim, costs_of, judged
 

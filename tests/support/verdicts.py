@@ -13,10 +13,10 @@ from lib.errors import Sentence, Sentences
 from lib.planning.plans import PARTS
 from puzzles.catalog.engine import trials_of
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session
-from puzzles.grading.submission import Submission
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_puzzle
+from puzzles.judge.session import Session
+from puzzles.judge.submission import Submission
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import find, track_of
 

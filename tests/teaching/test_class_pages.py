@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from puzzles.catalog.schedule import CLASSICS
-from puzzles.commands.grade import outputs_of
-from puzzles.course.course_file import NO_COURSE
-from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.class_pages import ClassPages, PageNames
-from puzzles.reports.html import message_html, text_html
+from puzzles.cli.grade import outputs_of
+from puzzles.judge.verdict import Graded, Verdict
+from puzzles.screens.html import message_html, text_html
+from puzzles.teaching.class_pages import ClassPages, PageNames
+from puzzles.teaching.course_file import NO_COURSE
 from puzzles.tracks import find, track_of
 from tests.support.commands import puzzles, solution
 from tests.support.course import over_target

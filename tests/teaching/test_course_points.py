@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.course.course_file import read_course
-from puzzles.course.points import Late, due_from
-from puzzles.course.roster import CourseError
+from puzzles.teaching.course_file import read_course
+from puzzles.teaching.points import Late, due_from
+from puzzles.teaching.roster import CourseError
 from tests.support import course
 from tests.support.commands import csv_rows, puzzles
 from tests.support.fake_grading import without_sandbox

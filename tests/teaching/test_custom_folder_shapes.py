@@ -14,10 +14,10 @@ import pytest
 from rich.console import Console
 
 from puzzles import play
-from puzzles.commands.watch import WatchState
+from puzzles.cli.watch import WatchState
 from puzzles.custom import folder_added
-from puzzles.grading.grader import grade_file
-from puzzles.grading.verdict import Verdict
+from puzzles.judge.grader import grade_file
+from puzzles.judge.verdict import Verdict
 from puzzles.sandbox.limits import Limits
 from tests.support.relay import TRACKS, finished_folder
 

@@ -22,10 +22,10 @@ from puzzles.custom import (
     read_folder,
     remove_folder,
 )
-from puzzles.custom.writing import begin
-from puzzles.grading.checkpoint import GradingJob
-from puzzles.grading.grader import grade_file
+from puzzles.judge.checkpoint import GradingJob
+from puzzles.judge.grader import grade_file
 from puzzles.sandbox.limits import Limits
+from puzzles.teaching.writing import begin
 from puzzles.tracks import ALL, UnknownPuzzleError, find
 from tests.support.commands import puzzles
 from tests.support.relay import TARGETS, TRACKS, finished_folder
@@ -388,7 +388,7 @@ def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_draft_is_not_published(week: Path) -> None:
-    from puzzles.site.build import SiteError, require_finished
+    from puzzles.page.build import SiteError, require_finished
 
     with folder_added(week):
         require_finished()
@@ -399,7 +399,7 @@ def test_a_draft_is_not_published(week: Path) -> None:
 
 
 def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Path) -> None:
-    from puzzles.site.build import SiteError, require_finished
+    from puzzles.page.build import SiteError, require_finished
 
     with pytest.raises(OwnPuzzleError, match="'profile' cannot be"):
         begin("profile", "schedule", tmp_path)
@@ -415,9 +415,9 @@ def test_a_name_that_the_site_has_given_away_is_refused(week: Path, tmp_path: Pa
 def test_a_folder_goes_into_the_site_without_its_solutions_and_classes(
     week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from puzzles.site.build import files
-    from puzzles.site.in_browser import calls
-    from puzzles.site.listing import listing
+    from puzzles.page.build import files
+    from puzzles.page.in_browser import calls
+    from puzzles.page.listing import listing
 
     assert calls.FILE not in dict(files())
     with folder_added(week):

@@ -10,8 +10,8 @@ import pytest
 from click.testing import Result
 
 from puzzles.custom import OwnPuzzleError, folder_added
-from puzzles.custom.writing import begin
-from puzzles.grading.grader import grade_file
+from puzzles.judge.grader import grade_file
+from puzzles.teaching.writing import begin
 from puzzles.tracks import find
 from tests.support.commands import puzzles
 from tests.support.relay import measured_rows

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from puzzles.course.handed_in import handed_in
-from puzzles.course.roster import call, read_roster
-from puzzles.grading import batch
-from puzzles.grading.checkpoint import GradingJob
-from puzzles.grading.verdict import Graded
-from puzzles.reports.class_pages import PageNames
+from puzzles.judge import batch
+from puzzles.judge.checkpoint import GradingJob
+from puzzles.judge.verdict import Graded
+from puzzles.teaching.class_pages import PageNames
+from puzzles.teaching.handed_in import handed_in
+from puzzles.teaching.roster import call, read_roster
 from tests.support import course
 from tests.support.commands import puzzles
 

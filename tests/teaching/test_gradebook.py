@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from puzzles.course.points import Scoring
-from puzzles.grading.verdict import Graded, Student, Verdict
-from puzzles.reports.export import gradebook
+from puzzles.judge.verdict import Graded, Scoring, Student, Verdict
+from puzzles.teaching.export import gradebook
 from tests.support import course
 from tests.support.commands import puzzles
 

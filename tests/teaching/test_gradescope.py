@@ -23,12 +23,12 @@ from xml.etree import ElementTree
 import pytest
 
 from puzzles.catalog.fields import Fields
-from puzzles.course.course_file import Course, read_course
-from puzzles.course.points import Scoring, late_from
-from puzzles.custom.writing import begin
-from puzzles.gradescope.autograder import Autograder, packed_again
-from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.gradescope import gradescope
+from puzzles.judge.verdict import Graded, Scoring, Verdict
+from puzzles.teaching.course_file import Course, read_course
+from puzzles.teaching.gradescope import Autograder, packed_again
+from puzzles.teaching.gradescope_results import gradescope
+from puzzles.teaching.points import late_from
+from puzzles.teaching.writing import begin
 from tests.support import environments
 from tests.support.commands import puzzles
 from tests.support.course import loop, rules

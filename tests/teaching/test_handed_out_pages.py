@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from puzzles.reports.class_pages import INDEX, PageNames
+from puzzles.teaching.class_pages import INDEX, PageNames
 from tests.support import course
 from tests.support.commands import puzzles
 

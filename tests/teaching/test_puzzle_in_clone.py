@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.custom import clone
-from puzzles.custom.puzzle_file import OwnPuzzleError
+from puzzles.custom import OwnPuzzleError
+from puzzles.teaching import clone
 from puzzles.tracks import SHIPPED, TRACKS
 from tests.test_imports import ROOT
 
@@ -89,7 +89,7 @@ def test_the_quick_tests_pass_with_a_puzzle_in_each_track(tmp_path: Path) -> Non
     assert [[view.count(f"[added_{track}](") for track in TRACKS] for view in views] == [[1] * len(TRACKS)] * 3
     assert "(pictures/added_schedule.svg)" in (folder / "docs" / "pictures.md").read_text(encoding="utf-8")
     assert (folder / "docs" / "pictures" / "added_schedule.svg").is_file()
-    code = "import json; from puzzles.site.listing import listing; print(json.dumps(listing()))"
+    code = "import json; from puzzles.page.listing import listing; print(json.dumps(listing()))"
     page = json.loads(printed(folder, code))
     assert {f"added_{track}" for track in TRACKS} <= page["puzzles"].keys()
     ok(folder, "notebook", "books")

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.fields import Fields, OwnPuzzleError
-from puzzles.course.points import DAY, Late, Scoring, late_from
-from puzzles.grading.verdict import Graded, Student, Verdict
+from puzzles.judge.verdict import Graded, Scoring, Student, Verdict
+from puzzles.teaching.points import DAY, Late, late_from
 from tests.support.fake_track import a_verdict
 
 DUE = 1_000_000.0

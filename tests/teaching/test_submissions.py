@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from puzzles.course.course_file import read_course
-from puzzles.course.handed_in import Submitted, handed_in
-from puzzles.course.roster import CourseError, Roll, call, name_forms, read_roster
+from puzzles.teaching.course_file import read_course
+from puzzles.teaching.handed_in import Submitted, handed_in
+from puzzles.teaching.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
 from tests.support.commands import puzzles
 from tests.support.fake_grading import without_sandbox

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.custom.writing import begin
+from puzzles.teaching.writing import begin
 from tests.support.commands import said
 
 pytestmark = pytest.mark.usefixtures("in_this_process")

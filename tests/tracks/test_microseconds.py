@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lib import COSTS, Setting, Size, run
-from lib.bounds import time_bound
+from lib.pipelines.bounds import time_bound
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import Failure
 from puzzles.tracks import track_of

@@ -12,8 +12,8 @@ from lib.planning import Job, Plan, Prediction, Split, search
 from puzzles import play
 from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.grading.grader import grade_file
-from puzzles.grading.judge import judge_saved
+from puzzles.judge.grader import grade_file
+from puzzles.judge.judge import judge_saved
 from puzzles.tracks import TRACKS
 from tests.support.commands import puzzles
 
@@ -52,7 +52,7 @@ BODIES = [
     ("from lib.planning.plans import plan; return Split(dp=16)", "a graded plan cannot use the planner"),
     ("from lib.planning.estimate import walked; return Split(dp=16)", "a graded plan cannot use the planner"),
     ("import lib.planning; return lib.planning.search(job).best[0].split", "a graded plan cannot use the planner"),
-    ("from lib import schedules; return Split(dp=16)", "a graded schedule cannot use lib.schedules"),
+    ("from lib import pipelines; return Split(dp=16)", "a graded schedule cannot use lib.pipelines"),
     ("yield Split(dp=16)", "must be a plain function, which returns a Split"),
 ]
 

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from lib import Model, Report, Setting, Size, Trace, referee, run, trace_to_json
-from lib.bounds import memory_bound, time_bound, traffic_bound
-from lib.judging.family import PIPELINE
-from lib.recognition import Recognition, recognize
-from lib.schedules import one_f_one_b, pipeline
+from lib.ledger.family import PIPELINE
+from lib.pipelines import Recognition, one_f_one_b, pipeline, recognize
+from lib.pipelines.bounds import memory_bound, time_bound, traffic_bound
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks import track_of

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lib.trace.ops import FORMS
+from lib.ledger.trace import FORMS
 from puzzles import play
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.commands.watch import WatchState
+from puzzles.cli.watch import WatchState
 from puzzles.failure import Failure
-from puzzles.grading import progress
-from puzzles.grading.words import SAYS
+from puzzles.judge import progress
+from puzzles.judge.words import SAYS
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
 from puzzles.tracks.base import Judge, Show, Words
@@ -32,9 +32,9 @@ from tests.support.course import rules
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
 ROOT = Path(__file__).parents[2]
-AUTHORING = ROOT / "puzzles" / "notebook" / "authoring.py"
+AUTHORING = ROOT / "puzzles" / "player" / "authoring.py"
 """Writes the notebooks of one track, and says so."""
-SITE = ROOT / "puzzles" / "site"
+SITE = ROOT / "puzzles" / "page"
 """Plays the schedules by hand too, and says so."""
 
 
@@ -83,9 +83,9 @@ CLASSES = {type(track).__name__ for track in TRACKS.values()} | {"SCHEDULES", "E
 
 HIDDEN = {
     "puzzles/sandbox/worker/runner.py": ["puzzles.catalog.engine", "puzzles.content.engine"],
-    "puzzles/reports/plans.py": ["schedule", "schedule"],
+    "puzzles/screens/plans.py": ["schedule", "schedule"],
     "puzzles/tracks/base.py": ["layout"],
-    "puzzles/commands/main.py": ["plan", "layout"] * 4,
+    "puzzles/cli/main.py": ["plan", "layout"] * 4,
     "puzzles/sandbox/worker/withheld.py": ["plan", "plan"],
 }
 """The server loads no track, and hides the right results of trials from runs by the name of their package. A table of
@@ -217,7 +217,7 @@ def fourth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The fourth track, in an empty folder; its stage is found as if it were an installed package."""
     installed = str(Path(__file__).parents[1] / "support")
     monkeypatch.syspath_prepend(installed)
-    monkeypatch.setattr("puzzles.grading.session.SITE_PACKAGES", installed)
+    monkeypatch.setattr("puzzles.judge.session.SITE_PACKAGES", installed)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     track = Answers()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles.grading import progress
+from puzzles.judge import progress
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
 from puzzles.tracks import ALL, TRACKS, UnknownPuzzleError, find, find_several, groups
 from tests.support.commands import puzzles

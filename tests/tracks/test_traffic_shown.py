@@ -11,12 +11,11 @@ import pytest
 from rich.console import Console
 
 from lib import Goal, Record, Size
-from lib.game.goal import figures_text
+from lib.ledger.goal import figures_text
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.course.points import Scoring
-from puzzles.grading.verdict import Graded, Verdict
-from puzzles.reports.export import table
-from puzzles.reports.terminal import report
+from puzzles.judge.verdict import Graded, Scoring, Verdict
+from puzzles.screens.terminal import report
+from puzzles.teaching.export import table
 from puzzles.tracks import track_of
 from puzzles.tracks.schedule.feedback import standing
 from puzzles.tracks.schedule.words import measures

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lib import Goal, Model, Setting, Size, run
-from lib.judging.recomputation import Recomputation
-from lib.judging.traffic import traffic, traffic_causes
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.traffic import traffic, traffic_causes
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.schedule.judge import score_trace

@@ -13,7 +13,7 @@ import pytest
 
 from puzzles import play
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.reports.feedback import achieved, built
+from puzzles.screens.feedback import achieved, built
 from tests.support import CLASSICS
 from tests.support.commands import puzzles
 

@@ -17,14 +17,14 @@ from lib.engine.collectives import WORD, Array
 from lib.engine.metering import Reading
 from lib.engine.replay.rank import TENSOR_COLLECTIVES, TIERS
 from lib.engine.replay.workload import Result, Workload, is_output, width_with_sums
-from lib.game.costs import elements_sent
-from lib.judging.recomputation import RankState, uses_of_weights
-from lib.judging.referee import BYTES_PER_ELEMENT
-from lib.rules.collectives import COLLECTIVES, ROOT_OF
-from lib.trace.lifetimes import lifetimes
-from lib.trace.ops import Op, group_of, sent_values
-from lib.values.algebra import Average, averages_of
-from lib.values.kinds import ActivationGrad, Parked, Value, Weight, WeightGrad
+from lib.ledger.algebra import Average, averages_of
+from lib.ledger.collectives import COLLECTIVES, ROOT_OF
+from lib.ledger.costs import elements_sent
+from lib.ledger.lifetimes import lifetimes
+from lib.ledger.recomputation import RankState, uses_of_weights
+from lib.ledger.referee import BYTES_PER_ELEMENT
+from lib.ledger.trace import Op, group_of, sent_values
+from lib.ledger.values import ActivationGrad, Parked, Value, Weight, WeightGrad
 
 # --- The results of a single device, with which a replay is compared: outputs, or the weights after all steps ---
 

@@ -19,9 +19,9 @@ from lib.engine.replay.workload import Workload
 from lib.engine.words import SAYS
 from lib.errors import PuzzleError, RuleError
 from lib.extras import install_command
-from lib.rules.collectives import COLLECTIVES
-from lib.torch_csv import CellTimes, Pipeline, slot_text, slots_of, write_csv
-from lib.trace.ops import Trace
+from lib.ledger.collectives import COLLECTIVES
+from lib.ledger.trace import Trace
+from lib.pipelines.torch_csv import CellTimes, Pipeline, slot_text, slots_of, write_csv
 
 # --- Records a rank with torch.profiler, for `puzzles profile`: a replay names its cells as PyTorch's pipelines do ---
 

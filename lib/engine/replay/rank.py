@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from lib.communication.meetings import Call
 from lib.engine.collectives import Array
 from lib.engine.devices import copy_in
 from lib.engine.engine import MemoryTier, ShardedEngine
@@ -40,11 +39,12 @@ from lib.engine.replay.workload import (
 )
 from lib.engine.transport import NUMPY, getcurrent, greenlet
 from lib.errors import TraceError
-from lib.judging.recomputation import RankState, Recomputation
-from lib.rules.collectives import COLLECTIVES, ROOT_OF, is_last, next_member
-from lib.trace.lifetimes import lifetimes
-from lib.trace.ops import TIMED, Op, Trace, group_of, halves, root_of
-from lib.values.kinds import Delta, KeyValue, Value, Weight
+from lib.ledger.collectives import COLLECTIVES, ROOT_OF, is_last, next_member
+from lib.ledger.lifetimes import lifetimes
+from lib.ledger.meetings import Call
+from lib.ledger.recomputation import RankState, Recomputation
+from lib.ledger.trace import TIMED, Op, Trace, group_of, halves, root_of
+from lib.ledger.values import Delta, KeyValue, Value, Weight
 
 # --- What the referee says of each rank ---
 #

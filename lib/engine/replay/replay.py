@@ -11,8 +11,6 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
-from lib.communication.lanes import Cursor, Walk
-from lib.communication.meetings import Call
 from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.engine.replay.comparison import RankReplay, compared, error_of
@@ -21,12 +19,14 @@ from lib.engine.replay.rank import PERFORM, TIERS, OrderedRecomputation, ReplayE
 from lib.engine.replay.workload import TOLERANCE, Workload, odd_kinds
 from lib.engine.words import SAYS
 from lib.errors import TraceError
-from lib.game.goal import Goal
-from lib.game.setting import Game
-from lib.rules.collectives import COLLECTIVES
-from lib.trace.notation import trace_from_json
-from lib.trace.ops import FORMS, TIMED, Op, Trace, group_of
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
+from lib.ledger.collectives import COLLECTIVES
+from lib.ledger.goal import Goal
+from lib.ledger.lanes import Cursor, Walk
+from lib.ledger.meetings import Call
+from lib.ledger.setting import Game
+from lib.ledger.trace import FORMS, TIMED, Op, Trace, group_of
+from lib.ledger.trace_json import trace_from_json
 
 # --- Places each measured event of a replay in time ---
 #

@@ -17,10 +17,10 @@ from lib.engine.metering import unmetered
 from lib.engine.transport import cast_like, namespace, numbers
 from lib.engine.words import SAYS
 from lib.errors import TraceError
-from lib.game.costs import EMBEDDING, HEAD, PRODUCTS, Costs, Kind
-from lib.game.setting import Setting, Size
-from lib.trace.ops import Op
-from lib.values.kinds import Activation, ActivationGrad, Batched, Parked, Scalar, Sharded, Value
+from lib.ledger.costs import EMBEDDING, HEAD, PRODUCTS, Costs, Kind
+from lib.ledger.setting import Setting, Size
+from lib.ledger.trace import Op
+from lib.ledger.values import Activation, ActivationGrad, Batched, Parked, Scalar, Sharded, Value
 
 # --- Attention ---
 #

@@ -1,6 +1,6 @@
 """Finds pipeline schedules: the shortest under a cap on memory, for any times of the halves of backward.
 
-from lib.solver import solve
+from lib.pipelines.solver import solve
 
 found = solve(ranks=8, microbatches=32, forward=1.0, backward_input=1.1, backward_weight=0.8, send=0.1, memory=8)
 

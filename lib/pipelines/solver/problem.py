@@ -14,7 +14,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from lib.errors import RuleError
-from lib.game.costs import MAX_TICKS_PER_STEP
+from lib.ledger.costs import MAX_TICKS_PER_STEP
 
 PLACEMENTS = ("contiguous", "looped", "V")
 """One stage on each rank; stages dealt in turn, `chunks` to a rank; two on each rank, dealt forth and back."""

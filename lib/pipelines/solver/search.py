@@ -17,9 +17,10 @@ from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lib import PuzzleError, schedules
-from lib.schedules import Cell, Timetable
-from lib.schedules.orders import Slots, StageCosts, settled, v_half_slots, v_min_slots
+from lib import PuzzleError
+from lib.pipelines import orders as textbook
+from lib.pipelines.orders import Slots, StageCosts, settled, v_half_slots, v_min_slots
+from lib.pipelines.timetable import Cell, Timetable
 
 from .problem import Problem, bound, least_turnaround
 
@@ -232,16 +233,16 @@ def orders(placement: str, whole: bool) -> Mapping[str, Order]:
     books: list[Callable[..., Timetable]]
     match placement:
         case "contiguous":
-            books = [schedules.one_f_one_b, schedules.gpipe, *([] if whole else [schedules.zb_h1, schedules.zb_h2])]
+            books = [textbook.one_f_one_b, textbook.gpipe, *([] if whole else [textbook.zb_h1, textbook.zb_h2])]
         case "looped":
-            books = [schedules.interleaved, schedules.breadth_first, *([] if whole else [schedules.interleaved_zb])]
+            books = [textbook.interleaved, textbook.breadth_first, *([] if whole else [textbook.interleaved_zb])]
         case _:
-            books = [schedules.zb_v, schedules.dualpipev]
+            books = [textbook.zb_v, textbook.dualpipev]
     by_name: dict[str, Order] = {book.__name__: partial(_sized, book) for book in books}
     if placement == "contiguous":
         by_name["one_f_one_b with fewer in flight"] = _fewer_in_flight
     if placement == "V" and not whole:
-        by_name |= {book.__name__: partial(_sized, book) for book in (schedules.v_min, schedules.v_half)}
+        by_name |= {book.__name__: partial(_sized, book) for book in (textbook.v_min, textbook.v_half)}
         for in_turn in IN_TURN:
             for unit in (True, False):
                 for slots in (v_min_slots, v_half_slots):

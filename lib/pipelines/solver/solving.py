@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from lib import COSTS, Costs, Model, RuleError, Setting, Size, Trace
-from lib.schedules import Cell, Timetable, pipeline
-from lib.schedules.timetable import Dependencies, in_order
+from lib.pipelines.player import pipeline
+from lib.pipelines.timetable import Cell, Dependencies, Timetable, in_order
 
 from .problem import LowerBound, Problem, bound, is_number
 from .search import EFFORT, PATTERN, TRIALS, Candidate, best, cells, orders, shortened, timed
@@ -108,7 +108,7 @@ class Solution:
 
     def trace(self) -> Trace:
         """A run of the schedule, even while an event loop is running, as in a notebook or in the browser."""
-        from lib.runtime.runner import played  # here, since asyncio takes longer to import than all of lib
+        from lib.ledger.runner import played  # here, since asyncio takes longer to import than all of lib
 
         return played(self.schedule, self.size, self.setting).trace
 
@@ -127,7 +127,7 @@ PROGRAM = '''\
 from types import MappingProxyType
 
 from lib import Costs, Model, Setting, referee, run
-from lib.schedules import Timetable, pipeline
+from lib.pipelines import Timetable, pipeline
 
 SIZE = {size}  # layers, microbatches, ranks
 TICKS = {{{prices}}}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from lib.layout import Graph
 from lib.layout.graph import Strategy
 from lib.layout.notation import graph_from_data
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.catalog.fields import NO_LIMIT, Fields
 from puzzles.catalog.puzzle import Puzzle, texts_of
 

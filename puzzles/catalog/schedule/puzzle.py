@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lib import Goal, Model, PuzzleError, Record, Setting, Size
-from lib.game.setting import FIELDS as SETTING_FIELDS
-from lib.game.setting import setting_from_json
-from lib.judging.family import FAMILIES
-from lib.trace.ops import FORMS
+from lib.ledger.family import FAMILIES
+from lib.ledger.setting import FIELDS as SETTING_FIELDS
+from lib.ledger.setting import setting_from_json
+from lib.ledger.trace import FORMS
 from puzzles.catalog.content import said_of
 from puzzles.catalog.fields import NO_LIMIT, Fields
 from puzzles.catalog.path import IDEAS, ideas_of

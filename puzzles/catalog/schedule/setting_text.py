@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
-from lib.game.costs import CLASSIC, COMPUTING, COPYING, ON_TIER, PAIR, Costs
-from lib.game.setting import CLASSIC_SETTING, Setting
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
+from lib.ledger.costs import CLASSIC, COMPUTING, COPYING, ON_TIER, PAIR, Costs
+from lib.ledger.setting import CLASSIC_SETTING, Setting
 
 LAYER_WORDS = {
     "dense": "one matrix",

@@ -22,15 +22,15 @@ import click
 
 from lib import PuzzleError
 from puzzles.catalog.fields import RefusedError
-from puzzles.catalog.text_lines import COLOURS
 from puzzles.failure import write_file
 from puzzles.sandbox.limits import MIB, Limits
+from puzzles.text_lines import COLOURS
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from lib import Trace
-    from lib.schedules import Timetable
+    from lib.pipelines import Timetable
 
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -211,7 +211,7 @@ def write_run(
     """Writes each file, by its ending. The trace is made only if a file needs it."""
     import drawing
     from lib import trace_to_json
-    from lib.torch_csv import write_table
+    from lib.pipelines.torch_csv import write_table
 
     for path in paths:
         ending = Path(path).suffix.lower()

@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib import PuzzleError
-from lib.game.named_costs import costs_named
-from lib.game.setting import FIELDS as SETTING_FIELDS
-from lib.game.setting import LAYERS, TASKS, costs_from_json
+from lib.ledger.named_costs import costs_named
+from lib.ledger.setting import FIELDS as SETTING_FIELDS
+from lib.ledger.setting import LAYERS, TASKS, costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
-from puzzles.reports.screen import FOLDERS
 from puzzles.sandbox.visible_files import INSTALL_ROOT
+from puzzles.screens.screen import FOLDERS
 from puzzles.tracks import (
     ALL,
     TRACKS,

@@ -10,13 +10,13 @@ from rich.text import Text
 
 from lib import PuzzleError
 from puzzles.failure import Failure, of_source
-from puzzles.grading.discover import submissions
-from puzzles.grading.grader import grade_puzzle
-from puzzles.grading.session import Session, run_in
-from puzzles.grading.submission import Submission
-from puzzles.reports.screen import next_command
-from puzzles.reports.terminal import report_on
+from puzzles.judge.discover import submissions
+from puzzles.judge.grader import grade_puzzle
+from puzzles.judge.session import Session, run_in
+from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
+from puzzles.screens.screen import next_command
+from puzzles.screens.terminal import report_on
 from puzzles.tracks import ALL, Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 

@@ -6,8 +6,8 @@ from typing import Any
 from lib import Trace
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.grading.verdict import Verdict
-from puzzles.site import links
+from puzzles.judge.verdict import Verdict
+from puzzles.page import links
 from puzzles.tracks import TRACKS, as_lines, differing_lines, track_of
 from puzzles.tracks.schedule.judge import parse_trace
 

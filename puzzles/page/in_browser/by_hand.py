@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from lib import CLASSIC_SETTING, Trace, referee, run_async
-from lib.bounds import memory_bound, pipeline_memory_bound, pipeline_time_bound, traffic_bound
 from lib.errors import RuleError
-from lib.schedules import Cell, Timetable
-from lib.schedules.codegen import code_of
-from lib.schedules.player import Axes, BegunTable, Draft, axes_of, begun
-from lib.schedules.timetable import timetable_of
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
+from lib.pipelines import Cell, Timetable
+from lib.pipelines.bounds import memory_bound, pipeline_memory_bound, pipeline_time_bound, traffic_bound
+from lib.pipelines.codegen import code_of
+from lib.pipelines.player import Axes, BegunTable, Draft, axes_of, begun
+from lib.pipelines.timetable import timetable_of
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.tracks.schedule.judge import figures_of
 

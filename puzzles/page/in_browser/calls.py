@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # --- Puzzles of teachers ---
 
 
-FILE = "puzzles/site/in_browser/own.json"
+FILE = "puzzles/page/in_browser/own.json"
 """Their place in the archive."""
 
 

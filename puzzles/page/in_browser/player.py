@@ -21,8 +21,8 @@ from typing import Any, NoReturn
 
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
-from puzzles.notebook.display import file_of
-from puzzles.notebook.local_run import known_of, run_once
+from puzzles.player.display import file_of
+from puzzles.player.local_run import known_of, run_once
 from puzzles.sandbox.worker.reading import SubmissionCode
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, sanitized
-from puzzles.grading.judge import judge, run_judge
-from puzzles.grading.verdict import Verdict
-from puzzles.notebook.local_run import NotebookDefinition
+from puzzles.judge.judge import judge, run_judge
+from puzzles.judge.verdict import Verdict
+from puzzles.player.local_run import NotebookDefinition
 from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks import Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest

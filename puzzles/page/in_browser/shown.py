@@ -12,8 +12,8 @@ from lib import Goal, Trace
 from lib.profiles import Shares, Source
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.grading.verdict import Verdict
-from puzzles.reports.feedback import HEADLINES, achieved, story
+from puzzles.judge.verdict import Verdict
+from puzzles.screens.feedback import HEADLINES, achieved, story
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.schedule.show import can_be_drawn
@@ -82,8 +82,8 @@ def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] 
     """The interactive picture as data: its words and the run; None if there is nothing to draw."""
     if not can_be_drawn(trace):
         return None
-    from drawing.export.html import run_data, view_words  # here, since verdicts do not wait for what draws
-    from drawing.runs.scene import scene_of
+    from drawing.html import run_data, view_words  # here, since verdicts do not wait for what draws
+    from drawing.scene import scene_of
 
     scene = scene_of(trace, goal, colour)
     return {**view_words(scene, title), "run": run_data(scene)}
@@ -91,9 +91,9 @@ def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] 
 
 def profiled(files: list[list[str]]) -> dict[str, Any]:
     """A report on traces, and as data the pictures of a pipeline, with the lines that lead to its cells."""
-    from drawing.export.html import run_data, view_words  # here, as above
-    from puzzles.notebook.profile import profile
-    from puzzles.reports.profile_pictures import page_parts
+    from drawing.html import run_data, view_words  # here, as above
+    from puzzles.player.profile import profile
+    from puzzles.screens.profile_pictures import page_parts
 
     found = profile(*(Source(name, partial(BytesIO, text.encode())) for name, text in files))
     if isinstance(found.study, Shares):

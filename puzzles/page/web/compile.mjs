@@ -13,7 +13,7 @@ try {
   const done = python.runPython(game ? `
 import py_compile, sys
 sys.path.insert(0, "/game")
-import puzzles.site.in_browser.api, puzzles.site.in_browser.shown
+import puzzles.page.in_browser.api, puzzles.page.in_browser.shown
 files = [getattr(module, "__file__", None) or "" for module in sys.modules.values()]
 for name in {file.partition(".zip/")[2] for file in files if "/python3" in file} - {""}:
     py_compile.compile(f"/work/{name}", f"/work/{name}c", name, True, 2, py_compile.PycInvalidationMode.UNCHECKED_HASH)

@@ -6,7 +6,7 @@
 import { painted } from "./dom.js";
 import { frame } from "frame";
 
-const JUDGE = "puzzles.site.in_browser.api", PLAYER = "puzzles.site.in_browser.player";
+const JUDGE = "puzzles.page.in_browser.api", PLAYER = "puzzles.page.in_browser.player";
 const PLAYER_SECONDS = 5, JUDGE_SECONDS = 30;
 const SOON = 500, SILENCE = 20_000; // milliseconds
 const FORBIDDEN = ["the host of this site forbids the sandboxed frame in which Python runs, such as in a Content-Security-Policy that it sends", "Tell whoever publishes the site."];

@@ -9,9 +9,10 @@ from typing import Any
 
 import lib
 from lib import PuzzleError
+from lib.pipelines import MODULE_OF
 
 REFUSAL = (
-    "a graded schedule cannot use lib.schedules, which has the schedules that puzzles ask for; write it yourself, and "
+    "a graded schedule cannot use lib.pipelines, which has the schedules that puzzles ask for; write it yourself, and "
     "compare it with theirs in free play: puzzles run FILE NAME --size 4,8,4"
 )
 REFUSAL_OF_PLANNERS = (
@@ -23,14 +24,16 @@ REFUSAL_OF_LAYOUTS = (
     "yourself, and plan the graph in a program of your own"
 )
 
+TEXTBOOKS = "codegen data_parallel orders player timetable".split()
 WITHHELD = {
-    "lib.schedules": REFUSAL,
+    **{f"lib.pipelines.{name}": REFUSAL for name in TEXTBOOKS},
     **{f"lib.planning.{name}": REFUSAL_OF_PLANNERS for name in "estimate plans split_search".split()},
     **{f"lib.layout.{name}": REFUSAL_OF_LAYOUTS for name in "choices completion exact integer_program".split()},
 }
 """By module or package: why a graded definition cannot use it."""
 NAMES = {
-    "lib": ({"schedules"}, REFUSAL),
+    "lib": ({"pipelines"}, REFUSAL),
+    "lib.pipelines": ({name for name, module in MODULE_OF.items() if module in TEXTBOOKS}, REFUSAL),
     "lib.planning": ({"plan", "search"}, REFUSAL_OF_PLANNERS),
     "lib.layout": ({"plan", "complete"}, REFUSAL_OF_LAYOUTS),
 }

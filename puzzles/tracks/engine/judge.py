@@ -25,7 +25,7 @@ import numpy as np
 
 from lib.engine.metering import Reading, unused_memory
 from lib.errors import Sentences
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.catalog.engine import EnginePuzzle, lower_bounds_of, trials_of
 from puzzles.catalog.engine.lower_bounds import below
 from puzzles.catalog.engine.puzzle import FIGURES

@@ -20,10 +20,10 @@ import numpy as np
 from lib import PuzzleError
 from lib.layout import Graph, GraphPlan, complete, propagate
 from lib.layout.notation import graph_from_data, graph_to_data
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
-from puzzles.catalog.text_lines import print_table, table_of_figures
 from puzzles.failure import Failure, write_file
+from puzzles.text_lines import print_table, table_of_figures
 from puzzles.tracks import base
 from puzzles.tracks.base import DrawOptions, OptionError, TensorOptions, Workbench, as_svg, report_failure
 from puzzles.tracks.outcomes import capitalized
@@ -46,10 +46,10 @@ class Show(base.Show[LayoutPuzzle]):
     def picture(self, puzzle: LayoutPuzzle, kept: str, judged: bool = True, colour: str = "layer") -> str:
         """The plan of a kept run as SVG; empty if there is none."""
         plan = self.track.judge.restored(puzzle, kept)
-        return as_svg("drawing.layouts.graph:draw_plan", plan, puzzle.title, **limits(puzzle)) if plan else ""
+        return as_svg("drawing.layout_graph:draw_plan", plan, puzzle.title, **limits(puzzle)) if plan else ""
 
     def picture_text(self, puzzle: LayoutPuzzle, kept: str, width: int, colour: str = "layer") -> str:
-        from drawing.layouts.text import explained
+        from drawing.layout_text import explained
 
         plan = self.track.judge.restored(puzzle, kept)
         return "" if plan is None else explained(plan, width).plain
@@ -57,7 +57,7 @@ class Show(base.Show[LayoutPuzzle]):
     def sketch(self, puzzle: LayoutPuzzle, rendered: Callable[..., str]) -> str:
         """The graph as it is given, completed by the rule."""
         from drawing import svg
-        from drawing.layouts.graph import draw_plan
+        from drawing.layout_graph import draw_plan
 
         if not puzzle.given:
             return ""  # nothing to complete it from
@@ -92,7 +92,7 @@ def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
     """The plan, who holds what, and how the rule got there, as text of `width` columns."""
     from rich.text import Text  # here, since a browser shows plans too, and has no terminal
 
-    from drawing.layouts.text import holders_text, plan_text, propagation_text
+    from drawing.layout_text import holders_text, plan_text, propagation_text
 
     head, steps = Text("\nWho holds what\n"), Text("\nStep by step\n")
     found = plan_text(plan, width, **limits(puzzle)) + head + holders_text(plan, width)
@@ -102,7 +102,7 @@ def text_of_plan(plan: GraphPlan, puzzle: LayoutPuzzle, width: int) -> Text:
 def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPlan], None]:
     """What writes a plan to a file of this name: a picture, text as .txt, or a page with everything as .html."""
     import drawing
-    from drawing.layouts.graph import draw_plan
+    from drawing.layout_graph import draw_plan
 
     ending = Path(target).suffix.lower()
     if ending == ".txt":
@@ -116,8 +116,8 @@ def _writer(puzzle: LayoutPuzzle, target: str, dark: bool) -> Callable[[GraphPla
 def plan_page(plan: GraphPlan, puzzle: LayoutPuzzle, dark: bool = False) -> str:
     """A page that needs nothing else: the plan, who holds what, each step of the propagation, and all of it as text."""
     import drawing
-    from drawing.layouts.graph import draw_plan, draw_plans, draw_propagation
-    from drawing.layouts.tensor import draw_holders
+    from drawing.layout_graph import draw_plan, draw_plans, draw_propagation
+    from drawing.layout_tensor import draw_holders
     from drawing.palette import INK, PAPER, dark_variant
 
     pictures = [draw_plan(plan, "The plan", dark, **limits(puzzle))]

@@ -18,14 +18,21 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from lib import COLLECTIVES, COMPUTING, TIMED, Goal, Op, Record, Report, Trace, computing, referee, trace_from_json
-from lib.bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
 from lib.errors import Sentences
-from lib.game.goal import figures_text
-from lib.judging.family import PIPELINES
-from lib.judging.memory import UNREAD, peak_rows
-from lib.recognition import Recognition, recognize, recomputed
-from lib.values.algebra import counted, named
-from lib.values.kinds import Activation
+from lib.ledger.algebra import counted, named
+from lib.ledger.family import PIPELINES
+from lib.ledger.goal import figures_text
+from lib.ledger.memory import UNREAD, peak_rows
+from lib.ledger.values import Activation
+from lib.pipelines import Recognition, recognize, recomputed
+from lib.pipelines.bounds import (
+    Bound,
+    memory_bound,
+    pipeline_memory_bound,
+    pipeline_time_bound,
+    time_bound,
+    traffic_bound,
+)
 from puzzles.catalog.path import place_of, taught_in
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
@@ -524,7 +531,7 @@ def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
 @cache
 def reference_run(slug: str) -> tuple[Trace, Report] | None:
     """The reference solution's run at the shown size, and the referee's report; None where it is not installed."""
-    from lib.runtime.runner import played
+    from lib.ledger.runner import played
 
     try:
         solution = getattr(import_module(f"solutions.{slug}"), slug)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
-from lib.game.named_costs import pricing
-from lib.game.setting import setting_to_json
-from lib.recognition import recognize
+from lib.ledger.named_costs import pricing
+from lib.ledger.setting import setting_to_json
+from lib.pipelines import recognize
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule.setting_text import setting_text, size_text
 from puzzles.catalog.schedule_papers import with_papers

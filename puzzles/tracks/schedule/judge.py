@@ -13,11 +13,11 @@ from operator import attrgetter
 from typing import Any
 
 from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, run_async, trace_from_json, trace_to_json
-from lib.game.setting import CLASSIC_SETTING, setting_to_json
-from lib.judging.family import ONE_RANK
-from lib.judging.traffic import traffic_lines
-from lib.trace.ops import no_collection
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
+from lib.ledger.family import ONE_RANK
+from lib.ledger.setting import CLASSIC_SETTING, setting_to_json
+from lib.ledger.trace import no_collection
+from lib.ledger.traffic import traffic_lines
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.setting_text import size_text
 from puzzles.failure import Failure, of_refusal, sanitized
@@ -83,7 +83,7 @@ class Judge(base.Judge[SchedulePuzzle]):
 
 
 def request_at(puzzle: SchedulePuzzle, size: Size, graded: bool = False) -> RunRequest:
-    """A run of all ranks at a size; of a graded one `lib.schedules` is withheld."""
+    """A run of all ranks at a size; of a graded one `lib.pipelines` is withheld."""
     setting = setting_to_json(puzzle.goal.setting)
     data: dict[str, Any] = {"size": list(size)}
     if setting != CLASSIC:

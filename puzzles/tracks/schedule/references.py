@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from lib import Record
-from lib.game.goal import figures_text
+from lib.ledger.goal import figures_text
 from puzzles.catalog.fields import NO_LIMIT
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import ReferenceAt

@@ -19,13 +19,13 @@ from lib.engine.replay.pipelining import RUNS as RUNS_OF_STAGES
 from lib.engine.replay.pipelining import WIDTH as WIDTH_OF_STAGE
 from lib.engine.replay.pipelining import MeasuredRun, run_pipelining
 from lib.engine.replay.replay import Replay, replay, replay_from_json, usual_width
-from lib.recognition import recognize
-from lib.torch_csv import Pipeline, event_times
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
+from lib.pipelines import recognize
+from lib.pipelines.torch_csv import Pipeline, event_times
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule_papers import with_papers
-from puzzles.catalog.text_lines import print_table, table_of_figures
 from puzzles.failure import Failure
+from puzzles.text_lines import print_table, table_of_figures
 from puzzles.tracks.base import TensorOptions, Workbench
 from puzzles.tracks.outcomes import RunRequest
 
@@ -148,7 +148,7 @@ def times_of(result: Replay) -> list[list[tuple[float | None, ...]]]:
 
 def show_replay(console: Console, slug: str, trace: Trace, result: Replay) -> None:
     """The verdict, each rank's figures, and two pictures of the time."""
-    from drawing.runs.predicted_vs_measured import replay_text
+    from drawing.predicted_vs_measured import replay_text
 
     console.print(
         Text(f"{slug} on {counted(len(result.ranks), 'device')}, {result.on}, {_tensors(result)}", style="bold")

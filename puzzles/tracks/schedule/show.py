@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lib import Trace, referee
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.text_lines import COLOURS
+from puzzles.text_lines import COLOURS
 from puzzles.tracks import base
 from puzzles.tracks.base import DrawOptions, TensorOptions, Workbench, as_svg
 

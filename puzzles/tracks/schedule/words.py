@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lib import Goal, Model
-from lib.game.goal import MEMORY_PRECISION
-from lib.values.algebra import counted
+from lib.ledger.algebra import counted
+from lib.ledger.goal import MEMORY_PRECISION
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.catalog.schedule.puzzle import EXTENDED
 from puzzles.catalog.schedule.setting_text import differences, price_text, size_text

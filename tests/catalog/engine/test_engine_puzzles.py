@@ -16,11 +16,11 @@ from lib.engine import ShardedEngine
 from lib.engine.collectives import COLLECTIVES
 from lib.engine.metering import current
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES, EnginePuzzle, trials_of
-from puzzles.commands.main import main
-from puzzles.grading.grader import grade_file
-from puzzles.grading.session import Session, run_in
-from puzzles.grading.starters import starter_file
-from puzzles.grading.submission import Submission
+from puzzles.cli.main import main
+from puzzles.judge.grader import grade_file
+from puzzles.judge.session import Session, run_in
+from puzzles.judge.starters import starter_file
+from puzzles.judge.submission import Submission
 from puzzles.sandbox.plain_data import pack, unpack
 from puzzles.sandbox.worker.stages.engine_trial import launched, run_trial
 from puzzles.tracks import TRACKS

@@ -13,7 +13,7 @@ from lib.engine import launch
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.engine.trial import WrongResultError
 from puzzles.content.engine.experts import trials
-from puzzles.grading.starters import starter_file
+from puzzles.judge.starters import starter_file
 from puzzles.tracks.engine.judge import require_right
 from solutions.engine.exact_dispatch import ExactDispatch
 from solutions.engine.find_the_race import FindTheRace

@@ -11,7 +11,7 @@ from lib.layout import bound, plan, propagate
 from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.layout.puzzle import LayoutPuzzle
 from puzzles.failure import Failure
-from puzzles.grading.grader import grade_file
+from puzzles.judge.grader import grade_file
 from puzzles.tracks import TRACKS
 from puzzles.tracks.layout.judge import completed
 from tests.screens.texts import approved

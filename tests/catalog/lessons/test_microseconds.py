@@ -11,7 +11,7 @@ from math import sqrt
 import pytest
 
 from lib import COSTS, Report, Setting, referee, run
-from lib.game.named_costs import FLOPS, INFINIBAND
+from lib.ledger.named_costs import FLOPS, INFINIBAND
 from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.grid import grid

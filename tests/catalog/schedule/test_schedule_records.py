@@ -7,12 +7,12 @@ import re
 import pytest
 
 from lib import Record, referee
-from lib.judging.family import FAMILIES, MIXED
+from lib.ledger.family import FAMILIES, MIXED
 from puzzles.catalog.content import placed
 from puzzles.catalog.path import CORE, TRICKS
 from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.grading.grader import grade_file
-from puzzles.notebook.play import play
+from puzzles.judge.grader import grade_file
+from puzzles.player.play import play
 from tests.support.ideas import SHOWN, ideas_shown
 from tests.support.solved import RECORDS, SOME_RECORDS, played, record_name, reference_of, solved_by
 from tests.support.variants import ROOT, module_of

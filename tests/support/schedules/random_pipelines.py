@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from lib import PuzzleError, Setting, Trace, schedules
-from lib.schedules import Timetable, pipeline
+from lib import PuzzleError, Setting, Trace
+from lib import pipelines as schedules
+from lib.pipelines import Timetable, pipeline
 from tests.support import finished
 
 TEXTBOOKS = ("gpipe", "one_f_one_b", "zb_h1", "zb_h2", "interleaved", "breadth_first", "zb_v", "dualpipev") + (

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from lib import Costs, Model, Setting
-from lib.game.costs import Kind, Tier
+from lib.ledger.costs import Kind, Tier
 from tests.support.programs.prices import LANES
 from tests.support.programs.simulation import Act
 from tests.support.programs.writer import Program

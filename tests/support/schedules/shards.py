@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from lib import Model
-from lib.schedules import sequence_parallel, tensor_parallel
+from lib.pipelines import sequence_parallel, tensor_parallel
 from solutions.expert_parallel import expert_parallel
 from tests.catalog.lessons.families.experts import experts
 from tests.catalog.lessons.families.local import local as local_sgd

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from lib import Model
-from lib.game.costs import Tier
-from lib.game.named_costs import COSTS
+from lib.ledger.costs import Tier
+from lib.ledger.named_costs import COSTS
 from solutions.records.stream_inference_nothing_ahead import stream_inference as stream_inference_in_turn
 from solutions.stream_inference import stream_inference
 

@@ -8,7 +8,7 @@ from typing import Any
 from lib import DeadlockError, Model, PuzzleError, Setting, Size, run, trace_to_json
 from lib import Dist as Dist  # loaded before a definition's time begins
 from lib.errors import Sentence
-from lib.game.setting import setting_from_json
+from lib.ledger.setting import setting_from_json
 from puzzles.failure import line_in, of_crash, of_refusal
 
 from . import DefinitionSite, StageResult, UnplayableError, require_function

@@ -6,8 +6,8 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from lib import Activation, ActivationGrad, Model, Weight, WeightGrad
-from lib.schedules.orders import one_f_one_b
-from lib.schedules.timetable import Cell, Timetable
+from lib.pipelines.orders import one_f_one_b
+from lib.pipelines.timetable import Cell, Timetable
 from tests.catalog.lessons.families.orders import Order
 
 

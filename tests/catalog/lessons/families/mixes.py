@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from lib import Goal, Model
-from lib.schedules.orders import gpipe, one_f_one_b, zb_h1, zb_h2
+from lib.pipelines.orders import gpipe, one_f_one_b, zb_h1, zb_h2
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.orders import Order, in_halves, long_warm_up, one_by_one
 from tests.catalog.lessons.families.replicas import IN_COLLECTIVES, IN_MESSAGES, replicas

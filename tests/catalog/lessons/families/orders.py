@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from lib.schedules.timetable import Cell, Timetable
+from lib.pipelines.timetable import Cell, Timetable
 
 Order = Callable[..., Timetable]
 

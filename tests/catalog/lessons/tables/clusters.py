@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lib.schedules.orders import gpipe
+from lib.pipelines.orders import gpipe
 from tests.catalog.lessons.families.alone import alone
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.local import local

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from lib import Model
-from lib.schedules.orders import one_f_one_b
+from lib.pipelines.orders import one_f_one_b
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.orders import Order
 from tests.catalog.lessons.families.replicas import replicas

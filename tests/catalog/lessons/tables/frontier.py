@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lib.schedules import pipeline
-from lib.schedules.orders import dualpipev, gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
+from lib.pipelines import pipeline
+from lib.pipelines.orders import dualpipev, gpipe, interleaved, one_f_one_b, v_min, zb_h1, zb_v
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.host_updates import host_updates
 from tests.catalog.lessons.families.orders import in_pairs, long_warm_up

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from lib.schedules import pipeline
-from lib.schedules.orders import gpipe, interleaved, interleaved_zb, one_f_one_b, v_half, v_min, zb_h1, zb_h2
+from lib.pipelines import pipeline
+from lib.pipelines.orders import gpipe, interleaved, interleaved_zb, one_f_one_b, v_half, v_min, zb_h1, zb_h2
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.orders import in_halves, long_warm_up, one_by_one
 from tests.catalog.lessons.families.replicas import replicas

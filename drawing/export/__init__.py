@@ -1,1 +1,0 @@
-"""Exports of a run: text, files, the JSON of trace viewers, a web page."""

@@ -1,1 +1,0 @@
-"""Pictures of layouts: a tensor's pieces, a redistribution, a graph with its plan."""

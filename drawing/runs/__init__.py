@@ -1,1 +1,0 @@
-"""Pictures of runs: the timeline with its lanes and memory, comparisons, the Pareto plane."""

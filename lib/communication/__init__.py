@@ -1,1 +1,0 @@
-"""How ranks meet, in the run and in the record: groups, collectives, mailboxes, lanes."""

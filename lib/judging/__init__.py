@@ -1,1 +1,0 @@
-"""The referee: recomputes a trace, measures time and memory, and notes bad habits."""

@@ -1,1 +1,0 @@
-"""What each operation requires and returns, as pure functions on values."""

@@ -1,1 +1,0 @@
-"""Builds an autograder for Gradescope, with everything that it needs to grade without a network."""
