@@ -332,7 +332,7 @@ for order, of, size, costs in (
     ("interleaved_zb", "PyTorch", (8, 8, 4), "parts"),
     ("chimera", "Li and Hoefler 2021", (4, 4, 4), "stages"),
 ):
-    short(f"The order {order}", of, size, Setting(costs))(schedules.pipeline(getattr(schedules.orders, order)))
+    short(f"The order {order}", of, size, Setting(costs))(schedules.pipeline(getattr(schedules, order)))
 
 
 # --- What is refused ---
