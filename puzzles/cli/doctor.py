@@ -8,7 +8,7 @@ from shutil import get_terminal_size
 
 import click
 
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.ledger.algebra import counted
 from puzzles.sandbox.client import can_fork, protection
 from puzzles.text_lines import wrapped
