@@ -22,8 +22,8 @@ import click
 from lib import PuzzleError
 from puzzles.text_lines import print_table
 
+from .params import Parsed, terminal, usage_errors, write_text
 from .plan import amount
-from .shared.params import Parsed, terminal, usage_errors, write_text
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan, ImportedGraph, TensorLayout

@@ -12,9 +12,7 @@ from lib.planning.estimate import KINDS
 from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
 from lib.planning.plans import LEAST_PART, PARTS, VERDICTS, Family, tie_text, time_parts
 from lib.planning.split_search import largest, memory_advice
-from puzzles.text_lines import print_table
-
-from .screen import print_wrapped
+from puzzles.text_lines import print_table, print_wrapped
 
 AXES = ("dp", "pp", "cp", "ep", "tp")
 LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}

@@ -22,11 +22,10 @@ from puzzles.judge.judge import UNGRADABLE
 from puzzles.judge.submission import Submission
 from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
 from puzzles.sandbox.client import protection
-from puzzles.text_lines import GLUE, MAX_WIDTH, full_width, print_table
+from puzzles.text_lines import GLUE, MAX_WIDTH, ScreenPart, full_width, next_command, print_table, print_wrapped
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import number_text
 
-from .screen import ScreenPart, next_command, print_wrapped
 from .standings import (
     COLOURS,
     SHOWN_SIZE,

@@ -24,7 +24,7 @@ from lib.ledger.setting import LAYERS, TASKS, costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
 from puzzles.sandbox.visible_files import INSTALL_ROOT
-from puzzles.screens.screen import FOLDERS
+from puzzles.text_lines import FOLDERS
 from puzzles.tracks import (
     ALL,
     TRACKS,
