@@ -1,4 +1,15 @@
-"""A plan: one split of a job, with its step time, memory and traffic; plans that tie; and where the time goes."""
+"""A plan: one split of a job, with its step time, memory and traffic; plans that tie; where the time goes; its
+schedule.
+
+A plan only gathers: ticks and peaks are counted in `estimate`, prices in `prices`. Two plans whose times differ by less
+than the usual error of the model are a tie, and are said to be one: a planner that ranked them would pretend to know
+more. The parts of a step's time add up to the step. Memory is a range, from fused to eager code, so there are three
+verdicts and not two.
+
+The schedule of a plan is a coroutine that plays the actions of `estimate` on the Model, for pictures and for the tests,
+which compare the figures of plans with runs of all ranks. An earlier version took the figures from such a run; that
+took four fifths of a search.
+"""
 
 from __future__ import annotations
 

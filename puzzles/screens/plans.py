@@ -1,4 +1,9 @@
-"""Plans on the terminal: the time, the traffic and the memory of each."""
+"""Plans on the terminal: the time, the traffic and the memory of each.
+
+Decided here are the tables and their units: seconds, GB for traffic, and GiB for memory. An axis that no plan uses has
+no column, so that tables fit a terminal. The figures, ties and verdicts are the plans' own. Sentences below the tables
+explain every mark and every heading that is not in the field's usual words.
+"""
 
 from collections.abc import Sequence
 
