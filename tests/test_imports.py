@@ -197,7 +197,7 @@ def loaded_by(code: str) -> set[str]:
             "puzzles.custom puzzles.tracks puzzles.content drawing chalk numpy",
         ),
         (
-            "import puzzles.cli.solve, puzzles.cli.profile, puzzles.cli.layout",
+            "import puzzles.cli.pipelines, puzzles.cli.layout",
             "puzzles.custom puzzles.tracks drawing chalk numpy",
         ),
         ("import lib.layout", "lib.engine greenlet chalk"),
