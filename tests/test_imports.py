@@ -44,7 +44,6 @@ puzzles.page puzzles.cli puzzles.__main__ puzzles.package.training_puzzles
 LAZY = {
     ("lib.layout.redistribution", "lib.layout.execution"): "only a redistribution that is executed needs the engine",
     ("lib.layout.plans", "lib.layout.execution"): "only a plan that is executed needs the engine",
-    ("lib.ledger.values", "drawing"): "a value shows itself as a picture in a notebook: _repr_html_ and draw()",
     ("puzzles", "puzzles.player.play"): "`from puzzles import play` loads it when it is asked for",
     ("puzzles", "puzzles.player.profile"): "`from puzzles import profile` loads it when it is asked for",
 }
@@ -161,7 +160,28 @@ def test_lib_imports_only_the_standard_library() -> None:
     assert not any(target == PROGRAM for name in modules() for target, _ in imports(name))
     for name in light:
         outside = {target.partition(".")[0] for target, _ in imports(name)} - set(sys.stdlib_module_names)
-        assert outside <= {"lib", "drawing"}, name
+        assert outside <= {"lib"}, name
+
+
+def test_lib_imports_nothing_of_the_packages_that_are_built_on_it() -> None:
+    for name in modules():
+        if name.startswith("lib"):
+            assert not [target for target, _ in imports(name) if target.startswith(("drawing", "puzzles"))], name
+
+
+@pytest.mark.parametrize(
+    ("code", "drawn"),
+    [
+        ("from lib import Weight", False),
+        ("from lib import Weight; import drawing", True),
+        ("from lib import Weight; from puzzles import play", False),
+        ("import IPython; from lib import Weight; from puzzles import play", True),
+    ],
+)
+@pytest.mark.slow
+def test_a_value_is_a_picture_once_drawing_is_imported_which_a_notebook_that_plays_does(code: str, drawn: bool) -> None:
+    shows = "'<svg' in getattr(Weight(0, 2, 0), '_repr_html_', str)()"
+    assert str(drawn) in loaded_by(f"{code}; print({shows})")
 
 
 def test_layouts_need_nothing_but_numpy() -> None:
