@@ -64,7 +64,7 @@ class Plan:
         operations and times are the plan's. It shares nothing, so its memory and traffic are not."""
         from lib.ledger.runner import played  # here, since asyncio takes longer to import than all of lib
 
-        from .schedule import planned
+        from .schedule import planned  # here, since figures need no coroutines
 
         priced, program = prices(self.job, self.split), program_of(self.job, self.split)
         size = sum(priced.units), self.split.batches(self.job), self.split.pp

@@ -3,8 +3,6 @@
 Puzzles of teachers: their TOML files go into the archive of the site, without solutions, and are added here.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import tomllib
@@ -14,13 +12,11 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lib import PuzzleError
-
-if TYPE_CHECKING:
-    from puzzles.tracks import Track
-
+from puzzles.custom import add_folder, folders
+from puzzles.tracks import TRACKS, Track
 
 # --- Puzzles of teachers ---
 
@@ -37,9 +33,6 @@ def is_played(track: Track[Any], own: bool) -> bool:
 
 def packed() -> bytes:
     """The files of all folders that have been added, by folder and name, as JSON; empty if there is none to play."""
-    from puzzles.custom import folders
-    from puzzles.tracks import TRACKS
-
     found = {
         folder.path.name: {
             own.file.name: own.file.read_text(encoding="utf-8-sig")
@@ -54,9 +47,6 @@ def packed() -> bytes:
 
 def add(data: bytes, below: Path) -> None:
     """Writes packed files into folders below this one, and adds these. Layouts come with numpy."""
-    from puzzles.custom import add_folder
-    from puzzles.tracks import TRACKS
-
     has_numpy = find_spec("numpy") is not None
     for name, texts in json.loads(data).items():
         folder = below / name
