@@ -7,8 +7,6 @@ of teachers: their TOML files go into the archive of the site, without solutions
 teachers do not, because their trials are Python files and would be published with the site.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import tomllib
@@ -19,6 +17,7 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
+<<<<<<< HEAD
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib import PuzzleError
@@ -34,6 +33,13 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest
 if TYPE_CHECKING:
     from puzzles.tracks import Track
 
+=======
+from typing import Any
+
+from lib import PuzzleError
+from puzzles.custom import add_folder, folders
+from puzzles.tracks import TRACKS, Track
+>>>>>>> w_tf
 
 # --- Puzzles of teachers ---
 
@@ -50,9 +56,6 @@ def is_played(track: Track[Any], own: bool) -> bool:
 
 def packed() -> bytes:
     """The files of all folders that have been added, by folder and name, as JSON; empty if there is none to play."""
-    from puzzles.custom import folders
-    from puzzles.tracks import TRACKS
-
     found = {
         folder.path.name: {
             own.file.name: own.file.read_text(encoding="utf-8-sig")
@@ -67,9 +70,6 @@ def packed() -> bytes:
 
 def add(data: bytes, below: Path) -> None:
     """Writes packed files into folders below this one, and adds these. Layouts come with numpy."""
-    from puzzles.custom import add_folder
-    from puzzles.tracks import TRACKS
-
     has_numpy = find_spec("numpy") is not None
     for name, texts in json.loads(data).items():
         folder = below / name
