@@ -79,11 +79,6 @@ class Plan:
         operations and times are the plan's. It shares nothing, so its memory and traffic are not."""
         from lib.ledger.runner import played  # here, since asyncio takes longer to import than all of lib
 
-<<<<<<< HEAD
-=======
-        from .schedule import planned  # here, since figures need no coroutines
-
->>>>>>> w_tf
         priced, program = prices(self.job, self.split), program_of(self.job, self.split)
         size = sum(priced.units), self.split.batches(self.job), self.split.pp
         return played(planned(program), size, setting_of_replica(self.job, self.split)).trace

@@ -86,13 +86,7 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
 
     Prints the lines that differ. For a schedule, also draws both runs in one picture.
     """
-<<<<<<< HEAD
-    from puzzles.tracks import as_lines, differing_lines, reference_file
-
     from .run import CommandWorkbench
-=======
-    from .shared.workbench import CommandWorkbench
->>>>>>> w_tf
 
     slug, track = puzzle.slug, track_of(puzzle.slug)
     reference = reference_file(slug)

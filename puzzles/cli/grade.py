@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.ledger.algebra import counted
 from puzzles.custom import folders
 from puzzles.failure import sanitized

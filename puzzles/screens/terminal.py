@@ -28,12 +28,8 @@ from puzzles.judge.judge import UNGRADABLE
 from puzzles.judge.submission import Submission
 from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
 from puzzles.sandbox.client import protection
-<<<<<<< HEAD
-from puzzles.text_lines import GLUE, MAX_WIDTH, ScreenPart, full_width, next_command, print_table, print_wrapped
-=======
 from puzzles.screens.feedback import achieved, details, offers, story, what_next
-from puzzles.text_lines import GLUE, MAX_WIDTH, full_width, print_table
->>>>>>> w_tf
+from puzzles.text_lines import GLUE, MAX_WIDTH, ScreenPart, full_width, next_command, print_table, print_wrapped
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import number_text
 

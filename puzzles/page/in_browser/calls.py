@@ -7,6 +7,8 @@ of teachers: their TOML files go into the archive of the site, without solutions
 teachers do not, because their trials are Python files and would be published with the site.
 """
 
+from __future__ import annotations
+
 import inspect
 import json
 import tomllib
@@ -17,29 +19,18 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
-<<<<<<< HEAD
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import add_folder, folders
 from puzzles.failure import Failure, sanitized
 from puzzles.judge.judge import judge, run_judge
 from puzzles.judge.verdict import Verdict
 from puzzles.player.local_run import NotebookDefinition
 from puzzles.sandbox.worker.reading import Sketch
-from puzzles.tracks import Track, track_of
+from puzzles.tracks import TRACKS, Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
-
-if TYPE_CHECKING:
-    from puzzles.tracks import Track
-
-=======
-from typing import Any
-
-from lib import PuzzleError
-from puzzles.custom import add_folder, folders
-from puzzles.tracks import TRACKS, Track
->>>>>>> w_tf
 
 # --- Puzzles of teachers ---
 
