@@ -17,14 +17,21 @@ from typing import Any
 
 import click
 
+from lib.errors import Sentences
 from lib.ledger.algebra import counted
-from puzzles.search_path import START
+from puzzles import START
 from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint, GradingJob, close_kept_client
 from .submission import SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
-from .words import SAYS
+
+SAYS = Sentences(
+    {
+        "grader failed": "the grader itself failed on this file ({why}); the other rows are not affected",
+    }
+)
+"""Why a file has no verdict."""
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, and others so that the process never waits."""

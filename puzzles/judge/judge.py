@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import NamedTuple
 
+from lib.errors import Sentences
 from lib.ledger.algebra import counted
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import fault_in
@@ -20,7 +21,16 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .submission import MAX_FILE_SIZE
 from .verdict import Verdict
-from .words import SAYS
+
+SAYS = Sentences(
+    {
+        "puzzle at fault": "this puzzle cannot be graded here: {fault}; ask its author to fix it",
+        "not at this size": "there is no {slug} at this size",
+        "shown size only": "works only at the shown size ({shown}); with {size} it fails: {why}",
+        "file not judged": "this file cannot be judged: {why}",
+    }
+)
+"""Why a run is not judged, or costs a star."""
 
 Judging = Generator[RunRequest, RunOutcome, Verdict]
 
