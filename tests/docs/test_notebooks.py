@@ -21,13 +21,13 @@ import lib
 from docs.generate import field
 from puzzles import version
 from puzzles.catalog.content import Chapter
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.cli.main import main
 from puzzles.player import authoring
 from puzzles.player.authoring import FULL, INK, MARKER, SOURCES, books, collective_svg
 from puzzles.screens.html import rendered
 from puzzles.tracks import TRACKS
+from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.version import VERSION
 from tests.support.kernel import ROOT
 from tests.support.solved import reference_of

@@ -30,7 +30,7 @@ from lib.pipelines import (
 )
 from lib.pipelines.rank_work import Names
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule_papers import with_papers
+from puzzles.tracks.schedule.feedback import with_papers
 from solutions.records import fsdp_layer_by_layer
 from tests.screens.texts import approved
 from tests.support import finished

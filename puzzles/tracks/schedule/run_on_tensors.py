@@ -24,11 +24,11 @@ from lib.ledger.algebra import counted
 from lib.pipelines import recognize
 from lib.pipelines.torch_csv import Pipeline, event_times
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure
 from puzzles.text_lines import print_table, table_of_figures
 from puzzles.tracks.base import TensorOptions, Workbench
 from puzzles.tracks.outcomes import RunRequest
+from puzzles.tracks.schedule.feedback import with_papers
 
 from .free_game import FreeGame, summary
 from .judge import request_at, trace_in
