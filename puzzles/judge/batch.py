@@ -1,4 +1,13 @@
-"""Grades many files at once. Processes get a few files at a time, so memory does not grow with their number."""
+"""Grades many files at once. Processes get a few files at a time, so memory does not grow with their number.
+
+It decides which process grades which file, what is graded again after a process broke, and what a report says of a file
+whose grading failed: one bad file never costs the verdicts on others. A file that may have broken a process is graded
+once more, alone. What is in a verdict is the judge's; which files there are is found by `submission`.
+
+Processes are forked where that is safe, since they then share what was loaded. Rejected: threads, because Python would
+run them in turns; a queue of all files, whose contents would be in memory at once; and cancelling of futures after an
+interrupt, on which the executor's own thread breaks.
+"""
 
 import gc
 import multiprocessing

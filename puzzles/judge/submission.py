@@ -1,7 +1,12 @@
-"""Reads a player's file as untrusted bytes: its text for the sandbox, which parses it, and its lines for messages.
+"""Finds the files to grade, and reads each as untrusted bytes: its text for the sandbox, its lines for messages.
 
 Only a regular file is opened, reached without links from the given folder. A link could lead to a classmate's work or a
-teacher's file, which would then be graded or quoted; opening a pipe or a device could hang.
+teacher's file, which would then be graded or quoted; opening a pipe or a device could hang. Entries that cannot be
+graded, such as links, are listed with the reason, so that nobody is missing from a report. Nothing is parsed or run
+here but the cells of a notebook: a sandboxed process reads the code.
+
+Rejected: checking a path and opening it afterwards, since it may be exchanged in between; where the system can, folders
+are opened one below the other, and the opened file is what is checked.
 """
 
 from __future__ import annotations

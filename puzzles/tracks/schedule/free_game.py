@@ -10,10 +10,10 @@ from lib import Goal, Report, Setting, Size, Trace, referee
 from lib.ledger.named_costs import pricing
 from lib.ledger.setting import setting_to_json
 from lib.pipelines import recognize
+from puzzles.catalog.puzzle import with_papers
 from puzzles.catalog.schedule import PUZZLES, setting_text, size_text
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
-from puzzles.tracks.schedule.feedback import with_papers
 
 from .feedback import above_possible
 from .judge import senseless, trace_in

@@ -23,12 +23,12 @@ from lib.engine.replay.replay import Replay, replay, replay_from_json, usual_wid
 from lib.ledger.algebra import counted
 from lib.pipelines import recognize
 from lib.pipelines.torch_csv import Pipeline, event_times
+from puzzles.catalog.puzzle import with_papers
 from puzzles.catalog.schedule import SchedulePuzzle
 from puzzles.failure import Failure
 from puzzles.text_lines import print_table, table_of_figures
 from puzzles.tracks.base import TensorOptions, Workbench
 from puzzles.tracks.outcomes import RunRequest
-from puzzles.tracks.schedule.feedback import with_papers
 
 from .free_game import FreeGame, summary
 from .judge import request_at, trace_in
