@@ -1,9 +1,9 @@
 """The one judge: requests a definition's runs, scores their outcomes, and states the verdict.
 
 It is a generator that yields the next run and is sent the outcome, so that the same code serves a notebook's event
-loop, the sandbox, the page and a test with written-down outcomes. It decides the status, the stars and what a failure at
-another size costs: at a size that the statement shows it fails the solution, at a hidden one it costs the third star.
-It does not decide what is run and how a run is scored, which is the track's, nor how a run is isolated.
+loop, the sandbox, the page and a test with written-down outcomes. It decides the status, the stars and what a failure
+at another size costs: at a size that the statement shows it fails the solution, at a hidden one it costs the third
+star. It does not decide what is run and how a run is scored, which is the track's, nor how a run is isolated.
 
 Rejected: a quick check of its own for players, teachers or the browser, since two judges would disagree one day. The
 price is that a track must describe its runs as data before anything is run. Rejected: a callback that runs, because an
