@@ -3,13 +3,11 @@
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from lib.layout.code import code_of
 from lib.layout.exchanges import Step, bound, exchange
 from lib.layout.graph import DistributedOperator, Graph, candidates, distribute, strategy_text
-from lib.layout.jax_functions import from_jax
-from lib.layout.jax_primitives import ImportedGraph
 from lib.layout.layouts import (
     DeviceMatrix,
     LayoutError,
@@ -32,8 +30,21 @@ from lib.layout.redistribution import Redistribution, least_bytes, redistribute
 from lib.layout.training_step import training
 
 if TYPE_CHECKING:
+    from lib.layout.code import code_of
     from lib.layout.completion import Completion, Conflict, complete
     from lib.layout.exact import plan
+    from lib.layout.jax_functions import ImportedGraph, from_jax
+
+_MODULES = {
+    "code": "code_of",
+    "completion": "Completion Conflict complete",
+    "exact": "plan",
+    "jax_functions": "ImportedGraph from_jax",
+}
+"""The names that are loaded with their module when they are asked for: a layout is graded without planners, and the
+rest works where one of these modules is not installed."""
+
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "Candidate",
@@ -79,11 +90,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Loads the planners on demand: a layout puzzle is graded without them."""
-    if name == "plan":
-        from lib.layout.exact import plan  # noqa: F401  # it is returned by its name
-    elif name in ("Completion", "Conflict", "complete"):
-        from lib.layout.completion import Completion, Conflict, complete  # noqa: F401  # as above
-    else:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return locals()[name]
+    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)

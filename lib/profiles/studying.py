@@ -1,5 +1,7 @@
 """A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what could be shorter."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -8,15 +10,12 @@ from itertools import accumulate
 from math import inf
 from statistics import mean, median, quantiles
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.errors import RuleError
 from lib.ledger.algebra import union
 from lib.pipelines import Cell, Recognition, Timetable, recognize_table
 from lib.pipelines.rank_work import Pipeline
-from lib.pipelines.solver import Problem, solve
-from lib.pipelines.solver.problem import bound
-from lib.pipelines.solver.solving import figures
 
 from .gathered import (
     NOT_NAMED,
@@ -31,6 +30,9 @@ from .gathered import (
 )
 from .reading import JoinedCall, NameRule, RankProfile, RankStep, Source, Span, without
 from .words import SAYS
+
+if TYPE_CHECKING:
+    from lib.pipelines.solver import Problem
 
 # --- Where the time of a step went ---
 #
@@ -335,6 +337,12 @@ def median_times(accounting: Accounting) -> dict[tuple[int, str], float]:
 
 def prospect(accounting: Accounting, effort: float = EFFORT) -> Prospect:
     """The bound of the measured order's kind, and a shorter order if one is found."""
+    try:
+        from lib.pipelines.solver import Problem  # here and below, since an installation may lack the solver
+        from lib.pipelines.solver.problem import bound
+        from lib.pipelines.solver.solving import figures
+    except ModuleNotFoundError as why:
+        return Prospect(refusal=f"There is no bound: this installation has no {why.name}.")
     table = accounting.step.table
     pipeline = Pipeline.of_table(table)
     kind, p, v, _ = pipeline.placement
@@ -365,6 +373,8 @@ def prospect(accounting: Accounting, effort: float = EFFORT) -> Prospect:
 
 def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], float], effort: float) -> Better | None:
     """The shortest order of the solver and the textbooks, if it is shorter than the run's."""
+    from lib.pipelines.solver import solve  # here, as in `prospect`
+
     wholes = [(problem, measured)] if problem.whole else []
     halves = replace(problem, whole=False, **_lengths(times, problem.stages, 0.5, whole=False))
     shorter = []
@@ -388,6 +398,8 @@ def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], fl
 
 
 def _makespan(problem: Problem, rows: Rows) -> float:
+    from lib.pipelines.solver.solving import figures  # here, as in `prospect`
+
     return problem.time(max(figures(problem, rows).ends))
 
 

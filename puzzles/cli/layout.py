@@ -101,7 +101,7 @@ def layout(
         report = LayoutReport(*_loaded(program, axes), memory, effort)
         report.place(given, wanted)
         if code:
-            from lib.layout import code_of
+            from lib.layout.code import code_of
 
             click.echo(code_of(report.best, code), nl=False)
         else:
@@ -160,7 +160,7 @@ class LayoutReport:
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], grid: Any, memory: int | None, effort: int | None
     ) -> None:
-        from lib.layout import from_jax
+        from lib.layout.jax_functions import from_jax
 
         self.doing = LayoutProgress()
         self.doing("importing the function")
