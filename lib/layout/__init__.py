@@ -3,9 +3,9 @@
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lib import late
 from lib.layout.exchanges import Step, bound, exchange
 from lib.layout.graph import DistributedOperator, Graph, candidates, distribute, strategy_text
 from lib.layout.layouts import (
@@ -35,16 +35,12 @@ if TYPE_CHECKING:
     from lib.layout.exact import plan
     from lib.layout.jax_functions import ImportedGraph, from_jax
 
-_MODULES = {
-    "code": "code_of",
-    "completion": "Completion Conflict complete",
-    "exact": "plan",
-    "jax_functions": "ImportedGraph from_jax",
+_LATE = {
+    ".code": "code_of",
+    ".completion": "Completion Conflict complete",
+    ".exact": "plan",
+    ".jax_functions": "ImportedGraph from_jax",
 }
-"""The names that are loaded with their module when they are asked for: a layout is graded without planners, and the
-rest works where one of these modules is not installed."""
-
-_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [
     "Candidate",
@@ -88,8 +84,6 @@ __all__ = [
     "training",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name not in _MODULE_OF:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_MODULE_OF[name]}"), name)
+if not TYPE_CHECKING:  # a type checker should still refuse unknown names
+    # a layout puzzle is graded without the planners, and any of these modules may not be installed
+    __getattr__, __dir__ = late(__name__, _LATE)

@@ -1,4 +1,10 @@
-"""Reports on the terminal after grading: tables with a row for each verdict, messages, and the next step."""
+"""Reports on the terminal after grading: tables with a row for each verdict, messages, and the next step.
+
+One file, a folder with one attempt in each file, and a class have different tables, because people read them for
+different things: figures, comparison, and who is where. What is said of a verdict comes from the verdict and from
+`feedback`; here is decided what is said, in which order, and how often: a message that a whole file has is said once.
+Of a large class only the table fits, and the messages are left to files. The last lines say what to do next.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -23,11 +29,10 @@ from puzzles.judge.submission import Submission
 from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
 from puzzles.sandbox.client import protection
 from puzzles.screens.feedback import achieved, details, offers, story, what_next
-from puzzles.text_lines import GLUE, MAX_WIDTH, full_width, print_table
+from puzzles.text_lines import GLUE, MAX_WIDTH, ScreenPart, full_width, next_command, print_table, print_wrapped
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import number_text
 
-from .screen import ScreenPart, next_command, print_wrapped
 from .standings import (
     COLOURS,
     SHOWN_SIZE,

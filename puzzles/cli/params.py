@@ -94,6 +94,22 @@ def bytes_text(value: Any) -> int:
     return size
 
 
+AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([1-9]\d{0,8})\s*")
+
+
+@partial(Parsed, "AXIS=N,...")
+def mesh_text(value: Any) -> Any:
+    """The axes of a mesh with their lengths: dp=2,pp=4."""
+    axes = [AXIS.fullmatch(part) for part in value.split(",")]
+    names = [axis[1] for axis in axes if axis]
+    if not all(axes):
+        raise ValueError(f"'{value}' is not a mesh; name each axis with its length, such as dp=2,pp=4")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"the axis {twice[0]} appears twice in '{value}'; give each axis its own name")
+    return tuple((axis[1], int(axis[2])) for axis in axes if axis)
+
+
 def abandon_output() -> None:
     """Redirects standard output to the null device: flushing its buffer would fail again when the interpreter ends."""
     with suppress(OSError, ValueError):
@@ -173,11 +189,8 @@ def write_text(text: str, output: str | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as why:
-        raise click.UsageError(f"{output} cannot be written: {why.strerror}") from None
+    with usage_errors():
+        write_file(output, text)
     click.echo(f"Wrote {output}.", err=True)
 
 
