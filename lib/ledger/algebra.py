@@ -373,4 +373,3 @@ SAYS = Sentences(
         "no average": "an average is two steps and the batches of each replica; got {got!r:.60}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -329,4 +329,3 @@ SAYS = Sentences(
         "partial attention exchanged": "{who} contributes the {value}; only what is summed over all keys can be exchanged",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -382,4 +382,3 @@ SAYS = Sentences(
         "every batch contributed": "{ranks} each contribute every batch; reduce a gradient once, and let each rank take its own batches",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

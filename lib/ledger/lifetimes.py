@@ -201,4 +201,3 @@ SAYS = Sentences(
         "other storing": "this record does not store or delete as a run does: {ops}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -670,4 +670,3 @@ SAYS = Sentences(
         "ranks missing": "no model of {ranks} was passed; pass the models of all ranks",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

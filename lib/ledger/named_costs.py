@@ -249,4 +249,3 @@ SAYS = Sentences(
         "unknown costs": "there are no costs {costs!r}; {advice}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

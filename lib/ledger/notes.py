@@ -247,4 +247,3 @@ SAYS = Sentences(
         "other label": "called {call} on line {line} with layer {label}{more}: pass the layer of the value",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

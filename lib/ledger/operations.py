@@ -276,4 +276,3 @@ SAYS = Sentences(
         "record of a step": "a record names a step from 1 on, as a number; got {step!r}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

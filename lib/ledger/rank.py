@@ -413,4 +413,3 @@ SAYS = Sentences(
         "list without overlap": "a list of values needs costs with overlap; call once for each value",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -597,4 +597,3 @@ SAYS = Sentences(
         "never received": "this message was never received; receive it on rank {to}, or do not send it",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -398,4 +398,3 @@ SAYS = Sentences(
         "strange key": "a key must be a number, a string or a tuple of these; got an object of type {got}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

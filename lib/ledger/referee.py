@@ -343,4 +343,3 @@ SAYS = Sentences(
         "tier full": "rank {rank} has {memory:,} elements on the {tier} at t={time:g}, but only {capacity:,} fit; delete a parked value first",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

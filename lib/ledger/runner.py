@@ -302,4 +302,3 @@ SAYS = Sentences(
         "loop is running": "run cannot be called where an event loop is running, as in a notebook; use 'await run_async(...)'",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -226,4 +226,3 @@ SAYS = Sentences(
         "no key": "a key must be a number, a string or a tuple of these; got an object",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

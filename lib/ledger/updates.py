@@ -517,4 +517,3 @@ SAYS = Sentences(
         "no output": "no rank set an output for {missing}; go forward with it and call set_output(...)",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

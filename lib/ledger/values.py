@@ -868,4 +868,3 @@ SAYS: Sentences = Sentences(
         "wrong kind": "{name} must be {kind}; got {value}{hint}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""
