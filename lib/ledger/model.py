@@ -29,7 +29,6 @@ from lib.ledger.values import (
     Value,
     Weight,
     WeightGrad,
-    copy_of,
     join_shards,
     object_text,
 )
@@ -415,19 +414,16 @@ class Model(RankOperations):
     def offload(self, v: Any, to: str = "host") -> Awaitable[Any]:
         """Copies a value to a memory tier. Keep the copy in `parked`; the value takes device memory until you delete
         it."""
-        copied: Awaitable[Any] = self._on_tier("offload", [v], (to,))
-        return copied
+        return self._on_tier("offload", [v], (to,))
 
     def fetch(self, parked: Any) -> Awaitable[Any]:
         """Copies a parked value to the device. The parked value stays until you delete it."""
-        copied: Awaitable[Any] = self._on_tier("fetch", [parked], ())
-        return copied
+        return self._on_tier("fetch", [parked], ())
 
     def move(self, parked: Any, to: str) -> Awaitable[Any]:
         """Copies a parked value to another memory tier, for the price of a fetch and an offload. It takes no device
         memory. The parked value stays until you delete it."""
-        copied: Awaitable[Any] = self._on_tier("move", [parked], (to,))
-        return copied
+        return self._on_tier("move", [parked], (to,))
 
     @overload
     def update(
@@ -480,7 +476,7 @@ class Model(RankOperations):
 
     def _on_tier(
         self, name: str, given: Sequence[Any], args: tuple[str, ...], layer: int | None = None, makes: int = 1
-    ) -> Any:
+    ) -> Awaitable[Any]:
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
@@ -572,7 +568,7 @@ class Model(RankOperations):
         def take(value: Value) -> Value:
             operations.message((value,))
             numbers.append(recorder.claim(value))
-            copies.append(copy_of(value))
+            copies.append(value.copied())
             return copies[-1]
 
         try:

@@ -30,7 +30,6 @@ from lib.ledger.values import (
     V,
     Value,
     Weight,
-    copy_of,
     object_text,
     set_number,
     set_recorder,
@@ -122,8 +121,8 @@ class RankRecorder:
         if isinstance(value, Parked):
             raise RuleError(SAYS("value of another Dist", value=value))
         if id(value) not in self._given:
-            adopted = copy_of(value)
-            self.write("given", (adopted,), args=(copy_of(value),), line=player_line())
+            adopted = value.copied()
+            self.write("given", (adopted,), args=(value.copied(),), line=player_line())
             # The value itself is kept too, so that its id cannot be reused.
             self._given[id(value)] = (value, adopted._number)
         return self._given[id(value)][1]

@@ -100,11 +100,6 @@ class Report:
         return self.sent.total
 
     @property
-    def traffic_between(self) -> int:
-        """The most elements that a rank sends in groups of several machines."""
-        return self.sent.between
-
-    @property
     def traffic_by_call(self) -> tuple[Calls, ...]:
         """The calls of the busiest rank by operation and line, most elements first."""
         return self.sent.by_call

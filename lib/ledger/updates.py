@@ -22,11 +22,9 @@ from lib.ledger.values import (
     Value,
     Weight,
     WeightGrad,
-    copy_of,
     object_text,
     refuse_kinds,
     require_kind,
-    with_fields,
 )
 
 from .layers import refuse_step, require_trained, same_model
@@ -42,12 +40,12 @@ def offload(game: Game, value: Value, to: object) -> Parked:
     tier(game.setting.costs, to)
     if isinstance(value, Parked):
         raise RuleError(SAYS("parked already", value=value))
-    return Parked.made(copy_of(value), to)
+    return Parked.made(value.copied(), to)
 
 
 def fetch(game: Game, parked: Value) -> Value:
     """A copy of a parked value on the device."""
-    return copy_of(require_kind(parked, Parked, "the value to fetch").value)
+    return require_kind(parked, Parked, "the value to fetch").value.copied()
 
 
 def move(game: Game, parked: Value, to: object) -> Parked:
@@ -56,7 +54,7 @@ def move(game: Game, parked: Value, to: object) -> Parked:
     source = require_kind(parked, Parked, "the value to move")
     if source.tier == to:
         raise RuleError(SAYS("moved already", value=source))
-    return Parked.made(copy_of(source.value), to)
+    return Parked.made(source.value.copied(), to)
 
 
 def parked_weights(game: Game, values: Iterable[Value], to: object) -> tuple[Parked, ...]:
@@ -228,7 +226,7 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
         raise RuleError(SAYS("merged too late", late=algebra.counted(late, "step"), allowed=game.setting.late))
     if late < 0:
         raise RuleError(SAYS("merged too early", step=agreed.step, copy_step=copy.step))
-    return with_fields(copy, copy=mark._replace(batches=copy_mark.batches))
+    return copy.copied(copy=mark._replace(batches=copy_mark.batches))
 
 
 def set_final_copy(game: Game, layer: int, copy: Value) -> tuple[()]:

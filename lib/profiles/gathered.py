@@ -13,9 +13,7 @@ from lib.pipelines import Cell, Timetable
 from lib.pipelines.timetable import OPERATIONS, Message, first_incomplete, in_order
 
 from .reading import (
-    NAME as DUMP_NAME,
-)
-from .reading import (
+    DUMP_NAME,
     NameRule,
     RankProfile,
     Source,
