@@ -2,6 +2,9 @@
 
 Nothing here polls. A rank that has to wait leaves a `Wait`, and the rank that completes it wakes it. When every rank
 waits or has ended, no rank can move: then the earliest message goes to a rank that takes any, or there is a deadlock.
+An answer before that would depend on the order in which ranks run.
+
+When a call starts and ends is decided by `lanes`, and how ranks meet by `meetings`; the referee uses both as well.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 One class has all calls, so that `dir(model)` and an editor list them; what a game has no price for is refused with its
 reason. Models with the calls of their game only would hide from a player that a call exists.
+
+This module decides how calls are named and what they return. They are checked and recorded in `rank`, by the rules in
+`operations`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 A note does not refuse a run, since the original puzzles accept it; some cost the third star. The most important habit
 is that a step can be repeated: each rank ends with the updated form of what it started with.
+
+This module decides what is remarked and whether it costs a star. Stars are counted by `referee`, and figures measured
+by `memory` and `traffic`.
 """
 
 from bisect import bisect_right

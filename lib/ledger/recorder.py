@@ -2,6 +2,9 @@
 
 The record holds numbers of values, not the values: what a rank made n-th is its value n. The line of a call is read
 from the player's frame, which is cheaper than a traceback, and needs no help from the player.
+
+This module decides whose a value is and under which keys it may be stored. It believes what `rank` has checked; the
+referee believes none of it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 The report has all figures at once, also of a run that is refused, as far as it is legal: a player sees how far a
 schedule came. Figures on demand would be quicker for some callers, but each would recompute the trace.
+
+This module decides the status and the stars of a run against a goal. What an operation requires is decided by the
+rules, and what a figure counts by `memory`, `traffic` and `notes`.
 """
 
 from collections.abc import Mapping, Sequence

@@ -2,6 +2,9 @@
 
 An update takes a gradient of all batches, or a replica's own. Whatever varies it is a requirement of the same rule: a
 memory tier that has a processor, clipping, outer steps. An update for each would repeat what all have in common.
+
+This module decides which gradients, weights and states belong together. How a gradient is made is decided by `layers`
+and `attention`, and how it is summed by `collectives`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

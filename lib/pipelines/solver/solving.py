@@ -1,5 +1,11 @@
 """`solve`: the best schedule that search, textbooks and, for small problems, a constraint solver find; and its other
 forms: a coroutine, a trace, a program.
+
+A result is never worse than a textbook order that fits, since these are measured too. The figures of all candidates
+are computed from their cells and the dependencies of a timetable, so they do not rest on the fast timing of `search`.
+
+The constraint solver is an optional package and takes small problems only. It proves that nothing takes less, or finds
+a better order; without it, the lower bound of `problem` says how far a schedule may be from the best.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
