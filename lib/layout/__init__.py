@@ -1,4 +1,4 @@
-"""Tensor layouts, redistributions and plans of graphs. Needs numpy; `import lib` does not load it.
+"""Where tensors live: layouts, redistributions, and plans of graphs. Needs numpy; `import lib` does not load it.
 
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """

@@ -1,4 +1,4 @@
-"""Pipelines and other schedules as data: textbook orders of any size, their names, lower bounds, and a search.
+"""Schedules as data: textbook orders of any size, their names, lower bounds, and a search.
 
 from lib import run
 from lib.pipelines import one_f_one_b, pipeline, recognize

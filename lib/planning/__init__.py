@@ -1,4 +1,4 @@
-"""Plans training on clusters: how to split a model over GPUs, each split counted by the ledger's rules.
+"""Training jobs: how to split a model over the GPUs of a cluster, each split counted by the ledger's rules.
 
 from lib.planning import Job, Split, gpu, plan, search, transformer
 

@@ -1,4 +1,13 @@
-"""What to plan: a model, GPUs, the sequences of a step and the widths of numbers; and the goodput of a training."""
+"""What to plan: a model, GPUs, the sequences of a step and the widths of numbers; and the goodput of a training.
+
+Here stand the facts that do not depend on how a job is split: the rates of a GPU and the share of them that programs
+reach, the weights, flops and activations of a model per token, and the widths of numbers. What they take on the ranks
+of a split is decided in `prices`. Formulas are counted from the operations, with their papers; constants that are
+measured or fitted say so (docs/truth.md compares them with published runs).
+
+A model's sizes are data, in presets; only numbers that no preset can have are refused, with their range, so that times
+stay finite.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,11 @@
 """Finds the best splits of a job: all that divide, ranked by estimates.
 
-A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost.
+A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost. What
+is not tried is left out for a reason that stands beside it: schedules that another always beats, pipelines whose
+timetable would take seconds, and cuts of a sequence that is short. A caller who fixes a field gets it, even if it is
+one of these. Where nothing divides or fits, the error says what would: a changed split, another number of GPUs.
+
+Also changes of one choice of a split: the one that makes a step fastest, and those that save the most memory.
 """
 
 from bisect import bisect_left, insort
