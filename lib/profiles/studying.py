@@ -1,4 +1,15 @@
-"""A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what could be shorter."""
+"""A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what could be shorter.
+
+The causes of a bubble are found by replaying the run's own order: with equal times, with the times of each stage, with
+the time of each cell, with messages, and with the host. Each replay adds one cause, whose cost is what the step grows
+by. So the costs add up to the step, and what is left is shown as not explained.
+
+A shorter order is searched for with median times, and compared with the run's order replayed with the same times, not
+with the measured step. Where only full backwards were measured, their halves are assumed, and the result is given for
+several shares.
+
+Files, clocks and complete steps are decided by `gathered`; words and pictures by the callers.
+"""
 
 from __future__ import annotations
 
