@@ -22,8 +22,7 @@ from numpy import (
 )  # by name: a metered run counts what players make with np.asarray
 from numpy.typing import NDArray
 
-from lib.engine.words import SAYS
-from lib.errors import MismatchError, RuleError
+from lib.errors import MismatchError, RuleError, Sentences
 from lib.masked_arrays import refuse_masked
 
 # --- Defines each collective once, as a pure function from the arrays of all devices to the results of all devices ---
@@ -454,3 +453,15 @@ def require_same_call(calls: Sequence[CollectiveCall], devices: Sequence[int]) -
 
 def _call_text(call: CollectiveCall, other: CollectiveCall) -> str:
     return f"{call} in group {call.group}" if call.group != other.group else str(call)
+
+
+SAYS = Sentences(
+    {
+        "no whole number": "{what} must be a whole number; got {got}",
+        "no list of devices": "give devices as a list, such as [0, 1]; got {got}",
+        "not in group": "device {device} is not in group {group}; only its members make this call",
+        "no such device": "there is no device {device}; {there}",
+        "other calls": "device {first} calls {call}, but device {device} calls {other_call}; every device of a group must make the same collective calls, with the same shapes, in the same order",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

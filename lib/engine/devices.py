@@ -17,8 +17,7 @@ from lib.engine.collectives import Array
 from lib.engine.inprocess import InProcessPort, Scheduler
 from lib.engine.metering import LentBlock, Reading, patched_numpy
 from lib.engine.transport import Port, call_place
-from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError, Sentence
+from lib.errors import PuzzleError, RuleError, Sentence, Sentences
 from lib.ledger.algebra import counted
 from lib.masked_arrays import refuse_masked
 
@@ -423,3 +422,13 @@ class InProcessExecutor:
         self.scheduler.forget_messages()
         if unread:
             raise RuleError(unread_text(unread), line=line)
+
+
+SAYS = Sentences(
+    {
+        "stream read late": "device {device} begins to read the stream after others have read {read} inputs, and only {most} are kept; begin to read before that, or let another device send the inputs",
+        "stream too long": "the stream has more than {most:,} inputs, and on processes all are read before the first output is there; end it earlier, or run an endless stream in process",
+        "never received": "messages were sent and never received: {pairs}; receive them, or do not send them",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -20,8 +20,7 @@ from numpy import ndarray, zeros
 
 from lib.engine.collectives import Array, CollectiveCall, plain_array
 from lib.engine.metering import LentBlock, Meter, address_of, as_metered, bases_of, lend, patched_numpy, plain_view
-from lib.engine.words import SAYS
-from lib.errors import DeadlockError, MismatchError, RuleError, Sentence
+from lib.errors import DeadlockError, MismatchError, RuleError, Sentence, Sentences
 from lib.ledger.algebra import consecutive, counted
 
 if sys.platform == "emscripten":  # a browser has no greenlets
@@ -266,3 +265,11 @@ def waiting_text(call: object, size: int, line: str) -> str:
     receive."""
     group = f" in group {call.group}" if isinstance(call, CollectiveCall) and len(call.group) < size else ""
     return f"waits in {call}{group}{line}"
+
+
+SAYS = Sentences(
+    {
+        "nobody can move": "nobody can move: {states}. {fix}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

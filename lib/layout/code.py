@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lib.errors import Sentences
 from lib.layout.exchanges import Step
 from lib.layout.graph import DistributedOperator
 from lib.layout.layouts import (
@@ -23,7 +24,6 @@ from lib.layout.layouts import (
 from lib.layout.operators import EPSILON, MOMENTUM, RATE, SLOPE, SQUARES
 from lib.layout.plans import GraphPlan
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 
 # --- A plan as a program of JAX: specifications for all tensors, and a shard_map with the collectives of the plan ---
 #
@@ -347,3 +347,13 @@ def code_of(plan: GraphPlan, framework: str) -> str:
     if framework not in tuple(WRITERS):
         raise LayoutError(SAYS("no such framework", framework=framework, advice=nearest_name(str(framework), WRITERS)))
     return WRITERS[framework](plan)
+
+
+SAYS = Sentences(
+    {
+        "axes without names": "a program of JAX needs a mesh with named axes; plan a Graph(mesh=mesh(data=2, model=4))",
+        "uneven pieces": "JAX has no uneven pieces, and '{name}' is padded; pad it with graph.pad",
+        "no such framework": "there is no framework {framework!r}; {advice}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

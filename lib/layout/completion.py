@@ -14,6 +14,7 @@ from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
 
+from lib.errors import Sentences
 from lib.layout.exchanges import least_elements
 from lib.layout.graph import DistributedOperator, Graph, arrange, layouts_of, require_graph
 from lib.layout.layouts import (
@@ -30,7 +31,6 @@ from lib.layout.layouts import (
 from lib.layout.operators import DIMENSION_PRESERVING, Operator
 from lib.layout.plans import GraphPlan
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 
 Place = tuple[str, int]
 """A tensor, and the number of a dimension."""
@@ -294,3 +294,11 @@ def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLa
     matrix = named or DeviceMatrix(shape, next(iter(matrices)).devices)
     whole = {name: TensorLayout(a.shape, matrix, ((),) * len(a.shape)) for name, a in annotations.items()}
     return {name: respelled(a, matrix) if name in split else whole[name] for name, a in annotations.items()}
+
+
+SAYS = Sentences(
+    {
+        "completed plan too large": "the completed plan holds {peak:,} bytes on a device when {when}, more than {cap:,}: {names}; split one of these with an annotation, or let plan(graph, peak={cap}) choose",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypedDict, Unpack
 
+from lib.errors import Sentences
 from lib.extras import install_command
 from lib.layout.choices import Choices, Objective
 from lib.layout.completion import complete
@@ -24,7 +25,6 @@ from lib.layout.graph import Graph, require_graph
 from lib.layout.integer_program import TOLERANCE, IntegerProgram, Solved, is_solver_here
 from lib.layout.layouts import PEAK_WANTED, LayoutError, OutOfEffortError, nearest_name, require_cap
 from lib.layout.plans import GraphPlan
-from lib.layout.words import SAYS
 
 # --- Tensors of identical layers, which an integer program may lay out alike ---
 #
@@ -251,3 +251,11 @@ def _checked(graph: Graph, caps: Any) -> Mapping[str, int]:
             advice = nearest_name(name, graph.shapes)
             raise LayoutError(f"a cap names a tensor '{name}' that is not in the graph; {advice}")
     return caps or {}
+
+
+SAYS = Sentences(
+    {
+        "no highspy": "a plan needs highspy, which solves integer programs: {install}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

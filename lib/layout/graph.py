@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.layout.exchanges import Step, reductions
 from lib.layout.layouts import (
     Array,
@@ -36,7 +37,6 @@ from lib.layout.layouts import (
 )
 from lib.layout.operators import Operator, ProgramBuilder, fills
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 from lib.masked_arrays import refuse_masked
 
 # --- The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs ---
@@ -666,3 +666,16 @@ def _assignments(letters: tuple[str, ...], mesh: DeviceMatrix) -> tuple[dict[str
         for orders in product(*(permutations(assigned) for assigned in taken.values())):
             assignments[tuple(zip(taken, orders))] = None
     return tuple(dict(assignment) for assignment in assignments)
+
+
+SAYS = Sentences(
+    {
+        "parts do not divide": "{where} cannot be split into {n} parts: the number has to divide {sizes}",
+        "no equal parts": "{name}: dimension {dim} of '{tensor}', of size {size}, cannot be split into {n} equal parts; pad it to {whole} with graph.pad",
+        "padded annotation": "{whose} pads its shape {shape} to {padded}, and this graph takes equal parts only; split other dimensions, or pad it with graph.pad",
+        "axes without mesh": "{whose} names axes, and this graph has no mesh; make it with Graph(mesh=mesh(data=2, ...))",
+        "uneven not boolean": "uneven is True, False, or None for strategies that are given only; got {got!r}",
+        "no value given": "no value was given for {source} '{name}' of shape {shape}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.layout.choices import FORBIDDEN, Choices, Objective, Table
 from lib.layout.graph import DistributedOperator, Graph
 from lib.layout.layouts import LayoutError, TensorLayout, placement, same_placement
 from lib.layout.plans import GraphPlan, ends, most_elements
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 
 # --- Linear programs with binary variables, solved by HiGHS (Huangfu and Hall 2018) ---
 #
@@ -109,7 +109,7 @@ class LinearProgram:
 
     def _written(self, costs: Any) -> Any:
         """The program as HiGHS takes it, which is written once: searches differ in bounds and in what is whole."""
-        import highspy
+        import highspy  # here and below: it is optional, and only `exact` needs it
 
         problem, matrix = highspy.HighsLp(), highspy.HighsSparseMatrix()
         problem.num_col_, problem.num_row_ = len(costs), len(self.rows)
@@ -640,3 +640,12 @@ def undivided(costs: Table) -> list[tuple[int, int, float]] | None:
         return None
     left = (costs < np.minimum(indirect, FORBIDDEN)) & ~np.eye(len(costs), dtype=bool)
     return [(int(i), int(j), float(costs[i, j])) for i, j in np.argwhere(left)]
+
+
+SAYS = Sentences(
+    {
+        "no plan fits": "no plan fits into {cap:,} bytes on each device; the smallest possible is {smallest:,}",
+        "peak too small": "{what}; the smallest possible peak is {smallest:,}, when {when}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

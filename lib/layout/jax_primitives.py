@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.extras import install_command
 from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 from lib.layout.operators import RELATIONS, Operator
-from lib.layout.words import SAYS
 
 # --- A graph that came from a function of JAX, and JAX itself, if it is installed ---
 
@@ -797,3 +797,11 @@ HANDLERS: Mapping[str, Handler] = {
     "is_finite": lambda importer, settings, inputs: Known(np.broadcast_to(np.True_, inputs[0].shape)),
 }  # fmt: skip
 """By primitive."""
+
+
+SAYS = Sentences(
+    {
+        "no JAX": "from_jax needs jax, which is not installed: {install}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

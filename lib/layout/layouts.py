@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.errors import PuzzleError
-from lib.layout.words import SAYS
+from lib.errors import PuzzleError, Sentences
 from lib.masked_arrays import refuse_masked
 
 # --- The error of the layout track: one sentence that includes the numbers ---
@@ -660,3 +659,11 @@ def prime_factors(n: int) -> list[int]:
             n //= p
         p += 1
     return factors
+
+
+SAYS = Sentences(
+    {
+        "pieces differ": "devices {first} and {device} should hold the same piece, but theirs differ",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

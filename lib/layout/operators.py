@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.layout.layouts import Array, LayoutError, nearest_name, require_int, require_ints
-from lib.layout.words import SAYS
 
 # --- Each kind of operator on numpy arrays: the output's piece from the inputs' pieces ---
 
@@ -812,3 +812,11 @@ class ProgramBuilder:
         return self.add_labelled(
             name, kind, inputs, whole, tuple(rows), letters, free, {"axis": dim, **(settings or {})}
         )
+
+
+SAYS = Sentences(
+    {
+        "no such relation": "{name}: there is no relation {relation!r}; {advice}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -517,7 +517,7 @@ class GraphPlan:
         Raises:
             LayoutError: the value of a source is missing or has another shape.
         """
-        from lib.layout.execution import execute  # imported here, because planning does not need the engine
+        from lib.layout.execution import execute  # here: planning needs no engine, and it imports us
 
         self.graph.check_values(values)
         return execute(self, values, on)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.layout.exchanges import (
     SUM_EXCHANGE,
     Step,
@@ -43,7 +44,6 @@ from lib.layout.layouts import (
     require_itemsize,
     same_placement,
 )
-from lib.layout.words import SAYS
 
 if TYPE_CHECKING:
     from lib.layout.execution import Executed
@@ -374,7 +374,7 @@ class Redistribution:
         Raises:
             LayoutError: the pieces do not belong to the source layout.
         """
-        from lib.layout.execution import execute_steps  # imported here, because planning does not need the engine
+        from lib.layout.execution import execute_steps  # here: planning needs no engine, and it imports us
 
         check(pieces, self.source)
         return execute_steps(self.named_steps, self.target, pieces, on)
@@ -493,3 +493,11 @@ def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -
     if target.partial or (source.partial and (source.uneven or target.uneven)):
         return sum(step.total for step in redistribute(source, target, itemsize).steps) * itemsize
     return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
+
+
+SAYS = Sentences(
+    {
+        "sums differ": "the target is a sum of {summands} pieces, the source of {source}: a redistribution can complete sums, but not change them",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lib.engine import ShardedEngine, unmetered
+from lib.errors import Sentences
 from lib.layout.completion import complete
 from lib.layout.execution import run_operator
 from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError, Mapped, TensorLayout, mesh
 from lib.layout.layouts import mesh_split as layout_of
-from lib.layout.words import SAYS
 from lib.ledger.algebra import counted
 from lib.masked_arrays import refuse_masked
 
@@ -281,3 +281,11 @@ class Spmd:
         """The plan as text, with bytes, preceded by the conflicts."""
         with unmetered():
             return "\n".join([*map(str, self.conflicts), self.plan.explain()])
+
+
+SAYS = Sentences(
+    {
+        "other number of devices": "the mesh {mesh} has {devices}; this run has {run}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

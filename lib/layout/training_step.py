@@ -8,10 +8,10 @@ and sequence parallelism are plans of such a graph; none of them is built in.
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from lib.errors import Sentences
 from lib.layout.graph import Graph, TrainingStep, require_graph
 from lib.layout.layouts import LayoutError, nearest_name
 from lib.layout.operators import SLOPE, Operator
-from lib.layout.words import SAYS
 
 # --- Gradients of operators: for each kind, the operators that compute the gradients of its inputs ---
 
@@ -224,3 +224,12 @@ def _optimize(
     step.add_labelled(f"{weight}.new", "store", (f"{weight}.update",), shape, (letters,), letters, letters)
     replaces[f"{weight}.new"] = weight
     weights.update({f"{weight}.update": weight, f"{weight}.new": weight})
+
+
+SAYS = Sentences(
+    {
+        "no gradient": "'{name}': {kind} has no gradient for '{tensor}', which is computed from weights",
+        "no parameter": "'{result}' depends on no parameter; add one with graph.parameter(name, shape)",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

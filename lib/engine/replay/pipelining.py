@@ -16,8 +16,7 @@ from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.engine.replay.rank import RankScript, ReplayEngine
 from lib.engine.replay.workload import Workload
-from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError
+from lib.errors import PuzzleError, RuleError, Sentences
 from lib.extras import install_command
 from lib.ledger.collectives import COLLECTIVES
 from lib.ledger.trace import Trace
@@ -50,7 +49,7 @@ def names_of(trace: Trace) -> list[dict[int, str]]:
 @contextmanager
 def recorded(folder: str, rank: int) -> Iterator[None]:
     """Records the context with torch.profiler, and writes the profile to `rankN.json`."""
-    from torch.profiler import profile
+    from torch.profiler import profile  # here and below: torch is optional
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints when it starts and stops
     with profile() as profiler:
@@ -275,3 +274,12 @@ def _timed(method: Any, stage: int, op: str, times: list[tuple[str, float, float
         return result
 
     return timed
+
+
+SAYS = Sentences(
+    {
+        "nothing to profile": "a profile shows cells or collectives, and this run has neither: {why}",
+        "cells alternate": "the operations of {slot} and of another cell alternate on rank {rank}; a profile shows cells one after the other, so compute all layers of a stage at once",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

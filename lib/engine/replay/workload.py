@@ -15,8 +15,7 @@ import numpy as np
 from lib.engine.collectives import Array
 from lib.engine.metering import unmetered
 from lib.engine.transport import cast_like, namespace, numbers
-from lib.engine.words import SAYS
-from lib.errors import TraceError
+from lib.errors import Sentences, TraceError
 from lib.ledger.costs import EMBEDDING, HEAD, PRODUCTS, Costs, Kind
 from lib.ledger.setting import Setting, Size
 from lib.ledger.trace import Op
@@ -633,3 +632,11 @@ class CutHead(Head):
             xp, right = namespace(grad), cast_like(grad, grad < 0)
             grad = (xp.abs(grad) / weight[..., -1:] - right) * self.rows
         return super().backward_weight(inp, grad)
+
+
+SAYS = Sentences(
+    {
+        "no equal shards": "{count} rows or tokens cannot be cut into {total} equal shards; replay a count that divides",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""
