@@ -4,6 +4,8 @@ Each collective is one pure function from the arrays of all devices to the resul
 against these functions, and the one in this process calls them. The bytes that a device is charged are those of a ring,
 whatever a transport sends: a charge by messages would differ between MPI, torch and this process. A device describes
 its call as data, so that a mismatch is found before anything is carried; an MPI may return garbage instead.
+
+When devices meet and how arrays travel is left to the transports, and when a call is charged to `engine`.
 """
 
 from collections.abc import Sequence, Set

@@ -3,6 +3,9 @@
 An executor runs every call of a run on all devices. Each device gets copies of its arguments, and callers get copies of
 its results, so that devices in one process share no more memory than those in several; only full parameters are lent,
 read-only, for as long as a class loads its part. A stream is read by each device at its own speed.
+
+How devices wait for each other is left to the transports, and what an array costs to `metering`. Rejected: handing a
+caller's own arrays to a device, which saves a copy; two devices would then share what no call has sent.
 """
 
 import weakref

@@ -3,6 +3,9 @@
 Each numpy function that multiplies has one rule, from its arguments and result to its flops. An element-wise product
 counts as much as one in a matrix product, because a sum turns it into one: `w * v[j]` for each j. Masks do not count as
 factors, and neither do the few Python numbers by which a device scales.
+
+When a function is counted is left to `metering`. Rejected: counting matrix products alone, because a class could then
+multiply element by element and add up for nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,12 @@
-"""Runs a player's class on several devices: `with launch(DataParallel, num_devices=4, ...) as run:`."""
+"""Runs a player's class on several devices: `with launch(DataParallel, num_devices=4, ...) as run:`.
+
+It decides which transport runs a class and refuses options that no transport has. What a call of a run does is left to
+the executors: `devices` in this process, `process_devices` on processes. A run ends with its first error, because its
+devices have then stopped at different calls.
+
+What started the program is read from environment variables. Asking MPI or torch instead would load them in every
+program, and both are optional; so their carriers are imported when a run needs them.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,8 @@ A device's arrays are of a subclass of numpy's, which passes each operation to u
 are counted by their shapes. For a run, the functions of numpy that make plain arrays are replaced. Tracing the
 allocator (tracemalloc) would also count numpy's temporary memory, which differs between versions; counting by time or
 by hardware counters would differ from run to run.
+
+What a call sends is left to `collectives`, and the flops of a function to `flops`.
 """
 
 import functools

@@ -4,6 +4,8 @@ A program is SPMD, as in MPI: every process makes the same calls of a run and is
 on torch starts a process for each device, which runs the same executor. They are no forks of the program, since CUDA
 cannot be used in a fork of a process that has used it, and no new interpreters, which would each load torch for
 seconds.
+
+How processes agree on a call, and how a deadlock is found, is left to `processes`.
 """
 
 import atexit

@@ -2,6 +2,9 @@
 
 Tensors are metered like numpy's arrays: by storage, and with torch's own formulas for flops. Control messages go over
 sockets of our own, because torch.distributed has no message that is received only if it is there.
+
+How processes agree is left to `processes`. Rejected: NCCL for messages between GPUs, whose senders have to wait for
+the receiver; messages go through gloo.
 """
 
 from __future__ import annotations

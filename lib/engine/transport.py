@@ -4,6 +4,8 @@ Two transports implement the interface: `inprocess`, with tasks of one thread, a
 torch.distributed. Both check calls before they carry anything, because an MPI may return garbage when devices disagree.
 An array library is numpy, or torch. It is one small class: the array API standard does not say how memory is counted,
 lent or shared.
+
+What a call computes and sends is left to `collectives`, and what a player may call to `engine`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 The choices are the ways to distribute each operator, the layouts in which each source may be stored, and the partial
 sums that may flow on. The objective is bytes that all devices send, and computing, where it has a price.
+
+Which of them is best is left to `exact` and `integer_program`. Rejected: letting every partial sum flow on; it flows
+only on a way to an addition of two of them, where adding up once instead of twice can pay.
 """
 
 from __future__ import annotations

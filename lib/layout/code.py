@@ -1,5 +1,11 @@
-"""A plan as a program of JAX, with specifications for all tensors and a shard_map of the plan's collectives, or as
-JSON.
+"""A plan as a program of JAX, with specifications for all tensors and a shard_map of its collectives, or as JSON.
+
+A program is text that somebody can read, keep and run without this library. What moves is left to the plan. Only where
+a plan exchanges pieces in one step, which JAX cannot, is the cheapest sequence of named collectives written instead.
+
+Rejected: a program with specifications alone. XLA then chooses the collectives, and they are often others than the
+plan's. In a shard_map each device computes on its own pieces, and XLA has nothing left to decide. Uneven pieces are
+refused, because JAX has none.
 """
 
 import json

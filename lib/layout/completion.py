@@ -4,6 +4,8 @@ Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never cha
 dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict. Of the
 claims, it propagates the one whose plan moves the fewest bytes, or none. Annotations are propagated in both directions
 at the same time, or forwards first if that plan moves less and computes no more.
+
+What a completed plan costs is left to `plans`, and the search for a better one to `exact`.
 """
 
 from __future__ import annotations

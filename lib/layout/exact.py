@@ -7,6 +7,8 @@ twice, a cap on memory needs fronts of partial plans, and copies cannot be share
 
 The effort of a search is counted in the solver's own steps, not in seconds: the same graph has the same plan on every
 machine and under every load.
+
+The variables and constraints are left to `integer_program`, and what may be chosen to `choices`.
 """
 
 from __future__ import annotations

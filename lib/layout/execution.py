@@ -3,6 +3,9 @@
 All devices run the same operators, each on its own pieces (SPMD). The meters count what the plan predicts: bytes sent,
 flops, and peak memory. A tensor is freed after its last reader; what is compared afterwards are copies that belong to
 no device.
+
+Which steps there are, and what is held when, is left to `plans`. Rejected: metering every function of numpy within an
+operator. Its intermediate arrays differ between versions, and a compiled kernel has none; so an operator is one kernel.
 """
 
 from collections.abc import Callable, Mapping, Sequence

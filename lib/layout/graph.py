@@ -3,6 +3,9 @@
 A strategy says into how many parts each dimension of an operator's inputs is split. It becomes an operator with a
 layout for each tensor, and with the collectives that complete its result. Candidates come in a fixed order, so that a
 plan is the same on every machine.
+
+Which candidate is best is left to the planners. Rejected: computing with padding and masking it, as GSPMD does. Each
+kind would need a number that its function can take and its sum ignores; here a device computes on what is real.
 """
 
 from __future__ import annotations

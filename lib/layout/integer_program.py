@@ -3,6 +3,8 @@
 Moves are a flow where no cap on the peak forbids it: with a variable for each move, which would be one formulation for
 all, the training step of an attention takes ten times as long. Variables with large reduced costs are left out first:
 HiGHS alone takes about twice the time.
+
+What may be chosen is left to `choices`, and which programs are solved with which effort to `exact`.
 """
 
 from __future__ import annotations

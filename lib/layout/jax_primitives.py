@@ -2,6 +2,8 @@
 
 Settings are as in jax 0.10. Recognized as one operator are a softmax, a mean, silu, relu, and the rows of a table: one
 by one, their primitives would be planned as if each result were stored.
+
+Walking through a function, its loops and its calls is left to `jax_functions`.
 """
 
 from __future__ import annotations

@@ -4,6 +4,8 @@ A layout is a Device Matrix, an arrangement of devices along axes, and for each 
 which it is split (MindSpore's tensor map; GSPMD's annotations mean the same and are another way to write them). A
 tensor may also be a sum of what devices hold. Sets of indices for each device could describe more placements, but two
 of them can only be compared device by device.
+
+How a tensor gets from one layout to another is left to `exchanges` and `redistribution`.
 """
 
 from __future__ import annotations

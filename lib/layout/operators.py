@@ -3,6 +3,8 @@
 An operator has a letter for each dimension, as in einsum: a letter that tensors share is one loop, and what may be
 split follows from the letters alone. A rule for each kind, as MindSpore has, would repeat that; only a few kinds have
 rows of letters of their own.
+
+How an operator is divided among devices is left to `graph`, and what a division costs to `plans`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 A plan is data: operators with layouts, and a layout for every source. All figures follow from it, so a plan by
 propagation, by completion, by the exact planner or by hand is judged in the same way.
+
+Which plan is chosen is left to the planners. Rejected: figures that each planner counts for itself, because two
+planners could then not be compared; and memory as one sum, because most tensors do not live from start to end.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
 MindSpore's own gathers and slices; here the whole path is searched, so that the cheapest is found.
+
+What a step moves is left to `exchanges`.
 """
 
 from __future__ import annotations

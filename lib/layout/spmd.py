@@ -3,6 +3,10 @@
 The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`execution`), as
 GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
 Graphs"). The planning itself is not part of any device's work and is not metered.
+
+A tensor is followed by numpy's own protocols (`__array_ufunc__`, `__array_function__`), so the program stays a numpy
+function that also runs on one device. What a graph costs is left to `plans`. Rejected: functions of numpy that are
+followed without an operator for them; they are refused by name.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 Backward is what reverse-mode differentiation adds (Linnainmaa 1970). Every tensor of it is an ordinary tensor of the
 graph, so a planner chooses its layout as well. Data parallelism, the stages of ZeRO (Rajbhandari et al. 2020), tensor
 and sequence parallelism are plans of such a graph; none of them is built in.
+
+Where its tensors are is left to the planners, as for any graph. A kind without a gradient is refused by name.
 """
 
 from collections import Counter

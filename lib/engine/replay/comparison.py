@@ -1,6 +1,10 @@
 """What is right: the results of a single device, and a replay compared with them and with the predictions.
 
 The single device trains in the most direct way, without the game's rules, so that an error in them shows.
+
+How a rank plays its part is left to `rank`, and what a layer computes to `workload`. Rejected: playing the schedule on
+one rank as the reference, because a rule that is wrong would be wrong in both. Only what a schedule may choose is read
+from its run: which replicas are averaged when, and how old the weights of a gradient are.
 """
 
 from collections import defaultdict

@@ -1,4 +1,11 @@
-"""PyTorch's own tools beside a replay: its profiler records a rank, and its pipelines run a schedule's CSV file."""
+"""PyTorch's own tools beside a replay: its profiler records a rank, and its pipelines run a schedule's CSV file.
+
+It decides how a profile names cells, how PyTorch's runtime is given a schedule, and when its gradients count as right.
+What a CSV file means is left to `lib.pipelines.torch_csv`, and what a profile tells to `lib.profiles`.
+
+PyTorch has no public call that reads a schedule from CSV, so the first version that was tried is required. Gradients
+are compared in float64: in float32, the order of sums would make differences that look like a wrong schedule.
+"""
 
 import os
 import re

@@ -2,6 +2,9 @@
 
 The contents of all tensors come from the referee, which has executed the trace before: a replay derives no labels of
 its own. Each operation has a function from the tensors it uses to those it creates.
+
+What an operation computes is left to `workload`, and whether results are right to `comparison`. The engine's messages
+have no tags, and need none: the order of sending is known, so messages that come early wait here.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Devices are in this process, or processes of MPI or torch. Measured events are placed in time by the rules of the
 trace's walk, not by a clock: in one process, devices take turns.
+
+How a rank plays is left to `rank`, and what is compared to `comparison`. An operation that no tensor stands for is
+refused by name before anything runs.
 """
 
 import json

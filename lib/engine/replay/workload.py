@@ -3,6 +3,8 @@
 Operations of the game are played on matrices of the sizes that the game counts. Small replays use whole numbers, whose
 sums are exact in any order, so a wrong schedule cannot hide behind rounding; the others use float32. Layers are simple
 where the game's figures do not depend on them: attention has no softmax.
+
+In which order ranks compute is left to `rank`, and what a single device trains to `comparison`.
 """
 
 from collections.abc import Mapping, Sequence
