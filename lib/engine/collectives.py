@@ -27,9 +27,9 @@ from numpy.typing import NDArray
 from lib.errors import MismatchError, RuleError, Sentences
 from lib.masked_arrays import refuse_masked
 
-# --- Defines each collective once, as a pure function from the arrays of all devices to the results of all devices ---
+# --- Each collective as a pure function from the arrays of all devices to the results of all devices ---
 #
-# Every transport is tested against these functions. `n` is the number of devices in the group, S the bytes of the array
+# `n` is the number of devices in the group, S the bytes of the array
 # that one device contributes. The arrays have one shape and dtype and are not changed; every result is a new array,
 # which its device may write to.
 #

@@ -26,8 +26,6 @@ from lib.masked_arrays import refuse_masked
 
 # --- Copies into and out of a device ---
 #
-# Copies arrays into a device and out of it, so that devices in one process share no more memory than others would.
-#
 # Arguments are charged to the device's meter. Parameters are only lent for loading, because a device copies its part.
 
 

@@ -77,9 +77,6 @@ def current_player_line() -> str:
 
 
 # --- Counts the bytes, flops, memory and simulated time of one device ---
-#
-# Everything is counted from calls and shapes and nothing is timed, so figures are the same on every transport and in
-# every run.
 
 
 def unused_memory() -> dict[str, int]:
@@ -351,8 +348,7 @@ def unmetered() -> Iterator[None]:
 # numpy passes every operation on a subclass to its `__array_ufunc__` or `__array_function__` (NEP 13 and 18). Products
 # are counted by their shapes, and each new block of memory is charged to the device until nothing refers to it. Views
 # share their block, which counts once. Arrays that start as plain ones (np.zeros and the like) are handled by
-# `patched_numpy`. This costs a few microseconds per call. Tracing the allocator (tracemalloc) would also count numpy's
-# temporary memory, which differs between versions.
+# `patched_numpy`. This costs a few microseconds per call.
 
 
 class ChargedBlock:

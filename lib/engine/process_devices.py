@@ -421,7 +421,7 @@ class SpawnedExecutor:
         self._answers("__init__")
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
-        return self._ask(method, [("call", method, argument, lent) for argument in arguments])
+        return self._ask(method, [("call", method, [argument] * self.size, lent) for argument in arguments])
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
         yield from rows_of(self._ask("inference_loop", [("loop", every_input(inputs))] * self.size))
@@ -432,7 +432,7 @@ class SpawnedExecutor:
     def close(self, failed: bool) -> None:
         try:
             if not failed and self._ends:
-                self._ask("close", [("close",)] * self.size)
+                self._ask("close", [("close", False)] * self.size)
         finally:
             self._end()
 
@@ -535,18 +535,10 @@ class _Server:
         self.parent.send_bytes(packer().dumps(said))
 
     def result_of(self, asked: str, *given: Any) -> Any:
-        match asked:
-            case "make":
-                options, device = pickle.loads(self.packed)
-                carrier = import_module(CARRIER).TorchCarrier(options.size, device, self.store)
-                self.executor = ProcessExecutor(options, carrier, shares_results=False)
-                return None
-            case "call":
-                method, argument, lent = given
-                self.executor.call(method, [argument] * self.executor.size, lent)
-            case "loop":
-                self.executor.loop(*given)
-            case "close":
-                self.executor.close(False)
-                return None
-        return self.executor.own_result
+        if self.executor is None:
+            options, device = pickle.loads(self.packed)
+            carrier = import_module(CARRIER).TorchCarrier(options.size, device, self.store)
+            self.executor = ProcessExecutor(options, carrier, shares_results=False)
+        else:
+            getattr(self.executor, asked)(*given)
+        return None if asked == "close" else self.executor.own_result

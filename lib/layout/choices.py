@@ -33,9 +33,7 @@ from lib.layout.redistribution import can_become, least_bytes
 
 # --- Partial sums as layouts: they flow through what is linear, as in DTensor, until they are added up once ---
 #
-# Linear are sums, differences, products with a factor that is whole along the axis, and what only rearranges. An
-# operator keeps its summands, or takes other devices' summands, only where that can pay: on a way to an addition of two
-# of them.
+# Linear are sums, differences, products with a factor that is whole along the axis, and what only rearranges.
 
 REARRANGING = ("negative", "transpose", "reshape", "reduce_sum", "reduce_mean", "slice", "pad", "repeat")
 TOGETHER = ("add", "subtract", "concat")

@@ -31,10 +31,7 @@ from lib.layout.operators import EPSILON, MOMENTUM, RATE, SLOPE, SQUARES
 from lib.layout.plans import GraphPlan
 from lib.layout.redistribution import redistribute
 
-# --- A plan as a program of JAX: specifications for all tensors, and a shard_map with the collectives of the plan ---
-#
-# Each device computes on its own pieces, so that XLA has nothing left to decide: it moves what the plan predicts. Where
-# a plan exchanges pieces in one step, the program has the cheapest sequence of named collectives.
+# --- A plan as a program of JAX ---
 
 HEAD = '''"""{title}"""
 
@@ -290,7 +287,7 @@ def _names(axes: Axes, mesh: DeviceMatrix) -> Any:
     return tuple(mesh.names[axis] for axis in axes)
 
 
-# --- A plan as a program of JAX, or as JSON, by name ---
+# --- A plan as JSON, and the writers by name ---
 
 
 def plan_to_data(plan: GraphPlan) -> dict[str, Any]:

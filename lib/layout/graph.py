@@ -4,8 +4,9 @@ A strategy says into how many parts each dimension of an operator's inputs is sp
 layout for each tensor, and with the collectives that complete its result. Candidates come in a fixed order, so that a
 plan is the same on every machine.
 
-Which candidate is best is left to the planners. Rejected: computing with padding and masking it, as GSPMD does. Each
-kind would need a number that its function can take and its sum ignores; here a device computes on what is real.
+Which candidate is best is left to the planners. Rejected: computing with padding and masking it, as GSPMD does (Xu et
+al. 2021). Each kind would need its own number in the padding: zeros before a sum, the least number before a maximum,
+and never one for which a function such as a logarithm has no value.
 """
 
 from __future__ import annotations
@@ -44,11 +45,8 @@ from lib.masked_arrays import refuse_masked
 
 # --- The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs ---
 #
-# A letter may be split into parts that its size does not have evenly. GSPMD (Xu et al. 2021) then computes with the
-# padding as well, and masks it with an operator's identity where it would reach a result: zeros before a sum, the least
-# number before a maximum. Here a device computes on what is real of its pieces, and pads the result. That is the same
-# for every operator, and a value in the padding never meets a function that it would be wrong for, such as a logarithm.
-# Pieces, and whatever is stored, sent and added up, are padded.
+# A letter may be split into parts that its size does not have evenly. A device then computes on what is real of its
+# pieces, and pads the result; pieces, and whatever is stored, sent and added up, are padded.
 #
 # Source of the definitions: "Sharding Propagation", sections Distributed Operator, Sharding Strategy and Tensor Layout,
 # documentation of MindSpore 2.1.

@@ -31,8 +31,6 @@ from lib.layout.redistribution import redistribute
 # The effort of a search is the number of times that HiGHS asks whether to go on: after each round of cuts, each node
 # and each dive. That is the same on every machine, while a limit in seconds is not. HiGHS runs on one thread for that
 # reason.
-#
-# highspy is an extra, so it is imported when it is needed.
 
 Terms = dict[int, float]
 """Coefficients by variable."""
@@ -181,9 +179,7 @@ def added(*sums: Terms, times: float = 1.0) -> Terms:
     return total
 
 
-# --- The peak as constraints ---
-#
-# A cap on the peak as constraints of an integer program: what a device holds at every moment, as `plans` counts it.
+# --- A cap on the peak as constraints: what a device holds at every moment, as `plans` counts it ---
 #
 # An operator has a moment for each input that it moves, one when it computes, and one when its output is reduced. A
 # copy is there from the move of the first reader that takes it until the last one has computed, or has moved from it.

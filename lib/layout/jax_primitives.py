@@ -477,11 +477,7 @@ def behind(importer: Importer, name: str, *kinds: str) -> Operator | None:
     return op
 
 
-# --- Primitives ---
-#
-# By primitive of JAX: the operators that stand for it. Settings are as in jax 0.10.
-#
-# Recognized as one operator: a softmax, a mean, silu, relu, and the rows of a table.
+# --- By primitive of JAX: the operators that stand for it ---
 
 Settings = dict[str, Any]
 Handler = Callable[[Importer, Settings, list[Value]], Value | list[Value]]

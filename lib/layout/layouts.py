@@ -363,8 +363,8 @@ def _mixed_radix(places: Ints, axes: Sequence[int], sizes: Sequence[int]) -> Int
 
 # --- Layouts in the terms of GSPMD and GShard: a mesh with named axes, and annotations on tensors ---
 #
-# These functions return layouts, for a shape or for anything that has one. The functions of the same names in
-# `program.tracing` (exported by `lib.layout.spmd`) annotate a tensor within a program, and return the tensor.
+# These functions return layouts, for a shape or for anything that has one. The functions of the same names in `spmd`
+# annotate a tensor within a program, and return the tensor.
 #
 # Sources: Xu et al. 2021, "GSPMD", section 3.2 (mesh_split); Lepikhin et al. 2020, "GShard", section 3.2 (replicate,
 # split, shard).

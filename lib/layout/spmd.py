@@ -31,10 +31,9 @@ __all__ = ["Spmd", "mesh", "mesh_split", "replicate", "split"]
 
 # --- Tracing: a numpy function is called with tensors that have a shape but no values; the result is its graph ---
 #
-# `mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, unlike the functions of the
-# same names in `layouts`, which return a layout. They work as in GShard (Lepikhin et al. 2020) and GSPMD (Xu et
-# al. 2021), and return arrays unchanged, so the same function also runs on one device. A tensor that is annotated again
-# moves from the first layout to the second.
+# `mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, as in GShard (Lepikhin et
+# al. 2020) and GSPMD (Xu et al. 2021). They return arrays unchanged. A tensor that is annotated again moves from the
+# first layout to the second.
 
 T = TypeVar("T")
 KNOWN = "einsum, @, +, maximum(x, 0), sum over one axis, transpose and reshape"

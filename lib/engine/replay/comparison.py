@@ -119,8 +119,6 @@ def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
 
 
 # --- The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them ---
-#
-# The rounds, the copies, and the steps at which copies take over an average are read from the run.
 
 Own = tuple[int, frozenset[int]]
 """A replica's copy: the layer, and its batches."""

@@ -97,9 +97,7 @@ class RecordingEngine(ReplayEngine):
         super().turn(at, call_runs, runs_later)
 
 
-# --- A pipeline from its CSV file ---
-#
-# Runs a pipeline from its CSV file with torch.distributed.pipelining: each device of a launch has a rank's stages.
+# --- Runs a pipeline from its CSV file with torch.distributed.pipelining: each device has a rank's stages ---
 
 OLDEST = 2, 13
 """The first version of PyTorch that was tried. Loading a CSV file is not part of its public interface, and may change.

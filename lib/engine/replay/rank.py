@@ -49,10 +49,7 @@ from lib.ledger.recomputation import RankState, Recomputation
 from lib.ledger.trace import TIMED, Op, Trace, group_of, halves, root_of
 from lib.ledger.values import Delta, KeyValue, Value, Weight
 
-# --- What the referee says of each rank ---
-#
-# Reads from the referee's re-execution of a trace what each rank of a replay needs: the contents of all tensors, and
-# the order of its calls.
+# --- What the referee's re-execution says of each rank: the contents of all tensors, and the order of its calls ---
 
 CHAIN = -1
 """The tag of what a broadcast or a reduce sends from one rank to the next; messages have tags from 0 on."""

@@ -23,9 +23,7 @@ from lib.ledger.setting import Setting, Size
 from lib.ledger.trace import Op
 from lib.ledger.values import Activation, ActivationGrad, Batched, Parked, Scalar, Sharded, Value
 
-# --- Attention ---
-#
-# The mathematics of an attention layer, on arrays of numpy or torch: some tokens attend to some keys, head by head.
+# --- An attention layer, on arrays of numpy or torch: some tokens attend to some keys, head by head ---
 #
 # With z = x V as both keys and values, the output for n tokens is x + (x z' masked) z / n in each head. There is no
 # softmax: its two numbers per token change neither the order of operations nor sizes. Without the division, numbers
@@ -279,9 +277,8 @@ def turned(matrices: Array) -> Array:
 
 # --- Defines the training steps that a schedule performs on real tensors: data, loss, optimizer ---
 #
-# The loss is half the squared distance to a target, the optimizer SGD with momentum. With a
-# hidden width h and a length n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game
-# counts elements, 4 bytes each.
+# The loss is half the squared distance to a target, the optimizer SGD with momentum. With a hidden width h and a length
+# n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game counts elements, 4 bytes each.
 
 SMALL = 16, 8
 """Width and tokens for tests, 32 times smaller than in the game; with 16 ranks, each still holds a row."""
@@ -457,10 +454,7 @@ class Workload:
             return drawn.astype(self.dtype)
 
 
-# --- What each tensor holds ---
-#
-# Says what each tensor of a replay holds: the rows of a weight or the tokens of microbatches that a value of the game
-# stands for.
+# --- What each tensor holds: the rows of a weight or the tokens of microbatches that a value of the game stands for ---
 
 
 class Content(NamedTuple):
@@ -573,9 +567,7 @@ def joined(tensors: Sequence[Array], contents: Sequence[Content], wanted: Conten
     return result
 
 
-# --- A head that is split by vocabulary ---
-#
-# The mathematics of a head that is split by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch.
+# --- A head that is split by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch ---
 #
 # A shard of the head computes exp(z) for its scores z, negative at the target. Its part of the input gradient has three
 # columns: the weight's rows times exp(z), the row of the target, and the sum of exp(z). Parts are added; the gradient
