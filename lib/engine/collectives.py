@@ -24,8 +24,7 @@ from numpy import (
 )  # by name: a metered run counts what players make with np.asarray
 from numpy.typing import NDArray
 
-from lib.errors import MismatchError, RuleError, Sentences
-from lib.masked_arrays import refuse_masked
+from lib.errors import MismatchError, RuleError, Sentences, refuse_masked
 
 # --- Each collective as a pure function from the arrays of all devices to the results of all devices ---
 #

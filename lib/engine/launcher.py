@@ -24,10 +24,8 @@ from lib.engine.collectives import device_numbers, whole_number
 from lib.engine.devices import NO_ARGUMENT, Executor, InProcessExecutor, LaunchOptions
 from lib.engine.engine import ShardedEngine
 from lib.engine.metering import Reading
-from lib.errors import PuzzleError, RuleError, Sentences
-from lib.extras import install_command
+from lib.errors import PuzzleError, RuleError, Sentences, install_command, refuse_masked
 from lib.ledger.algebra import counted
-from lib.masked_arrays import refuse_masked
 
 TRANSPORTS = ("inprocess", "mpi", "torch")
 

@@ -16,8 +16,7 @@ from numpy import ascontiguousarray, empty  # by name: a metered run counts what
 from lib.engine.collectives import Array, CollectiveCall, cut, joined, reduce_into, reduced, reduced_dtype
 from lib.engine.processes import TAGS_OF_A_RUN
 from lib.engine.transport import NUMPY
-from lib.errors import RuleError, Sentences
-from lib.extras import install_command
+from lib.errors import RuleError, Sentences, install_command
 from lib.ledger.algebra import counted
 
 SAYS = Sentences(

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.errors import Sentences
+from lib.errors import Sentences, refuse_masked
 from lib.layout.exchanges import Step, reductions
 from lib.layout.layouts import (
     Array,
@@ -41,7 +41,6 @@ from lib.layout.layouts import (
 )
 from lib.layout.operators import Operator, ProgramBuilder, fills
 from lib.layout.redistribution import redistribute
-from lib.masked_arrays import refuse_masked
 
 # --- The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs ---
 #

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.errors import Sentences
-from lib.extras import install_command
+from lib.errors import Sentences, install_command
 from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 from lib.layout.operators import RELATIONS, Operator

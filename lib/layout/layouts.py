@@ -22,8 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.errors import PuzzleError, Sentences
-from lib.masked_arrays import refuse_masked
+from lib.errors import PuzzleError, Sentences, refuse_masked
 
 # --- The error of the layout track: one sentence that includes the numbers ---
 

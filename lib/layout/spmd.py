@@ -18,14 +18,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lib.engine import ShardedEngine, unmetered
-from lib.errors import Sentences
+from lib.errors import Sentences, refuse_masked
 from lib.layout.completion import complete
 from lib.layout.execution import run_operator
 from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError, Mapped, TensorLayout, mesh
 from lib.layout.layouts import mesh_split as layout_of
 from lib.ledger.algebra import counted
-from lib.masked_arrays import refuse_masked
 
 __all__ = ["Spmd", "mesh", "mesh_split", "replicate", "split"]
 

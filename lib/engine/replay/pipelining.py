@@ -23,8 +23,7 @@ from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.engine.replay.rank import RankScript, ReplayEngine
 from lib.engine.replay.workload import Workload
-from lib.errors import PuzzleError, RuleError, Sentences
-from lib.extras import install_command
+from lib.errors import PuzzleError, RuleError, Sentences, install_command
 from lib.ledger.collectives import COLLECTIVES
 from lib.ledger.trace import Trace
 from lib.pipelines.torch_csv import CellTimes, Pipeline, slot_text, slots_of, write_csv
