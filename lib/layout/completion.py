@@ -26,7 +26,7 @@ from lib.layout.layouts import (
     LayoutError,
     TensorLayout,
     common_shape,
-    require_cap,
+    require_int,
     respelled,
     same_placement,
 )
@@ -75,7 +75,7 @@ def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = No
     """
     require_graph(graph)
     if peak is not None:
-        peak = require_cap(peak, PEAK_WANTED)
+        peak = require_int(peak, PEAK_WANTED, least=0)
     given = layouts_of(graph, annotations, "an annotation")
     if not given and not graph.pins:
         raise LayoutError("nothing is annotated; give a layout to at least one tensor")

@@ -202,9 +202,6 @@ class MovingDevice(ShardedEngine):
             piece = take_step(self, step, piece)
         return piece
 
-    def backward(self, grads: Any) -> Any:
-        """Nothing: a redistribution has no parameters."""
-
 
 def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, on: str | None = None) -> Executed:
     """Moves one tensor, called "tensor", to its layout `target`."""

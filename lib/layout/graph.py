@@ -24,6 +24,7 @@ import numpy as np
 from lib.errors import Sentences, refuse_masked
 from lib.layout.exchanges import Step, reductions
 from lib.layout.layouts import (
+    ITEMSIZE_WANTED,
     Array,
     Axes,
     DeviceMatrix,
@@ -36,7 +37,6 @@ from lib.layout.layouts import (
     prime_factors,
     require_int,
     require_ints,
-    require_itemsize,
     trimmed,
 )
 from lib.layout.operators import Operator, ProgramBuilder, fills
@@ -294,12 +294,11 @@ Out = tuple[int, ...]
 """An out-strategy: the number of parts for each dimension of the output."""
 
 ROLES: Mapping[str, str] = {"parameter": "weights", "state": "optimizer state", "input": "inputs"}
-DEVICES_WANTED = "a graph needs 1 device or more"
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The roles of a training step's tensors, by name."""
+    """The roles of a training step's tensors, by name; a program without an optimizer has none."""
 
     optimizer: str = ""
     target: str = ""
@@ -314,6 +313,9 @@ class TrainingStep:
     """By operator: the parameter or state that its output replaces, in the same layout."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """By operator of the optimizer: the parameter that it belongs to."""
+
+    def __bool__(self) -> bool:
+        return bool(self.optimizer)
 
     @property
     def kept(self) -> frozenset[str]:
@@ -338,8 +340,8 @@ class Graph(ProgramBuilder):
     ) -> None:
         if (devices is None) == (mesh is None):
             raise LayoutError("a graph takes either a number of devices or a mesh: give exactly one of them")
-        if devices is not None and require_int(devices, DEVICES_WANTED) < 1:
-            raise LayoutError(f"{DEVICES_WANTED}; got {devices}")
+        if devices is not None:
+            require_int(devices, "a graph needs 1 device or more", least=1)
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
             raise LayoutError(f"a graph takes a mesh, such as mesh(data=2, model=4); got {mesh!r}")
         if uneven is not None and not isinstance(uneven, bool):
@@ -348,7 +350,7 @@ class Graph(ProgramBuilder):
         self.uneven = uneven
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
-        self.itemsize = require_itemsize(itemsize)
+        self.itemsize = require_int(itemsize, ITEMSIZE_WANTED, least=1)
         self.strategies: dict[str, Strategy] = {}
         """Strategies of the configured operators."""
         self.outs: dict[str, Out] = {}
@@ -359,7 +361,7 @@ class Graph(ProgramBuilder):
         """Tensors that are wanted at the end, in order. What nobody reads is there at the end as well."""
         self.repeats: dict[str, str] = {}
         """By operator of a later step of a loop: the same one of its first step, whose layouts hold for all steps."""
-        self.step: TrainingStep | None = None
+        self.step = TrainingStep()
         """What `training` knows of its graph: which operators are backward, what is kept, what is replaced."""
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]], out: Iterable[int] | None = None) -> None:
@@ -447,11 +449,11 @@ class Graph(ProgramBuilder):
 
     def keeps(self, operator: str) -> bool:
         """True if an operator's output takes memory that a plan counts: in a program, every output."""
-        return self.step is None or operator in self.step.kept
+        return not self.step or operator in self.step.kept
 
     def bytes_by_role(self, elements: Mapping[str, int]) -> dict[str, int]:
         """Bytes of these tensors, given their elements, by the role that they have."""
-        gradients = frozenset(self.step.gradients.values() if self.step else ())
+        gradients = frozenset(self.step.gradients.values())
         totals: dict[str, int] = {}
         for name, n in elements.items():
             role = ROLES.get(self.sources.get(name, ""), "gradients" if name in gradients else "activations")
@@ -460,7 +462,7 @@ class Graph(ProgramBuilder):
 
     def phase(self, operator: str) -> int:
         """0 in forward, 1 in backward, 2 in the optimizer. A moved copy of a tensor lasts for one phase."""
-        if self.step is None or operator in self.step.forward:
+        if not self.step or operator in self.step.forward:
             return 0
         return 2 if operator in self.step.weights else 1
 

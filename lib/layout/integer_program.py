@@ -429,7 +429,7 @@ class IntegerProgram:
             self.lives[name] = {}
             for v, way in self.ways[name]:
                 self.lives[name].setdefault(way.output, {})[v] = 1.0
-        replaced = self.choices.step.replaces.get(name)
+        replaced = self.graph.step.replaces.get(name)
         if replaced is not None:
             stored, leaves = self.lives[replaced], self.lives[name]
             for layout in {**stored, **leaves}:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from numbers import Integral
 from typing import Any
 
@@ -43,12 +43,13 @@ class OutOfEffortError(LayoutError):
 
 # --- Checks of players' input: whole numbers, as in shapes, axes, strategies and caps, and names that have to exist ---
 
+ITEMSIZE_WANTED = "the size of an element is a whole number of bytes, 1 or more"
 PEAK_WANTED = "a cap on the peak is a whole number of bytes per device, such as 60_000"
 
 
-def require_int(given: Any, what: str) -> int:
-    """One number as an int; `what` says what it should be."""
-    if not _is_whole(given):
+def require_int(given: Any, what: str, least: float = -inf) -> int:
+    """One number as an int, at least as large as `least`; `what` says what it should be."""
+    if not _is_whole(given) or given < least:
         raise LayoutError(f"{what}; got {given!r}")
     return int(given)
 
@@ -64,14 +65,6 @@ def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
     return tuple(int(n) for n in numbers)
 
 
-def require_itemsize(given: Any) -> int:
-    """The size of an element in bytes."""
-    wanted = "the size of an element is a whole number of bytes, 1 or more"
-    if require_int(given, wanted) < 1:
-        raise LayoutError(f"{wanted}; got {given}")
-    return int(given)
-
-
 def _is_whole(given: Any) -> bool:
     return type(given) is int or (isinstance(given, Integral) and not isinstance(given, bool))
 
@@ -81,13 +74,6 @@ def nearest_name(wanted: Any, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(str(wanted), names, n=1)
     return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names) or 'none'}"
-
-
-def require_cap(given: Any, wanted: str) -> int:
-    """A cap in bytes."""
-    if require_int(given, wanted) < 0:
-        raise LayoutError(f"{wanted}; got {given}")
-    return int(given)
 
 
 # --- The Device Matrix: an arrangement of the devices along axes ---

@@ -88,7 +88,7 @@ def ends(graph: Graph) -> dict[str, tuple[str, ...]]:
     """By operator: the tensors that are freed once it has computed."""
     last = {tensor: name for name, op in graph.operators.items() for tensor in op.inputs}
     number = {name: i for i, name in enumerate(graph.operators)}
-    replaces = graph.step.replaces if graph.step else {}
+    replaces = graph.step.replaces
     for new, source in replaces.items():
         last[source] = max(new, last.get(source, new), key=number.__getitem__)
     stay = {*graph.sources, *replaces, *graph.results}.difference(replaces.values())

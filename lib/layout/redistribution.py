@@ -34,6 +34,7 @@ from lib.layout.exchanges import (
     with_axes,
 )
 from lib.layout.layouts import (
+    ITEMSIZE_WANTED,
     Axes,
     DeviceMatrix,
     Ints,
@@ -43,7 +44,7 @@ from lib.layout.layouts import (
     check,
     parts,
     refined,
-    require_itemsize,
+    require_int,
     same_placement,
 )
 
@@ -439,7 +440,7 @@ def redistribute(
         LayoutError: different tensors or devices, a target with partial sums that the source does not have, or an
             itemsize that is not a positive whole number.
     """
-    itemsize = require_itemsize(itemsize)
+    itemsize = require_int(itemsize, ITEMSIZE_WANTED, least=1)
     require_same(source, target)
     if target.partial and not can_become(source, target):
         raise LayoutError(SAYS("sums differ", summands=target.summands, source=source.summands))
@@ -494,7 +495,9 @@ def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -
         return 0
     if target.partial or (source.partial and (source.uneven or target.uneven)):
         return sum(step.total for step in redistribute(source, target, itemsize).steps) * itemsize
-    return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
+    return (least_sum_elements if source.partial else least_elements)(source, target) * require_int(
+        itemsize, ITEMSIZE_WANTED, least=1
+    )
 
 
 SAYS = Sentences(

@@ -159,7 +159,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
             without a gradient; or there is no such optimizer.
     """
     require_graph(graph)
-    if graph.step is not None:
+    if graph.step:
         raise LayoutError("this graph is a training step already; call training with the graph of the forward program")
     if not isinstance(optimizer, str) or optimizer not in MOMENTS:
         raise LayoutError(f"there is no optimizer {optimizer!r}; {nearest_name(optimizer, MOMENTS)}")
