@@ -143,8 +143,6 @@ class Life:
 class Lives:
     """All blocks of a device that are live or may be live at the peak. Time passes when a block is made."""
 
-    __slots__ = ("_ended", "_live", "_peak_time", "time")
-
     def __init__(self) -> None:
         self.time = 0
         self._peak_time = 0
@@ -182,27 +180,6 @@ class Lives:
 class Meter:
     """The running figures of one device, named as in `Reading`. `byte_time`: for each slower memory, the flops on the
     clock that a transferred byte takes."""
-
-    __slots__ = (
-        "byte_time",
-        "calls",
-        "clock",
-        "disk",
-        "ends",
-        "flops",
-        "host",
-        "live",
-        "lives",
-        "numbers_out",
-        "peak",
-        "peak_line",
-        "products",
-        "scales",
-        "sent",
-        "stored",
-        "unpacked",
-        "widened_line",
-    )
 
     def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
         self.sent = self.unpacked = 0

@@ -62,8 +62,6 @@ from .repeating import (
 class RecordingMeter(Meter):
     """Counts as every meter does, for the lines of code at a peak; figures are those of the second run."""
 
-    __slots__ = ("recorder",)
-
     def __init__(self, recorder: DeviceRecorder, byte_time: Mapping[str, int] | None = None) -> None:
         super().__init__(byte_time)
         self.recorder = recorder
