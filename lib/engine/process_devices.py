@@ -333,7 +333,7 @@ def _become_device(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    _Server(Connection(parent), packed, store).run()
+    _serve(Connection(parent), packed, store)
 
 
 def packed_run(asked: LaunchOptions, device: str) -> bytes:
@@ -498,37 +498,26 @@ def how_it_ended(code: int) -> str:
     return f"{how}, without a message; run it again"
 
 
-class _Server:
+def _serve(parent: Connection, packed: bytes, store: str) -> None:
     """Runs in each process: makes the executor and answers the parent's requests until the parent has ended."""
-
-    def __init__(self, parent: Connection, packed: bytes, store: str) -> None:
-        self.parent, self.packed, self.store = parent, packed, store
-        self.executor: Any = None
-
-    def run(self) -> None:
-        try:
-            self.answer("make")
-            while True:
-                self.answer(*pickle.loads(self.parent.recv_bytes()))
-        except (EOFError, OSError):
-            pass  # the parent has gone
-        finally:
-            os._exit(0)
-
-    def answer(self, asked: str, *given: Any) -> None:
-        said: tuple[str, Any]
-        try:
-            result = self.result_of(asked, *given)
-            said = "returned", (result, self.executor.readings())
-        except BaseException as why:
-            said = "failed", pickled(why)
-        self.parent.send_bytes(packer().dumps(said))
-
-    def result_of(self, asked: str, *given: Any) -> Any:
-        if self.executor is None:
-            options, device = pickle.loads(self.packed)
-            carrier = import_module(CARRIER).TorchCarrier(options.size, device, self.store)
-            self.executor = ProcessExecutor(options, carrier, shares_results=False)
-        else:
-            getattr(self.executor, asked)(*given)
-        return None if asked == "close" else self.executor.own_result
+    executor: Any = None
+    asked, given = "make", list[Any]()
+    try:
+        while True:
+            said: tuple[str, Any]
+            try:
+                if executor is None:
+                    options, device = pickle.loads(packed)
+                    carrier = import_module(CARRIER).TorchCarrier(options.size, device, store)
+                    executor = ProcessExecutor(options, carrier, shares_results=False)
+                else:
+                    getattr(executor, asked)(*given)
+                said = "returned", (None if asked == "close" else executor.own_result, executor.readings())
+            except BaseException as why:
+                said = "failed", pickled(why)
+            parent.send_bytes(packer().dumps(said))
+            asked, *given = pickle.loads(parent.recv_bytes())
+    except (EOFError, OSError):
+        pass  # the parent has gone
+    finally:
+        os._exit(0)
