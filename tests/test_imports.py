@@ -28,11 +28,11 @@ lib.pipelines.timetable lib.pipelines.orders lib.pipelines.player lib.pipelines.
 lib.pipelines.rank_work lib.pipelines.recognition lib.pipelines.bounds lib.pipelines.torch_csv lib.pipelines.solver
 lib.pipelines
 lib.planning lib.profiles
-lib.engine.words lib.engine.collectives lib.engine.flops lib.engine.metering lib.engine.suspended lib.engine.transport
+lib.engine.collectives lib.engine.flops lib.engine.metering lib.engine.suspended lib.engine.transport
 lib.engine.inprocess lib.engine.engine lib.engine.devices lib.engine.processes lib.engine.mpi lib.engine.torch
 lib.engine.process_devices lib.engine.launcher lib.engine lib.engine.replay.workload lib.engine.replay.rank
 lib.engine.replay.comparison lib.engine.replay.pipelining lib.engine.replay
-lib.layout.words lib.layout.layouts lib.layout.exchanges lib.layout.redistribution lib.layout.operators
+lib.layout.layouts lib.layout.exchanges lib.layout.redistribution lib.layout.operators
 lib.layout.graph lib.layout.training_step lib.layout.notation lib.layout.plans lib.layout.propagation
 lib.layout.completion lib.layout.choices lib.layout.integer_program lib.layout.exact lib.layout.code
 lib.layout.jax_primitives lib.layout.jax_functions lib.layout lib.layout.xla lib.layout.examples lib.layout.execution

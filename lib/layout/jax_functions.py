@@ -2,6 +2,9 @@
 
 A primitive that no operator stands for becomes an opaque operator, which jax computes; a refusal would end most imports
 at a detail.
+
+Which operators stand for a primitive is left to `jax_primitives`. Rejected: a table of the dimensions that each
+primitive may split. JAX's own rules of batching prove that for every primitive, new ones included.
 """
 
 import re
