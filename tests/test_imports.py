@@ -40,9 +40,9 @@ lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.scene drawing.glyphs drawing.run_text drawing.timeline
 drawing.plans drawing.predicted_vs_measured drawing.values drawing.layout_tensor drawing.layout_graph
 drawing.layout_text drawing.html drawing.files drawing
-puzzles.search_path puzzles.version puzzles.address puzzles.text_lines puzzles.failure puzzles.catalog puzzles.content
-puzzles.sandbox puzzles.tracks puzzles.custom puzzles.judge puzzles.screens puzzles.teaching puzzles.player puzzles
-puzzles.page puzzles.cli puzzles.__main__ puzzles.package.training_puzzles
+puzzles puzzles.version puzzles.text_lines puzzles.failure puzzles.catalog puzzles.content puzzles.sandbox
+puzzles.tracks puzzles.custom puzzles.judge puzzles.screens puzzles.teaching puzzles.player puzzles.page puzzles.cli
+puzzles.__main__ puzzles.package.hooks puzzles.package.training_puzzles
 """.split()
 """Rooms: a module, or a package with all that is below it. Each imports only from itself and from rooms before it."""
 
