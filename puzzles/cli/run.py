@@ -23,7 +23,7 @@ from lib import Costs, PuzzleError, Setting, Size, Trace
 from lib import referee as judged
 from lib import run as played
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, of_source, write_file
+from puzzles.failure import Failure, of_source
 from puzzles.judge.discover import submissions
 from puzzles.judge.grader import grade_puzzle
 from puzzles.judge.session import Session, run_in
@@ -33,6 +33,7 @@ from puzzles.screens.terminal import report_on
 from puzzles.text_lines import next_command
 from puzzles.tracks import ALL, Track, track_for, track_of
 from puzzles.tracks.base import TensorOptions
+from puzzles.tracks.free_play import FreeGame, own_game, replay_trace, show_report
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .params import (
@@ -43,12 +44,12 @@ from .params import (
     terminal,
     usage_errors,
     write_run,
+    write_text,
 )
 from .puzzle_params import FIELDS, SLUG_TEXT, chosen, costs_text, game_options
 
 if TYPE_CHECKING:
     from lib.pipelines import Timetable
-    from puzzles.tracks.free_play import FreeGame
 
 
 # --- A player's file ---
@@ -152,18 +153,11 @@ def export(
         text = write_csv(trace, communication)
     except PuzzleError as why:
         raise click.ClickException(f"{found.slug} cannot be exported: {why}") from None
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    with usage_errors():
-        write_file(output, text)
-    click.echo(f"Wrote {output}.")
+    write_text(text, output)
 
 
 def judged_run(path: str, name: str, options: Mapping[str, Any], seconds: float) -> tuple[FreeGame, Trace]:
     """The game, and the trace of a correct run."""
-    from puzzles.tracks.free_play import FreeGame, own_game
-
     puzzle = chosen(name, options)
     track = track_for(puzzle)
     if isinstance(puzzle, Puzzle):
@@ -208,8 +202,6 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     follow from the order. In the game, each rank runs its cells in order, receives a value before its first use, and
     sends it when it is made.
     """
-    from puzzles.tracks.free_play import FreeGame, show_report
-
     require_picture(colour, outputs)
     require_endings(outputs)
     table, trace = imported(path, layers, Setting(costs))
@@ -359,14 +351,10 @@ def run(
         if trace is None:
             passed = track.show.run_on_tensors(puzzle, options, bench)
         else:
-            from puzzles.tracks.free_play import replay_trace
-
             passed = replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
     ctx.exit(0 if passed else 1)
 
 
 def _in_csv(path: str, costs: Any) -> tuple[Any, Any]:
-    from puzzles.tracks.free_play import FreeGame
-
     _, trace = imported(path, 1, Setting(costs or "parts"))
     return FreeGame(Path(path).stem, trace.size, trace.setting), trace

@@ -19,21 +19,18 @@ from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import add_folder, folders
 from puzzles.failure import Failure, sanitized
 from puzzles.judge.judge import judge, run_judge
 from puzzles.judge.verdict import Verdict
 from puzzles.player.local_run import NotebookDefinition
 from puzzles.sandbox.worker.reading import Sketch
-from puzzles.tracks import Track, track_of
+from puzzles.tracks import TRACKS, Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
-
-if TYPE_CHECKING:
-    from puzzles.tracks import Track
-
 
 # --- Puzzles of teachers ---
 
@@ -50,9 +47,6 @@ def is_played(track: Track[Any], own: bool) -> bool:
 
 def packed() -> bytes:
     """The files of all folders that have been added, by folder and name, as JSON; empty if there is none to play."""
-    from puzzles.custom import folders
-    from puzzles.tracks import TRACKS
-
     found = {
         folder.path.name: {
             own.file.name: own.file.read_text(encoding="utf-8-sig")
@@ -67,9 +61,6 @@ def packed() -> bytes:
 
 def add(data: bytes, below: Path) -> None:
     """Writes packed files into folders below this one, and adds these. Layouts come with numpy."""
-    from puzzles.custom import add_folder
-    from puzzles.tracks import TRACKS
-
     has_numpy = find_spec("numpy") is not None
     for name, texts in json.loads(data).items():
         folder = below / name
