@@ -327,11 +327,13 @@ def run(
         bool(through), communication, str(folder.resolve()) if folder else "", time_limit or PATIENCE,
         width or 0,
     )  # fmt: skip
+    puzzle: Puzzle | FreeGame
     if path.endswith(".csv"):
         others = game["more"] or [field for field in FIELDS if field != "costs" and game[field] is not None]
         if name is not None or ranks is not None or tensors is False or others:
             raise click.UsageError("a .csv states its own size and name; of these options only --costs applies to it")
-        puzzle, trace = _in_csv(path, game["costs"])
+        _, trace = imported(path, 1, Setting(game["costs"] or "parts"))
+        puzzle = FreeGame(Path(path).stem, trace.size, trace.setting)
     elif name is None:
         raise click.UsageError("name the puzzle after the file, as in 'puzzles run mine.py zb_h1'; a .csv needs none")
     else:
@@ -353,8 +355,3 @@ def run(
         else:
             passed = replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
     ctx.exit(0 if passed else 1)
-
-
-def _in_csv(path: str, costs: Any) -> tuple[Any, Any]:
-    _, trace = imported(path, 1, Setting(costs or "parts"))
-    return FreeGame(Path(path).stem, trace.size, trace.setting), trace
