@@ -151,43 +151,33 @@ class RunRecord:
         match data:
             case {
                 "problem": problem,
-                "sketch": [str(digest), todo, list(methods)],
+                "sketch": [str(digest), (None | list()) as todo, list(methods)],
                 "line": int(line),
                 "runs": list(runs),
             } if len(runs) <= MAX_RUNS:
-                calls = None if todo is None else tuple(map(_text, todo))
-                found = Sketch(digest, calls, tuple(map(_method, methods)))
+                calls = None if todo is None else tuple(_parts(todo, *[str] * len(todo)))
+                found = Sketch(digest, calls, tuple(tuple(_parts(one, str, int)) for one in methods))
                 return cls(_failure(problem), found, line, tuple(map(_run, runs)))
         raise ValueError("the run left no record that can be judged")
 
 
+def _parts(data: Any, *kinds: type) -> Any:
+    """A list of as many parts, each of its kind."""
+    if isinstance(data, list) and len(data) == len(kinds) and all(map(isinstance, data, kinds)):
+        return data
+    raise ValueError("the record of the run is damaged")
+
+
 def _run(data: Any) -> KeptRun:
-    match data:
-        case [str(sent), failure]:
-            return KeptRun(sent, _failure(failure))
-    raise ValueError("the record of the runs is damaged")
+    sent, failure = _parts(data, str, object)
+    return KeptRun(sent, _failure(failure))
 
 
 def _failure(data: Any) -> Failure | None:
-    match data:
-        case None:
-            return None
-        case [str(reason), str(sentence), int(line), str(file), str(method)]:
-            return Failure(reason[:MAX_TEXT], sanitized(sentence[:MAX_TEXT]), line, file[:MAX_TEXT], method[:MAX_TEXT])
-    raise ValueError("the record of a failure is damaged")
-
-
-def _method(data: Any) -> tuple[str, int]:
-    match data:
-        case [str(name), int(line)]:
-            return name, line
-    raise ValueError("the record of the definition is damaged")
-
-
-def _text(data: Any) -> str:
-    if isinstance(data, str):
-        return data
-    raise ValueError("the record of the definition is damaged")
+    if data is None:
+        return None
+    reason, sentence, line, file, method = _parts(data, str, str, int, str, str)
+    return Failure(reason[:MAX_TEXT], sanitized(sentence[:MAX_TEXT]), line, file[:MAX_TEXT], method[:MAX_TEXT])
 
 
 MISSING = RunOutcome(failure=Failure("crash", "this run is missing in the record"))
