@@ -31,7 +31,7 @@ from drawing.run_text import describe_gap, error_text, name_of, summary, text_of
 from drawing.scene import LaneMarks, Mark, RunLike, Scene, scene_from
 from drawing.timeline import Timeline, draw_scene
 from lib import COLLECTIVES, Goal, PuzzleError, group_of
-from lib.extras import install_command
+from lib.errors import install_command
 
 # --- The JSON of trace viewers ---
 

@@ -304,7 +304,7 @@ def draw_steps(plan: Plan, title: str = "", colour: str = "layer") -> Timeline:
 
 def draw_waterfall(plan: Plan, title: str, target: float = 0.0, dark: bool = False) -> Picture:
     """Where the time and memory of a plan go. `target`: the seconds that a step may take, if any."""
-    from lib.planning.plans import LEAST_PART, PARTS, time_parts
+    from lib.planning.plans import LEAST_PART, PARTS, time_parts  # here, since other pictures need no planner
 
     parts = {PARTS[name]: s for name, s in time_parts(plan).items() if s >= LEAST_PART * plan.seconds}
     facts = [f"{what} {seconds:.3g} s" for what, seconds in parts.items()]

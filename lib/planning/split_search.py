@@ -16,7 +16,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 from lib.ledger.algebra import counted
 from lib.ledger.trace import no_collection
 
@@ -25,7 +25,6 @@ from .job import GIB, MAX_LAYERS, MAX_NUMBER, MAX_TRIED, Job
 from .plans import Family, Plan, family_of, plan
 from .prices import TICKS, Prices, SplitSizes, members_of_replicas, prices, sizes
 from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems, require_fit
-from .words import SAYS
 
 # --- Every split that is tried, with lower bounds on time and memory ---
 
@@ -568,3 +567,12 @@ def _spread(front: list[tuple[int, int, int]], count: int) -> list[tuple[int, in
     high, low = front[0][1], front[-1][1]
     wanted = [high - (high - low) * k / max(count - 1, 1) for k in range(count)]
     return sorted({min(front, key=lambda candidate: abs(candidate[1] - peak)) for peak in wanted})
+
+
+SAYS = Sentences(
+    {
+        "largest of what": "the largest of what? There are {known}; got {got!r:.40}",
+        "no split": "{batch} on {gpus} cannot be split with {chosen}{work}; or choose a batch with more divisors, such as {job_gpus}, or leave something to the search",
+        "no count": "{name} is how many plans to find, a whole number from 1 on; got {got!r:.40}",
+    }
+)

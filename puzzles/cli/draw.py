@@ -11,7 +11,7 @@ from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.judge.submission import Submission, source_of
 from puzzles.sandbox.limits import TIME_LIMIT
-from puzzles.tracks import OptionError, track_for, track_of
+from puzzles.tracks import OptionError, as_lines, differing_lines, reference_file, track_for, track_of
 from puzzles.tracks.base import DrawOptions
 
 from .params import colour_option, seconds_text, usage_errors
@@ -86,8 +86,6 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
 
     Prints the lines that differ. For a schedule, also draws both runs in one picture.
     """
-    from puzzles.tracks import as_lines, differing_lines, reference_file
-
     from .run import CommandWorkbench
 
     slug, track = puzzle.slug, track_of(puzzle.slug)

@@ -25,10 +25,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.ledger.algebra import counted
 from puzzles.custom import folders
 from puzzles.failure import sanitized
+from puzzles.judge import verdict
 from puzzles.judge.progress import is_own_file, remember
 from puzzles.judge.verdict import Graded
 from puzzles.sandbox.client import can_fork, protection
@@ -204,7 +205,6 @@ def class_(ctx: click.Context, /, course: Course, paths: tuple[str, ...], **opti
 def _grade(
     ctx: click.Context, paths: tuple[str, ...], wanted: tuple[str, ...], options: Mapping[str, Any], course: Course
 ) -> None:
-    from puzzles.judge import verdict
     from puzzles.judge.batch import grade_all
     from puzzles.judge.checkpoint import Checkpoint, GradingJob
     from puzzles.judge.discover import hard_links
@@ -267,8 +267,6 @@ def _require_one(submitted: Sequence[Submitted], path: str) -> None:
 
 
 def _show(graded: list[Graded], options: Mapping[str, Any], scoring: Scoring) -> None:
-    from puzzles.judge import verdict
-
     if options["as_json"]:
         click.echo(json.dumps(verdict.as_json(graded, options["why"], scoring.facts), indent=2))
     else:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lib import PuzzleError
+from lib import PuzzleError, trace_to_json
 from puzzles.catalog.fields import RefusedError
 from puzzles.failure import write_file
 from puzzles.sandbox.limits import MIB, Limits
@@ -251,7 +251,6 @@ def write_run(
 ) -> None:
     """Writes each file, by its ending. The trace is made only if a file needs it."""
     import drawing
-    from lib import trace_to_json
     from lib.pipelines.torch_csv import write_table
 
     for path in paths:

@@ -75,7 +75,7 @@ def profile(
     there is one. Of a job without a pipeline, or of one rank's file: computing, exposed collectives, gaps, and the
     phases of a step. PyTorch is not needed.
     """
-    from lib.profiles.hooks import hooks as hooks_for
+    from lib.profiles.reading import hooks as hooks_for
     from puzzles.player.profile import profile as profiled
     from puzzles.player.profile import require_known
 

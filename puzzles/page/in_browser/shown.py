@@ -104,7 +104,7 @@ def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] 
 def profiled(files: list[list[str]]) -> dict[str, Any]:
     """A report on traces, and as data the pictures of a pipeline, with the lines that lead to its cells."""
     from drawing.html import run_data, view_words  # here, as above
-    from puzzles.player.profile import profile
+    from puzzles.player.profile import profile  # here, since verdicts need no profiles
     from puzzles.screens.profile_pictures import page_parts
 
     found = profile(*(Source(name, partial(BytesIO, text.encode())) for name, text in files))
