@@ -157,7 +157,7 @@ def plan(
 
     Times are in seconds. Traffic is what each GPU sends in a step, in GB. Memory is of the fullest GPU, in GiB.
     """
-    from lib.planning import search
+    from lib.planning.split_search import search
     from puzzles.screens.plans import report_config, report_largest, report_plans, report_training
 
     require_picture(colour, None if target else output)
@@ -225,8 +225,8 @@ def plan_of_config(
     path: str, named: tuple[Any, ...], how: dict[str, Any], kernels: str | None, fixed: dict[str, Any]
 ) -> Plan:
     """The plan of a config file on a number of GPUs; options replace what it says."""
-    from lib.planning import plan as plan_split
     from lib.planning.configs import read_config
+    from lib.planning.plans import plan as plan_split
 
     said = read_config(text_of(path))
     model, gpu, gpus, batch, tokens, sequence, numbers = named

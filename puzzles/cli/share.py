@@ -16,7 +16,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, sanitized
 from puzzles.judge.judge import judge_saved
 from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
-from puzzles.page.links import LOCAL, link, split
+from puzzles.page.in_browser.calls import LOCAL, link, split
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.outcomes import capitalized
 

@@ -20,7 +20,7 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from puzzles.catalog.path import CORE
-from puzzles.page import links
+from puzzles.page.in_browser import calls
 from puzzles.tracks import ALL, reference_file
 from tests.support.pages import read_link
 from tests.support.profiles import TRACES
@@ -326,7 +326,7 @@ def test_what_is_printed_is_cut(game: Game) -> None:
 
 def test_a_link_to_code_opens_read_only_and_can_be_made_ones_own(game: Game) -> None:
     text = solution("fsdp")
-    game.open(links.fragment("fsdp", "code", text), "unrun")
+    game.open(calls.fragment("fsdp", "code", text), "unrun")
     assert game.code() == text
     assert "Run" in game.text(".verdict .next")
     game.find(".run").click()
@@ -353,13 +353,13 @@ def test_a_link_to_a_run_is_verified_on_opening(game: Game) -> None:
     assert game.browser.find_elements("css selector", ".cm-content") == []
     forged = json.loads(trace)
     del forged["operations"][0][-1]
-    game.open(links.fragment("zb_h1", "run", json.dumps(forged)), "failed")
-    game.open(links.fragment("zb_h1", "run", "[1, 2]"), "failed")
+    game.open(calls.fragment("zb_h1", "run", json.dumps(forged)), "failed")
+    game.open(calls.fragment("zb_h1", "run", "[1, 2]"), "failed")
     assert "cannot be judged" in game.text(".verdict")
 
 
 def test_a_damaged_link_says_so_and_opens_the_puzzle(game: Game) -> None:
-    game.open(f"{links.fragment('ddp', 'code', solution('ddp'))[:-40]}")
+    game.open(f"{calls.fragment('ddp', 'code', solution('ddp'))[:-40]}")
     assert "damaged" in game.text("#toast")
     assert "while" not in game.code()
 

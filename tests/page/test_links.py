@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from puzzles import address
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli.share import judge_saved
-from puzzles.page import links
+from puzzles.page.in_browser import calls
 from tests.screens.texts import approved
 from tests.support.commands import puzzles
 from tests.support.examples import LETTERS, examples
@@ -24,7 +24,7 @@ IN_LINKS = set(string.ascii_letters + string.digits + "-_")
 @examples(15)
 @given(st.text(LETTERS, max_size=300), st.sampled_from(("code", "run", "timetable")))
 def test_a_link_gives_back_what_it_holds(text: str, kind: str) -> None:
-    made = links.link("https://example.org/#old", "gpipe", kind, text)
+    made = calls.link("https://example.org/#old", "gpipe", kind, text)
     assert made.startswith(f"https://example.org/#gpipe/{kind}/")
     assert set(made.rpartition("/")[2]) <= IN_LINKS
     assert read_link(made) == ("gpipe", kind, text)
