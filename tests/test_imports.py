@@ -104,11 +104,6 @@ def targets(name: str, node: Import) -> Iterator[str]:
 
 LATE = {
     ("puzzles", "puzzles.player.*"): "`from puzzles import play` and `profile` load each name when it is asked for",
-    (
-        "lib.layout",
-        "lib.layout.*",
-    ): "the package loads its planners, which a graded file is refused, when asked for them",
-    ("lib.planning", "lib.planning.*"): "the package loads its search when it is asked for it",
     ("puzzles.cli.*", "*"): "a command loads what it needs when it is called, so that others and --help start without",
     ("puzzles.*", "drawing*"): "nothing is drawn in most verdicts and lists, and chalk is slow to load",
     ("puzzles.*", "puzzles.screens.profile_pictures"): "as above: it draws",

@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -22,6 +22,7 @@ from rich.text import Text
 from lib import Costs, PuzzleError, Setting, Size, Trace
 from lib import referee as judged
 from lib import run as played
+from lib.pipelines import Timetable, pipeline
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source
 from puzzles.judge.discover import submissions
@@ -47,10 +48,6 @@ from .params import (
     write_text,
 )
 from .puzzle_params import FIELDS, SLUG_TEXT, chosen, costs_text, game_options
-
-if TYPE_CHECKING:
-    from lib.pipelines import Timetable
-
 
 # --- A player's file ---
 
@@ -220,7 +217,6 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
 
 def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace]:
     """The order of PyTorch's file, and a run of it."""
-    from lib.pipelines import pipeline
     from lib.pipelines.torch_csv import read_csv
 
     try:

@@ -18,6 +18,7 @@ from puzzles.judge.judge import judge_saved
 from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
 from puzzles.page.in_browser.calls import LOCAL, link, split
 from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks.free_play import figures, judged_saved, show_report
 from puzzles.tracks.outcomes import capitalized
 
 from .params import terminal
@@ -119,8 +120,6 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
 
 def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     """Judges a saved trace of any size and setting, shows its figures, and returns whether it is correct."""
-    from puzzles.tracks.free_play import figures, judged_saved, show_report
-
     try:
         if len(saved) > MAX_FILE_SIZE:
             raise PuzzleError(f"it has more than {MAX_FILE_SIZE:,} bytes")
