@@ -21,7 +21,7 @@ import click
 
 from lib import PuzzleError, trace_to_json
 from puzzles.catalog.fields import RefusedError
-from puzzles.failure import write_file
+from puzzles.failure import require_ending, write_file
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.text_lines import COLOURS
 
@@ -233,12 +233,9 @@ def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
         return  # without loading what draws
     from drawing import ENDINGS
 
-    known = [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])]
-    for path in paths:
-        if Path(path).suffix.lower() not in known:
-            raise click.UsageError(
-                f"cannot write {path}: the name must end with {', '.join(known[:-1])} or {known[-1]}"
-            )
+    with usage_errors():
+        for path in paths:
+            require_ending(path, [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])])
 
 
 def write_run(
