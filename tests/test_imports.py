@@ -17,12 +17,12 @@ ORDER = """
 lib.errors lib.extras lib.masked_arrays lib.ledger lib.ledger.algebra lib.ledger.costs lib.ledger.named_costs
 lib.ledger.setting lib.ledger.goal lib.ledger.values lib.ledger.layers lib.ledger.attention lib.ledger.updates
 lib.ledger.collectives lib.ledger.operations lib.ledger.trace lib.ledger.trace_json lib.ledger.lifetimes
-lib.ledger.meetings lib.ledger.lanes lib.ledger.recomputation lib.ledger.memory lib.ledger.traffic lib.ledger.family
-lib.ledger.notes lib.ledger.referee lib.ledger.waits lib.ledger.recorder lib.ledger.live_run lib.ledger.rank
-lib.ledger.model lib.ledger.runner lib lib.pipelines.timetable lib.pipelines.orders
-lib.pipelines.player lib.pipelines.data_parallel lib.pipelines.codegen lib.pipelines.schedule_names
-lib.pipelines.rank_work lib.pipelines.recognition lib.pipelines.bounds lib.pipelines.torch_csv lib.pipelines.solver
-lib.pipelines lib.planning lib.profiles
+lib.ledger.meetings lib.ledger.deadlocks lib.ledger.lanes lib.ledger.recomputation lib.ledger.memory
+lib.ledger.traffic lib.ledger.family lib.ledger.notes lib.ledger.referee lib.ledger.waits lib.ledger.recorder
+lib.ledger.live_run lib.ledger.rank lib.ledger.model lib.ledger.runner lib lib.pipelines.timetable
+lib.pipelines.orders lib.pipelines.player lib.pipelines.data_parallel lib.pipelines.codegen
+lib.pipelines.schedule_names lib.pipelines.rank_work lib.pipelines.recognition lib.pipelines.bounds
+lib.pipelines.torch_csv lib.pipelines.solver lib.pipelines lib.planning lib.profiles
 lib.engine.words lib.engine.collectives lib.engine.flops lib.engine.metering lib.engine.suspended lib.engine.transport
 lib.engine.inprocess lib.engine.engine lib.engine.devices lib.engine.processes lib.engine.mpi lib.engine.torch
 lib.engine.process_devices lib.engine.launcher lib.engine
