@@ -1,4 +1,4 @@
-"""A module is a chapter: it tells one idea in 80 to 1,000 lines, and from 200 lines on its head says what it decides."""
+"""A module is a chapter: one idea, in 80 to 1,000 lines; from 200 lines on its head says what it decides."""
 
 import ast
 from pathlib import Path
