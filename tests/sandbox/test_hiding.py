@@ -66,9 +66,9 @@ def test_narrow_types_on_the_wire_give_another_result(name: str) -> None:
 
 @pytest.mark.sampled(1)
 @some_of_each(hiding.MEMORY)
-def test_memory_outside_of_arrays(name: str) -> None:
-    found = verdict(hiding.with_hidden_memory(SOLUTION, hiding.MEMORY[name]))
-    require_refused(found, "numbers in", "keep them in numpy arrays")
+def test_memory_outside_of_arrays_makes_figures_unknown(name: str) -> None:
+    found = verdict(hiding.with_weight_from(SOLUTION, *hiding.MEMORY[name]))
+    assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 @some_of_each(hiding.TIERS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,6 @@ import numpy as np
 import pytest
 
 from lib.engine import launch
-from lib.engine.devices import LaunchOptions
 from puzzles.catalog.engine import ENGINE_PUZZLES, trials_of
 from puzzles.catalog.engine.puzzle import EnginePuzzle
 from puzzles.catalog.engine.trial import Performed, Trial
@@ -29,7 +27,6 @@ from puzzles.sandbox.worker.repeating import (
     UnrepeatableError,
     require_written,
 )
-from puzzles.sandbox.worker.stages.engine import EngineSnapshot
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.judge import DRAWS, asked, require_right, with_other_values
 from tests.support import hostile_hiding as hiding
@@ -419,13 +416,3 @@ def test_a_recording_is_counted_as_what_it_does() -> None:
         (result,) = run.forward(np.eye(2, dtype=np.float32))
         (meter,) = run.meters
     assert (result.tolist(), meter.flops, meter.peak, meter.live) == ([[1, 1], [1, 1]], 16, 48, 16)
-
-
-def test_what_python_keeps_of_a_pickled_object_is_no_change(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(LaunchOptions, "__slotnames__", raising=False)
-    snapshot = EngineSnapshot()
-    pickle.dumps(object.__new__(LaunchOptions))
-    assert "__slotnames__" in vars(LaunchOptions)
-    assert snapshot.changed() == ""
-    monkeypatch.setattr(LaunchOptions, "more", len, raising=False)
-    assert snapshot.changed().endswith("LaunchOptions.more")
