@@ -30,6 +30,9 @@ ROOT = Path(__file__).parents[2]
 FILE = ROOT / "docs" / "architecture.md"
 TOOLS = {"puzzles/package"}
 """Folders that no other room imports, and that belong to the build."""
+LAZY = "puzzles"
+"""Gives notebooks `play` and `profile`, which it imports when it is asked for them; rooms import it for its search
+path."""
 COLOURS = {"lib": KINDS["opt_states"], "drawing": KINDS["activations"], "puzzles": "#d7e8d4"}
 
 # --- What is drawn: rooms, and arrows between them ---
@@ -70,7 +73,8 @@ def built_on() -> dict[str, set[str]]:
     for name in modules():
         todo, seen = [name], set[str]()
         while (room := room_of(name)) and todo:
-            for target in set(imported(todo.pop())) - seen:
+            following = todo.pop()
+            for target in {*imported(following, when_loaded=following == LAZY)} - seen:
                 seen.add(target)
                 other = room_of(target)
                 if other is None:
