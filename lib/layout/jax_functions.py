@@ -25,7 +25,6 @@ from lib.layout.jax_primitives import (
     ONE_DEVICE,
     REAL,
     SAME_ANYWHERE,
-    ImportedGraph,
     Importer,
     Known,
     NoOperatorError,
@@ -38,6 +37,7 @@ from lib.layout.jax_primitives import (
     is_real,
     jax_here,
 )
+from lib.layout.jax_primitives import ImportedGraph as ImportedGraph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 
 # --- Primitives of JAX that no operator stands for: an opaque operator for each output, which JAX itself computes ---

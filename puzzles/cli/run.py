@@ -24,10 +24,9 @@ from lib import referee as judged
 from lib import run as played
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, write_file
-from puzzles.judge.discover import submissions
 from puzzles.judge.grader import grade_puzzle
 from puzzles.judge.session import Session, run_in
-from puzzles.judge.submission import Submission
+from puzzles.judge.submission import Submission, submissions
 from puzzles.sandbox.limits import TIME_LIMIT, Limits
 from puzzles.screens.terminal import report_on
 from puzzles.text_lines import next_command

@@ -11,13 +11,13 @@ import click
 
 from lib import PuzzleError
 from lib.ledger.setting import setting_to_json
-from puzzles.address import site as published
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, sanitized
 from puzzles.judge.judge import judge_saved
 from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.outcomes import capitalized
+from puzzles.version import site as published
 
 from .params import terminal
 from .puzzle_params import saved_puzzle

@@ -17,12 +17,12 @@ from lib import Costs
 from lib.ledger.algebra import counted
 from lib.ledger.named_costs import MEANINGS, costs_named
 from lib.ledger.setting import record_to_json
-from puzzles.address import page
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.judge.progress import remember_hint
 from puzzles.text_lines import MAX_WIDTH, aligned_lines, next_command, print_table, print_wrapped, text_lines
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
+from puzzles.version import page
 
 from .params import terminal, usage_errors
 from .puzzle_params import PUZZLE

@@ -2,7 +2,7 @@
 a built one to this machine.
 """
 
-from puzzles.search_path import leave_out_current_folder
+from puzzles import leave_out_current_folder
 
 if __name__ == "__main__":  # and not where a test imports this
     leave_out_current_folder()

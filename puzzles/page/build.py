@@ -27,7 +27,7 @@ from urllib.request import urlopen
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from drawing.html import SCRIPTS, viewer_elements, web_file
-from puzzles import address
+from puzzles import version
 from puzzles.catalog.content import COMPILED, CONTENT, compiled
 from puzzles.custom import TAKEN, folders, unfinished
 
@@ -364,7 +364,7 @@ def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = N
         (site / PARS / f"{slug}.json").write_text(json.dumps(view, separators=(",", ":")))
         shown["puzzles"][slug]["par"] = f"{PARS}/{slug}.json"
     shown["numpy"] = numpy_files(site, folder, wheel, work / ARRAYS)
-    shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else address.documentation() or ""
+    shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else version.documentation() or ""
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
     (site / "references.json").write_text(json.dumps(references(), separators=(",", ":")))
     (site / "licences.txt").write_text(licences(modules, packages, PACKAGES, wheel), encoding="utf-8")

@@ -13,8 +13,7 @@ import pytest
 from puzzles.catalog import content as content_module
 from puzzles.catalog.content import COMPILED, CONTENT, ChapterFile, compiled, content, fields_of, parsed
 from puzzles.catalog.fields import Fields, OwnPuzzleError, line_of
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.puzzle import read_puzzle
+from puzzles.catalog.schedule import PUZZLES, read_puzzle
 
 NO_CHAPTER = ChapterFile("", "", (), 0, "")
 GPIPE = CONTENT / "schedule" / "classics" / "gpipe.toml"

@@ -7,12 +7,11 @@ import re
 import pytest
 
 from lib.pipelines.rank_work import Names
-from puzzles.catalog import schedule_papers
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.catalog.puzzle import Paper, Puzzle, papers
+from puzzles.catalog.puzzle import Paper, Puzzle, papers, papers_of_schedules
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
+from puzzles.tracks.plan import PLAN_PUZZLES
 
 ALL: list[tuple[str, Puzzle]] = [
     *PUZZLES.items(),
@@ -50,13 +49,13 @@ def test_every_publication_is_cited_and_listed_by_year() -> None:
     assert len({paper.title for paper in listed}) == len(listed)
     assert [paper.year for paper in listed] == sorted(paper.year for paper in listed)
     cited = {source.cited_for("") for _, puzzle in ALL for source in puzzle.sources if isinstance(source, Paper)}
-    by_schedules = {papers()[name] for names in schedule_papers.PAPERS.values() for name in names}
+    by_schedules = {papers()[name] for names in papers_of_schedules().values() for name in names}
     assert cited | by_schedules == set(listed)
 
 
 def test_each_schedule_that_has_a_name_has_its_papers() -> None:
     without = {Names.WEIGHT_SHARDED}  # a step of the classic puzzles on the way to ZeRO-3, which no paper named
-    assert schedule_papers.PAPERS.keys() == {value for name, value in vars(Names).items() if name.isupper()} - without
+    assert papers_of_schedules().keys() == {value for name, value in vars(Names).items() if name.isupper()} - without
 
 
 def test_authors_and_year_are_short() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from docs.generate import address
-from puzzles import address as used
+from puzzles import version as used
 
 ROOT = Path(__file__).parents[2]
 SHOWN = ("pyproject.toml", *(path for path, _ in address.BLOCKS))
@@ -68,13 +68,15 @@ def test_the_game_reads_the_address_from_the_clone_and_from_the_installed_packag
 ) -> None:
     used._addresses.cache_clear()
     address.set_address("acme", copy)
-    monkeypatch.setattr(used, "ROOT", copy)
+    monkeypatch.setattr("lib.errors.ROOT", copy)
     assert (used.source(), used.site()) == (address.urls(copy)["Source"], address.urls(copy)["Play"])
     assert used.requirement() == f"git+https://github.com/acme/training-puzzles@v{used.VERSION}"
     used._addresses.cache_clear()
-    monkeypatch.setattr(used, "ROOT", copy / "nothing")
+    monkeypatch.setattr("lib.errors.ROOT", copy / "nothing")
     entries = ["Source, https://example.org/g", "Play, https://example.org/p/"]
-    monkeypatch.setattr(used, "metadata", lambda name: type("", (), {"get_all": lambda self, key: entries})())
+    monkeypatch.setattr(
+        "importlib.metadata.metadata", lambda name: type("", (), {"get_all": lambda self, key: entries})()
+    )
     assert (used.source(), used.site()) == ("https://example.org/g", "https://example.org/p/")
     used._addresses.cache_clear()
 

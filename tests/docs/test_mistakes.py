@@ -6,7 +6,7 @@ import pytest
 
 from docs.generate import screens
 from docs.generate.gallery import FOLDER
-from puzzles import address
+from puzzles import version
 from puzzles.catalog.path import CORE
 from tests.screens.scenes import MISTAKES
 from tests.support.commands import ROOT
@@ -26,10 +26,10 @@ def test_the_page_of_mistakes_is_current() -> None:
 
 
 def test_a_page_is_at_its_address_or_in_the_clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_addresses", dict)
-    assert (address.page("mistakes"), address.page("no_such_page")) == ("docs/mistakes.md", "")
-    monkeypatch.setattr(address, "_addresses", lambda: {"Documentation": "https://acme.example/docs/"})
-    assert address.page("mistakes") == "https://acme.example/docs/mistakes/"
+    monkeypatch.setattr(version, "_addresses", dict)
+    assert (version.page("mistakes"), version.page("no_such_page")) == ("docs/mistakes.md", "")
+    monkeypatch.setattr(version, "_addresses", lambda: {"Documentation": "https://acme.example/docs/"})
+    assert version.page("mistakes") == "https://acme.example/docs/mistakes/"
 
 
 def test_there_are_twenty_mistakes_in_the_order_of_the_path() -> None:

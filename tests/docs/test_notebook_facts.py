@@ -26,10 +26,10 @@ from lib import (
 from lib.ledger.costs import CLASSIC, elements_sent
 from lib.planning import Split
 from puzzles.catalog.path import PATH
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CLASSICS as EIGHT
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import Failure
+from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import score_split
 from solutions.ring_context import ring_context
 from tests.support import CLASSICS

@@ -28,10 +28,10 @@ from lib.ledger.named_costs import MEANINGS
 from lib.planning import Job, gpu, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer
 from lib.profiles import read_rules
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.page.build import NODE_VERSION
 from puzzles.page.links import read
 from puzzles.tracks.outcomes import Score
+from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import score_split
 from tests.support.commands import puzzles
 from tests.support.mpi import mpiexec_or_skip

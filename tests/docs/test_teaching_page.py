@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 import puzzles.catalog.engine.puzzle as engines
-import puzzles.catalog.layout.puzzle as layouts
-import puzzles.catalog.plan.puzzle as plans
+import puzzles.catalog.layout as layouts
+import puzzles.catalog.plan as plans
 import puzzles.catalog.puzzle as texts
-import puzzles.catalog.schedule.puzzle as schedules
+import puzzles.catalog.schedule as schedules
 import puzzles.custom as toml_file
 from puzzles.cli.main import main
 from tests.test_imports import ROOT

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from puzzles.judge.discover import MAX_DEPTH, entries, found_in, hard_links, submissions
-from puzzles.judge.submission import SourceFile
-from puzzles.judge.words import SAYS
+from puzzles.judge.submission import MAX_DEPTH, SAYS, SourceFile, entries, found_in, hard_links, submissions
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder")
 

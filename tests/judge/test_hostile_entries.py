@@ -11,8 +11,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from puzzles.judge.discover import submissions
-from puzzles.judge.submission import SourceFile
+from puzzles.judge.submission import SourceFile, submissions
 from tests.support.commands import puzzles
 from tests.support.fake_grading import real_verdict, stating
 

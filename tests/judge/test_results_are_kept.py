@@ -13,8 +13,8 @@ import pytest
 from click.testing import Result
 
 from puzzles.judge.checkpoint import Checkpoint, GradingJob
-from puzzles.judge.discover import submissions
 from puzzles.judge.progress import HOME
+from puzzles.judge.submission import submissions
 from puzzles.judge.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.teaching import export

@@ -14,13 +14,13 @@ import pytest
 
 from lib.pipelines.torch_csv import read_csv
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import folder_added
 from puzzles.failure import of_crash
 from puzzles.page.in_browser import api, player
 from puzzles.page.in_browser.player import CUT, MAX_PRINTED, REPLACED, in_words, replaced
 from puzzles.page.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
+from puzzles.tracks.plan import PLAN_PUZZLES
 from tests.support.commands import solution
 from tests.support.profiles import traces
 from tests.test_imports import ROOT

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles import address
+from puzzles import version
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli.share import judge_saved
 from puzzles.page import links
@@ -76,14 +76,14 @@ def test_of_several_solutions_only_one_is_shared(tmp_path) -> None:  # type: ign
 
 
 def test_without_a_public_address_the_link_is_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_addresses", dict)
+    monkeypatch.setattr(version, "_addresses", dict)
     code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
     assert (code, printed.startswith("http://127.0.0.1:8000/#ddp/code/")) == (0, True)
     approved("links", "without a public address the link is for this machine", warned)
 
 
 def test_a_public_address_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_addresses", lambda: {"Play": "https://acme.github.io/x/"})
+    monkeypatch.setattr(version, "_addresses", lambda: {"Play": "https://acme.github.io/x/"})
     code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
     assert (code, printed.startswith("https://acme.github.io/x/#ddp/code/"), warned) == (0, True, "")
 

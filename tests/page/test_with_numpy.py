@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.page.build import LEFT_OUT
 from puzzles.page.in_browser import api, player
 from puzzles.tracks import ALL
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.support.engine_trials import REFERENCES
 from tests.support.numpy_stand_in import write_wheel
 from tests.support.suspending import with_suspended_tasks
@@ -91,7 +91,7 @@ sys.path.insert(0, wheel)
 sys.platform = "emscripten"
 import numpy
 import lib.engine, lib.layout, drawing.layout_graph
-import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.layout
+import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.functions
 import puzzles.tracks.engine.judge, puzzles.tracks.layout.judge, puzzles.tracks.layout.show
 print(numpy.__version__, sys.modules["lib.engine.transport"].greenlet.__module__)
 """

@@ -14,9 +14,9 @@ import pytest
 import lib
 import lib.engine
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.sandbox.worker.runner import DefinitionRun
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.support import hostile, hostile_tracks
 
 CLASSES = {name: thing for name in lib.__all__ if isinstance(thing := getattr(lib, name), type)}

@@ -14,10 +14,10 @@ from lib import pipelines as schedules
 from lib.layout import plan
 from lib.layout.notation import graph_to_data
 from puzzles import play
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.judge.session import run_in
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import TRACKS
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.support.commands import puzzles
 from tests.support.trust import trusted
 from tests.support.verdicts import session_of, verdict_on

@@ -11,10 +11,10 @@ from click.testing import Result
 from lib.planning import Job, Plan, Prediction, Split, search
 from puzzles import play
 from puzzles.catalog.fields import Fields, OwnPuzzleError
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.judge.grader import grade_file
 from puzzles.judge.judge import judge_saved
 from puzzles.tracks import TRACKS
+from puzzles.tracks.plan import PLAN_PUZZLES
 from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_this_process")

@@ -14,9 +14,8 @@ from lib.ledger.family import PIPELINE
 from lib.pipelines import Recognition, one_f_one_b, pipeline, recognize
 from lib.pipelines.bounds import memory_bound, time_bound, traffic_bound
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks import track_of
-from puzzles.tracks.schedule.feedback import above_possible
+from puzzles.tracks.schedule.feedback import above_possible, with_papers
 from tests.support.solved import played, records_of, reference_of
 
 

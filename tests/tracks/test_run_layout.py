@@ -13,7 +13,7 @@ from click.testing import Result
 from lib.layout import GraphPlan, propagate
 from lib.layout.examples import embedding_and_head
 from lib.layout.execution import Executed
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from puzzles.tracks.layout.show import CLOSE, run_plan, whole_values
 from tests.support.commands import puzzles
 from tests.support.mpi import mpiexec_or_skip

@@ -21,7 +21,6 @@ from lib.pipelines.bounds import memory_bound, pipeline_memory_bound, pipeline_t
 from lib.pipelines.codegen import code_of
 from lib.pipelines.player import Axes, BegunTable, Draft, axes_of, begun
 from lib.pipelines.timetable import timetable_of
-from lib.profiles import Shares, Source
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.judge.verdict import Verdict
@@ -105,7 +104,8 @@ def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] 
 def profiled(files: list[list[str]]) -> dict[str, Any]:
     """A report on traces, and as data the pictures of a pipeline, with the lines that lead to its cells."""
     from drawing.html import run_data, view_words  # here, as above
-    from puzzles.player.profile import profile  # here, since verdicts need no profiles
+    from lib.profiles import Shares, Source  # here, since verdicts need no profiles
+    from puzzles.player.profile import profile
     from puzzles.screens.profile_pictures import page_parts
 
     found = profile(*(Source(name, partial(BytesIO, text.encode())) for name, text in files))

@@ -11,8 +11,7 @@ import pytest
 
 from lib import CLASSIC_SETTING, Goal, Model, Size, referee, run
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
-from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences
+from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle, differences
 from puzzles.judge.starters import is_unchanged_starter, starter_file
 from puzzles.sandbox.worker.reading import Sketch, sketch
 from puzzles.tracks import UnknownPuzzleError, find

@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from lib import CLASSIC_SETTING, COSTS, Setting
-from puzzles.catalog.schedule.setting_text import differences, price_text
+from puzzles.catalog.schedule import differences, price_text
 from tests.screens.texts import approved
 
 
