@@ -53,9 +53,8 @@ from .puzzle_params import SLUG_TEXT, add_folders, puzzle_slugs
 if TYPE_CHECKING:
     from puzzles.judge.verdict import Scoring
     from puzzles.teaching.class_pages import ClassPages
-    from puzzles.teaching.course_file import Course
+    from puzzles.teaching.course_file import Course, Late
     from puzzles.teaching.handed_in import Submitted
-    from puzzles.teaching.points import Late
 
 
 # --- Options ---

@@ -23,8 +23,7 @@ import click
 from lib import PuzzleError
 from puzzles.text_lines import print_table
 
-from .params import Parsed, mesh_text, terminal, usage_errors, write_text
-from .plan import amount_text
+from .params import Parsed, amount_text, mesh_text, terminal, usage_errors, write_text
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan, ImportedGraph, TensorLayout

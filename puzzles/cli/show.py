@@ -151,7 +151,9 @@ def costs(name: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(record_to_json(record), indent=2))
     else:
-        show_record(record)
+        console = terminal()
+        for line in (f"{record.name}: {MEANINGS[record.name]}.", *facts(record)):
+            print_wrapped(console, line)
 
 
 def show_names() -> None:
@@ -163,12 +165,6 @@ def show_names() -> None:
     for name, meaning in MEANINGS.items():
         table.add_row(name, meaning)
     print_table(terminal(), table)
-
-
-def show_record(record: Costs) -> None:
-    console = terminal()
-    for line in (f"{record.name}: {MEANINGS[record.name]}.", *facts(record)):
-        print_wrapped(console, line)
 
 
 def facts(record: Costs) -> list[str]:

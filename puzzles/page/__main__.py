@@ -16,7 +16,7 @@ import click
 from puzzles.custom import add_installed
 
 from .build import MARK, RELEASE, SiteError, build
-from .links import PORT
+from .in_browser.calls import PORT
 
 
 @click.command()

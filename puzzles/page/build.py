@@ -164,13 +164,6 @@ DATE = (1980, 1, 1, 0, 0, 0)
 """Of every file in the archive, so that equal sources make equal archives."""
 
 
-def write_archives(game: Path, arrays: Path, modules: Path, folder: Path) -> None:
-    """Writes the game, and what goes with numpy; `folder` is for the files on the way there."""
-    _compile(files(), modules, folder)
-    _pack(game, folder, lambda name: not name.startswith(WITH_NUMPY))
-    _pack(arrays, folder, lambda name: name.startswith(WITH_NUMPY))
-
-
 def write_library(target: Path, modules: Path, folder: Path, game: Path) -> None:
     """Writes Python's own library. What the start of the game imports is compiled, which halves the time of a start;
     the rest stays as it is, which is smaller."""
@@ -459,12 +452,14 @@ def python_folder(site: Path, modules: Path, work: Path, locked: LockedWheel) ->
     lock = json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {"numpy": locked.entry}}))
     game = folder / "game.zip"
-    write_archives(game, work / ARRAYS, modules, work / "python")
+    _compile(files(), modules, work / "python")
+    _pack(game, work / "python", lambda name: not name.startswith(WITH_NUMPY))
+    _pack(work / ARRAYS, work / "python", lambda name: name.startswith(WITH_NUMPY))
     write_library(folder / LIBRARY, modules, work / "library", game)
     # Chromium starts no module in a worker of an opaque origin, so it is a classic script.
     bundle(modules, PAGE / "worker.js", folder / "worker.js", form="iife")
-    files = (*sorted(folder.iterdir()), work / ARRAYS)
-    digest = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    served = (*sorted(folder.iterdir()), work / ARRAYS)
+    digest = sha256(b"".join(path.read_bytes() for path in served)).hexdigest()
     name = f"python-{digest[:12]}"
     shutil.move(folder, site / name)
     return name

@@ -29,13 +29,12 @@ from lib.planning import Job, gpu, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer
 from lib.profiles import read_rules
 from puzzles.page.build import NODE_VERSION
-from puzzles.page.links import read
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import score_split
 from tests.support.commands import puzzles
 from tests.support.mpi import mpiexec_or_skip
-from tests.support.pages import blocks, page
+from tests.support.pages import blocks, page, read_link
 from tests.support.profiles import TRACES
 from tests.test_imports import ROOT
 
@@ -71,7 +70,7 @@ def test_the_commands_of_the_page_on_browsers_print_links(monkeypatch: pytest.Mo
         done = puzzles(*command.split())
         assert (done.exit_code, done.stderr) == (0, "")
         assert done.stdout.startswith("https://example.org/puzzles/#gpipe/")
-        kinds.append(read(done.stdout.strip())[1])
+        kinds.append(read_link(done.stdout.strip())[1])
     assert kinds == ["code", "run"]
     assert f"{NODE_VERSION} or newer" in page("docs/browser.md")
 

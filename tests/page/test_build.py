@@ -128,7 +128,7 @@ class NotHere:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("click", "rich", "markdown_it", "numpy", "greenlet", "scipy"):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-        if name.startswith(("lib.layout", "lib.engine", "drawing", "puzzles.cli")):
+        if name.startswith(("lib.layout", "lib.engine", "drawing.layout_", "puzzles.cli")):
             raise ModuleNotFoundError(f"{name} is not in the archive", name=name)
 
 sys.meta_path.insert(0, NotHere())

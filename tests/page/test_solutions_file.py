@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.page.links import split
+from puzzles.page.in_browser.calls import split
 from tests.test_imports import ROOT
 
 SLUGS = ("ddp", "fsdp", "gpipe", "zb_h1")

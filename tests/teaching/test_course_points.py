@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.teaching.course_file import read_course
-from puzzles.teaching.points import Late, due_from
+from puzzles.teaching.course_file import Late, due_from, read_course
 from puzzles.teaching.roster import CourseError
 from tests.support import course
 from tests.support.commands import csv_rows, puzzles

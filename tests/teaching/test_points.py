@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from puzzles.custom import folder_added
-from puzzles.teaching.points import points_from
+from puzzles.teaching.course_file import points_from
 from puzzles.teaching.roster import CourseError
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 from tests.support.relay import TRACKS, finished_folder

@@ -9,7 +9,7 @@ import pytest
 
 from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.judge.verdict import Graded, Scoring, Student, Verdict
-from puzzles.teaching.points import DAY, Late, late_from
+from puzzles.teaching.course_file import DAY, Late, late_from
 from tests.support.fake_track import a_verdict
 
 DUE = 1_000_000.0

@@ -17,7 +17,7 @@ import pytest
 from lib import Model, PuzzleError, referee, run
 from lib.pipelines.orders import dualpipev, interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.teaching.clone import wrong_solutions
+from puzzles.teaching.writing import wrong_solutions
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.host_plans import host_plan
