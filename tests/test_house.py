@@ -41,13 +41,13 @@ CAPABILITIES = {
     "planning": Capability(
         (
             "lib/planning",
-            "puzzles/catalog/plan",
+            "puzzles/catalog/plan.py",
             "puzzles/content/plan",
             "puzzles/tracks/plan",
             "solutions/plan",
         ),
         {"puzzles/tracks/__init__.py": ("from .plan import Plans", "register(Plans())")},
-        users=("puzzles.screens.plans", "puzzles.sandbox.worker.stages.plan"),
+        users=("puzzles.cli.plan", "puzzles.screens.plans"),
         asked={"plan --list": (2, "lib.planning")},
     ),
     "profiles": Capability(
