@@ -17,8 +17,6 @@ import click
 
 from lib import PuzzleError
 from lib.ledger.trace import no_collection
-from lib.planning import Job, gpu, transformer
-from lib.planning.presets import gpu_of_file, table, transformer_of_file
 from puzzles.text_lines import print_table
 
 from .params import (
@@ -37,7 +35,7 @@ from .params import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lib.planning import Plan, Transformer
+    from lib.planning import Job, Plan, Transformer
 
 SETTING = re.compile(r"(model|gpu|job)\.(\w+)=(\S+)")
 OF_JOB = ("weight", "gradient", "state", "loss_chunks", "imbalance")
@@ -157,7 +155,7 @@ def plan(
 
     Times are in seconds. Traffic is what each GPU sends in a step, in GB. Memory is of the fullest GPU, in GiB.
     """
-    from lib.planning.split_search import search
+    from lib.planning import search
     from puzzles.screens.plans import report_config, report_largest, report_plans, report_training
 
     require_picture(colour, None if target else output)
@@ -225,8 +223,8 @@ def plan_of_config(
     path: str, named: tuple[Any, ...], how: dict[str, Any], kernels: str | None, fixed: dict[str, Any]
 ) -> Plan:
     """The plan of a config file on a number of GPUs; options replace what it says."""
+    from lib.planning import plan as plan_split
     from lib.planning.configs import read_config
-    from lib.planning.plans import plan as plan_split
 
     said = read_config(text_of(path))
     model, gpu, gpus, batch, tokens, sequence, numbers = named
@@ -250,6 +248,9 @@ def job_of(
     model: str | Callable[..., Transformer], gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any,
     numbers: tuple[str, ...], **how: Any,
 ) -> Job:  # fmt: skip
+    from lib.planning import Job, gpu, transformer
+    from lib.planning.presets import gpu_of_file, transformer_of_file
+
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}, "job": {}}
     for text in numbers:
         found = SETTING.fullmatch(text)
@@ -320,6 +321,9 @@ def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str)
 
 def list_presets() -> None:
     from rich.table import Table
+
+    from lib.planning import gpu, transformer
+    from lib.planning.presets import table
 
     shown = Table(box=None, pad_edge=False, show_header=False)
     for style in ("bold", "", "dim"):

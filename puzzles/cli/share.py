@@ -15,7 +15,6 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, sanitized
 from puzzles.judge.judge import judge_saved
 from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
-from puzzles.page.in_browser.calls import LOCAL, link, split
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.free_play import figures, judged_saved, show_report
 from puzzles.tracks.outcomes import capitalized
@@ -40,6 +39,8 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
     The link itself contains the compressed code or, with --run, the trace of a run, which the browser judges again.
     Nothing is uploaded. The code runs in the browser of the person who opens the link.
     """
+    from puzzles.page.in_browser.calls import LOCAL, link
+
     text = _run(path, puzzle) if of_run else _code(path, puzzle.slug)
     address = site or published()
     made = link(address or LOCAL, puzzle.slug, "run" if of_run else "code", text)
@@ -55,6 +56,8 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
 
 
 def _code(path: str, slug: str) -> str:
+    from puzzles.page.in_browser.calls import split
+
     submission = Submission.read(Path(path))
     if submission.failure is not None:
         raise click.ClickException(f"{path}: {submission.failure.message}")
