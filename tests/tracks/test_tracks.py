@@ -191,8 +191,12 @@ def test_what_somebody_else_has_packed_is_refused(data: object) -> None:
         unpack(data)
 
 
+IN_ANOTHER = {("engine", "show"): "words", ("plan", "show"): "judge"}
+"""Objects of a track that are not in the file of their name, since they have a few lines."""
+
+
 @pytest.mark.parametrize("name", TRACKS)
-def test_every_track_has_three_objects_in_files_of_the_same_names(name: str) -> None:
+def test_every_track_has_three_objects_in_files_of_their_names(name: str) -> None:
     track = TRACKS[name]
     parts = {part: type(getattr(track, part)).__module__ for part in ("judge", "words", "show")}
-    assert parts == {part: f"puzzles.tracks.{name}.{part}" for part in parts}
+    assert parts == {part: f"puzzles.tracks.{name}.{IN_ANOTHER.get((name, part), part)}" for part in parts}
