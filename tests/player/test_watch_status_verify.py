@@ -1,15 +1,12 @@
-"""The commands watch, status, reset and verify, and the words after a pass."""
+"""`watch`, `status`, `verify` and `path`, and the core path as a player types it."""
 
-from __future__ import annotations
-
+from tests.support.commands import SOLUTIONS
 import io
 import json
 from pathlib import Path
 from typing import Any
-
 import pytest
 from rich.console import Console
-
 from lib import run, trace_to_json
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli import watch
@@ -24,11 +21,22 @@ from tests.support import CLASSICS
 from tests.support.commands import as_line, puzzles, solution
 from tests.support.fake_grading import real_verdict, stated_in, stating
 from tests.support.solved import reference_of
+from puzzles import play
+from puzzles.catalog.path import CORE, PATH
+from puzzles.tracks import ALL, TRACKS
+from tests.support.commands import puzzles, said
+import ast
+from puzzles.catalog.path import CORE
+from puzzles.tracks import reference_file, track_of
+from tests.support.commands import puzzles
 
-COLUMNS = 100
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
+# --- The commands watch, status, reset and verify, and the words after a pass ---
+
+
+COLUMNS = 100
+
 
 
 def engine(name: str) -> str:
@@ -387,3 +395,165 @@ def test_a_trace_of_another_size_or_edited_does_not_pass():
     assert "2,000" in puzzles("verify", "long.json", "--puzzle", "basic").stdout
     Path("large.json").write_bytes(b" " * ((16 << 20) + 1))
     assert "16,777,216" in puzzles("verify", "large.json", "--puzzle", "basic").stdout
+
+
+# --- The commands next and path: from an empty folder along the core path, with what was solved anywhere ---
+
+
+def lines(*arguments: str) -> list[str]:
+    result = puzzles(*arguments)
+    assert result.exit_code == 0, result.output
+    return result.output.splitlines()
+
+
+def solve(*slugs: str) -> None:
+    entries = progress.load()
+    for turn, slug in enumerate(slugs, 1):
+        entries[slug] = progress.PuzzleProgress(attempts=1, stars=2, turn=turn)
+    progress.save(entries)
+
+
+def test_next_adds_one_starter_after_another_to_one_file() -> None:
+    page = said("next")
+    assert page.startswith("basic: Standard training ")
+    assert "Core 1 of 25." in page
+    assert "'puzzles watch my_solutions.py'" in page
+    assert "my_solutions.py" in said("next")
+    solve("basic", "grad_accum", "ddp")
+    assert said("next").startswith("DataParallel: ")
+    text = Path("my_solutions.py").read_text()
+    assert text.count("def basic(") == text.count("class DataParallel(") == 1
+    assert progress.is_own_file("my_solutions.py")
+
+
+def test_next_goes_on_in_the_latest_file_if_the_usual_one_was_renamed() -> None:
+    said("next")
+    Path("my_solutions.py").rename("renamed.py")
+    progress.add_own_file("renamed.py")
+    solve("basic")
+    said("next")
+    assert not Path("my_solutions.py").exists()
+    assert "def grad_accum(" in Path("renamed.py").read_text()
+
+
+def test_the_map_fits_a_screen_and_shows_what_is_done() -> None:
+    for stars in (0, 3):
+        progress.save({slug: progress.PuzzleProgress(bool(stars), stars) for slug in ALL})
+        page = lines("path")
+        assert len(page) < 24
+        assert all(len(line) <= 80 for line in page)
+        assert all(step.title in "\n".join(page) for step in PATH)
+        assert all(slug in "\n".join(page).split() for slug in CORE)
+
+
+def test_what_comes_before_a_solved_puzzle_counts_as_known() -> None:
+    assert "0 of 25" in said("path")
+    solve("gpipe")
+    page = said("path")
+    assert "5 of 25" in page
+    assert "basic (known) grad_accum (known)" in page
+    assert "gpipe ★★☆" in page
+    assert "'puzzles show one_f_one_b'" in page
+
+
+def test_a_play_in_a_notebook_or_a_script_counts() -> None:
+    source = (SOLUTIONS / "basic.py").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(compile(source, "basic.py", "exec"), names)
+    assert play("basic", names["basic"]).status == "passed"
+    assert progress.load()["basic"].attempts == 1
+    assert said("next").startswith("grad_accum: Gradient accumulation")
+
+
+def test_at_the_end_of_the_path_next_goes_on_with_extra_puzzles_until_there_are_none() -> None:
+    solve(*CORE)
+    assert "25 of 25" in said("path")
+    assert said("next").split(":")[0] in TRACKS["plan"].slugs
+    solve(*ALL)
+    assert "puzzles show" not in said("next")
+
+
+# --- The core path is played from an empty folder with `next` and `watch` only, in a terminal of 80 x 24 ---
+
+
+WIDTH, ROWS = 80, 24
+FILE = Path("my_solutions.py")
+CLEAR = "\x1b[2J\x1b[H"
+
+
+class Player:
+    """A player who types what the screens say, and knows the references."""
+
+    def __init__(self) -> None:
+        self.screen = io.StringIO()
+        console = Console(
+            file=self.screen, width=WIDTH, height=ROWS, highlight=False, markup=False, force_terminal=True,
+            color_system=None,
+        )  # fmt: skip
+        self.game = WatchState(str(FILE), Limits(), console)
+        self.game.begin()
+
+    def shown(self) -> list[str]:
+        """The last screen."""
+        text = self.screen.getvalue().rpartition(CLEAR)[2] or self.screen.getvalue()
+        self.screen.seek(0)
+        self.screen.truncate()
+        return text.splitlines()
+
+    def press(self, key: str) -> list[str]:
+        self.game.handle(key)
+        return self.shown()
+
+    def solve(self, slug: str) -> list[str]:
+        """Writes the reference in place of the starter's definition, below the imports that the file has."""
+        starter, source = track_of(slug).puzzle(slug).starter, reference_file(slug)
+        assert source is not None
+        text, file = source.read_text(encoding="utf-8"), FILE.read_text(encoding="utf-8")
+        lines = text.splitlines(keepends=True)
+        pieces = ["".join(lines[node.lineno - 1 : node.end_lineno]) for node in ast.parse(text).body[1:]]
+        body = "\n\n".join(piece for piece in pieces if piece not in file)
+        assert starter in file, "the file has the starter"
+        FILE.write_text(file.replace(starter, body), encoding="utf-8")
+        return self.press("saved")
+
+
+def fits(lines: list[str]) -> bool:
+    """True if a screen has room for it, with a row for the cursor."""
+    return len(lines) < ROWS and all(len(line) <= WIDTH for line in lines)
+
+
+def play_along(slugs: tuple[str, ...]) -> None:
+    """From `next` in an empty folder to the last of these puzzles, along what the screens offer."""
+    opened = puzzles("next").output
+    assert "'puzzles watch my_solutions.py'" in " ".join(opened.split())
+    assert fits(opened.splitlines()), opened
+    player = Player()
+    assert "\n".join(player.shown()[:2]) in opened
+    for slug, following in zip(slugs, (*CORE[1:], ""), strict=False):
+        assert player.game.current == slug
+        passed = player.solve(slug)
+        assert any(line.startswith("passed  ★★") for line in passed), "\n".join(passed)
+        assert fits(passed), "\n".join(passed)
+        words = " ".join(" ".join(passed).split())
+        assert f"'puzzles compare my_solutions.py {slug}' shows" in words
+        assert "Press n for" in words, "there are extra puzzles after the last core one"
+        if following:
+            statement = player.press("n")
+            assert fits(statement), "\n".join(statement)
+            assert "my_solutions.py" in " ".join(statement)
+            assert player.game.current == following
+            for key in "hls":
+                page = player.press(key)
+                assert fits(page), "\n".join(page)
+    assert {slug for slug, entry in progress.load().items() if entry.stars >= 2} >= set(slugs)
+
+
+def test_the_first_step_of_the_path_is_played() -> None:
+    play_along(CORE[:3])
+
+
+@pytest.mark.slow
+def test_the_core_path_is_played_to_its_end() -> None:
+    play_along(CORE)
+
+

@@ -1,30 +1,121 @@
-"""Each rule of what a run may send back, print, start and leave, without a sandbox: pipes and answers are made here."""
-
-from __future__ import annotations
+"""Servers and runs: channels, what a run sends back and leaves, how servers start, and how they end."""
 
 import json
 import os
 import re
+import select
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from errno import EAGAIN
+from importlib.util import cache_from_source
 from pathlib import Path
 from struct import pack_into, unpack
 from types import SimpleNamespace
-from typing import Any
+from typing import IO, Any, NamedTuple
 
 import pytest
+from watchfiles import watch
 
 from lib import Dist, Model
 from lib.layout import Graph
 from puzzles.failure import Failure, of_crash
+from puzzles.judge.grader import grade_file
+from puzzles.judge.progress import HOME
 from puzzles.judge.session import MIN_SECONDS, SandboxRunner
 from puzzles.judge.verdict import LOST
-from puzzles.sandbox import remove_tree
-from puzzles.sandbox.client import SandboxLostError
+from puzzles.sandbox import client, protocol, remove_tree
+from puzzles.sandbox.client import SHARED_MEMORY, SandboxLostError
 from puzzles.sandbox.limits import Limits
+from puzzles.sandbox.protocol import Channel
+from puzzles.sandbox.worker import server
+from puzzles.tracks import find
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 from tests.support.fake_track import RIGHT, Fakes
+from tests.support.hostile import SOLVED
+from tests.support.shared_sandbox_server import children
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems may have no server")
+posix = pytest.mark.skipif(sys.platform == "win32", reason="workers are forked")
+
+# --- The grader's ends of a server's pipes: an answer, an end, a limit of bytes, and a server that does not answer ---
+
+
+LONGEST = 1 << 20
+BIG = {"text": "x" * (1 << 20)}
+"""More than a pipe holds."""
+
+
+class Ends(NamedTuple):
+    """A channel, and the server's ends of its pipes."""
+
+    channel: Channel
+    requests: IO[bytes]
+    answers: IO[bytes]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    if os.name != "posix":
+        pytest.skip("servers are forked")
+    with ExitStack() as stack:
+        requests, sending = (stack.enter_context(os.fdopen(fd, mode)) for fd, mode in zip(os.pipe(), ("rb", "wb")))
+        receiving, answers = (stack.enter_context(os.fdopen(fd, mode)) for fd, mode in zip(os.pipe(), ("rb", "wb")))
+        yield Ends(Channel(sending, receiving), requests, answers)
+
+
+def test_all_messages_are_sent_and_the_answer_is_read(ends: Ends) -> None:
+    protocol.send(ends.answers, {"ended": "exit"})
+    assert ends.channel.exchange([{"one": 1}, {"two": "\u00fc"}], 10, LONGEST) == {"ended": "exit"}
+    assert [protocol.receive(ends.requests) for _ in range(2)] == [{"one": 1}, {"two": "\u00fc"}]
+
+
+@pytest.mark.parametrize("sent", [b"", b"0000", b"00000010{"])
+def test_a_server_that_ends_gives_no_answer(ends: Ends, sent: bytes) -> None:
+    ends.answers.write(sent)
+    ends.answers.close()
+    assert ends.channel.exchange([{}], 10, LONGEST) is None
+
+
+def test_a_server_that_does_not_answer_is_not_waited_for_longer(ends: Ends) -> None:
+    with pytest.raises(TimeoutError):
+        ends.channel.exchange([{}], 0.001, LONGEST)
+    ends.answers.write(b"00000010{")
+    ends.answers.flush()
+    with pytest.raises(TimeoutError):
+        ends.channel.exchange([{}], 0.001, LONGEST)
+
+
+def test_a_server_that_does_not_read_is_not_waited_for_either(ends: Ends) -> None:
+    with pytest.raises(TimeoutError):
+        ends.channel.exchange([BIG], 0.001, LONGEST)
+
+
+def test_what_is_no_message_or_too_long_is_refused(ends: Ends) -> None:
+    protocol.send(ends.answers, {"text": "xxx"})
+    with pytest.raises(ValueError, match="too long"):
+        ends.channel.exchange([], 10, 8)
+
+
+@pytest.mark.parametrize("sent", [b"-0000001", b"no digit", b"00000002[]", b"00000002{]"])
+def test_junk_is_refused(ends: Ends, sent: bytes) -> None:
+    ends.answers.write(sent)
+    ends.answers.flush()
+    with pytest.raises(ValueError, match=r"too long|invalid literal|an object|Expecting"):
+        ends.channel.exchange([], 10, LONGEST)
+
+
+def test_nobody_to_read_is_an_error(ends: Ends) -> None:
+    ends.requests.close()
+    with pytest.raises(BrokenPipeError):
+        ends.channel.exchange([{}], 10, LONGEST)
+
+
+# --- Each rule of what a run may send back, print, start and leave, without a sandbox: pipes and answers are made
+# here ---
+
 
 # --- What a run sends back ---
 
@@ -154,8 +245,6 @@ def test_a_sandbox_that_is_lost_is_not_the_players_failure() -> None:
 
 # --- What a run prints, sends, starts and leaves ---
 
-posix = pytest.mark.skipif(sys.platform == "win32", reason="workers are forked")
-
 
 @posix
 @pytest.mark.parametrize(
@@ -272,3 +361,106 @@ def test_too_many_arguments_of_the_game_s_methods_are_counted_without_self(
     said = of_crash(why.value, "mine.py").sentence
     assert f" {method}() " in said
     assert re.findall(r"\d+", said) == counts
+
+
+# --- What a grader does once for its servers: it compiles their modules; and what it does if one cannot be started ---
+
+
+BASIC = Path(__file__).parents[2] / "solutions" / "basic.py"
+
+
+@on_linux
+@pytest.mark.own_server
+def test_a_server_that_cannot_be_started_loses_its_files_and_does_not_end_the_class(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("puzzles.sandbox.client.command", lambda: [str(tmp_path / "python")])
+    (verdict,) = grade_file(str(BASIC), [find("basic")]).verdicts
+    assert (verdict.status, verdict.reason) == ("failed", "lost")
+    for fact in ("not started", "No such file or directory", "grade it again"):
+        assert fact in verdict.message
+
+
+@on_linux
+@pytest.mark.parametrize("forbidden", [False, True])
+def test_modules_of_servers_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forbidden: bool) -> None:
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", forbidden)
+    client.cache_bytecode()
+    compiled = sorted(path.name for path in tmp_path.rglob("*.pyc"))
+    assert bool(compiled) is not forbidden
+    if compiled:
+        at = Path(cache_from_source(server.__file__))
+        before = at.stat().st_ino
+        assert {name.partition(".")[0] for name in compiled} >= {"server", "reading", "schedule"}
+        client.cache_bytecode()
+        assert at.stat().st_ino == before
+
+
+# --- A class whose grader is ended leaves nothing running and nothing behind, and can be resumed ---
+
+
+ENDS = (signal.SIGKILL, signal.SIGTERM, signal.SIGHUP)
+
+
+def descendants(process: int) -> list[int]:
+    return [found for child in children(process) for found in (child, *descendants(child))]
+
+
+def wait_for_first_verdict(home: Path, grader: subprocess.Popen[bytes]) -> None:
+    """Until the journal of the class has a line; the grader must not have ended before."""
+    with closing(watch(home, debounce=50, step=10, yield_on_timeout=True, rust_timeout=5_000)) as changes:
+        while not any(journal.stat().st_size for journal in home.rglob("*.jsonl")):
+            assert grader.poll() is None, "it has ended"
+            next(changes)
+
+
+def folders_of(graders: list[int], *places: str | Path) -> list[str]:
+    """Folders that servers of these processes have made."""
+    starts = tuple(f"puzzles-{pid}-" for pid in graders)
+    return [name for place in places if os.path.isdir(place) for name in os.listdir(place) if name.startswith(starts)]
+
+
+def end_by_signals() -> None:
+    """Undoes what `nohup` does to the tests."""
+    for end in ENDS[1:]:
+        signal.signal(end, signal.SIG_DFL)
+
+
+@pytest.fixture
+def grading(tmp_path: Path) -> list[str]:
+    """The command that grades a class of two files: one that passes, and one that would take a minute."""
+    folder = tmp_path / "class"
+    folder.mkdir()
+    (folder / "a.py").write_text(SOLVED)
+    (folder / "b.py").write_text("import os, time\ndef basic(model):\n    os.fork()\n    while True: time.sleep(60)\n")
+    words = ["grade", str(folder), "--puzzle", "basic", "--limit", "time=60s", "--jobs", "1"]
+    return [sys.executable, "-m", "puzzles", *words]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="waits for processes that are not its own")
+@pytest.mark.parametrize("end", ENDS)
+def test_nothing_outlives_a_grader_that_is_ended(
+    grading: list[str], home_of_its_own: Path, tmp_path: Path, end: signal.Signals
+) -> None:
+    environment = {**os.environ, HOME: str(home_of_its_own), "TMPDIR": str(tmp_path)}
+    main = subprocess.Popen(
+        grading, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        preexec_fn=end_by_signals,
+    )  # fmt: skip
+    wait_for_first_verdict(home_of_its_own, main)
+    below = descendants(main.pid)
+    started = [os.pidfd_open(pid) for pid in below]
+    assert len(started) > 1, "the pool, and its server"
+    assert folders_of(below, SHARED_MEMORY, tmp_path)
+    main.send_signal(end)
+    assert main.wait() == -end
+    for process in started:
+        assert select.select([process], [], [], 20)[0], "a process is still there"
+        os.close(process)
+    assert folders_of(below, SHARED_MEMORY, tmp_path) == []
+
+    (tmp_path / "class" / "b.py").write_text(SOLVED)
+    resumed = subprocess.run([*grading, "--resume"], env=environment, capture_output=True, text=True, check=False)
+    assert (resumed.returncode, "2 passed" in resumed.stdout) == (0, True), resumed
