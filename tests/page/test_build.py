@@ -1,14 +1,28 @@
 """The site that is built: its files, its map, its numpy, and solutions in links and files."""
 
+import json
 import re
+import shutil
+import string
 import subprocess
 import sys
+from hashlib import sha256
+from io import BytesIO
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
 import pytest
 from click.testing import CliRunner
-from puzzles.page import build
+from hypothesis import given
+from hypothesis import strategies as st
+
+from puzzles import address
+from puzzles.catalog.path import CORE
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.cli.share import judge_saved
+from puzzles.page import build, links
 from puzzles.page.__main__ import main
-from tests.support.commands import ROOT
 from puzzles.page.build import (
     DOCS,
     MARK,
@@ -16,37 +30,24 @@ from puzzles.page.build import (
     PAGE,
     RELEASE,
     WITH_NUMPY,
+    LockedWheel,
     Site,
     SiteError,
     files,
     licences,
     offline_worker,
+    pack,
     prepare,
     require_node,
+    wheel_of,
 )
-import json
-from hashlib import sha256
-from io import BytesIO
-from typing import Any
-from zipfile import ZipFile
-from puzzles.page.build import MARK, LockedWheel, SiteError, licences, pack, wheel_of
-from tests.support.numpy_stand_in import write_wheel
-import string
-from hypothesis import given
-from hypothesis import strategies as st
-from puzzles import address
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.cli.share import judge_saved
-from puzzles.page import links
-from tests.screens.texts import approved
-from tests.support.commands import puzzles
-from tests.support.examples import LETTERS, examples
 from puzzles.page.links import split
-import shutil
-from puzzles.catalog.path import CORE
-from puzzles.page.build import PAGE
 from puzzles.page.listing import listing
 from puzzles.tracks import ALL
+from tests.screens.texts import approved
+from tests.support.commands import ROOT, puzzles
+from tests.support.examples import LETTERS, examples
+from tests.support.numpy_stand_in import write_wheel
 
 # --- Building the site: what is missing is named in a sentence, and other people's files stay. tests/browser builds
 # it ---
@@ -543,5 +544,3 @@ def test_what_is_lacking_is_said_of_each_puzzle_that_needs_it(answers: Any) -> N
     assert all(fact in without_suspending["FSDP"] for fact in ("wait for each other", "Chrome", "Edge", "137"))
     assert {tracks[slug] for slug, why in without_numpy.items() if why} == {"engine", "layout"}
     assert "site was built without" in without_numpy["matmul"]
-
-

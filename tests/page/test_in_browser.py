@@ -1,39 +1,38 @@
 """The game in a browser, without one: what a worker runs and answers, records of runs, and classes on numpy."""
 
+import asyncio
 import json
 import re
+import subprocess
 import sys
 from base64 import b64decode
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
+
 import pytest
+
 from lib.pipelines.torch_csv import read_csv
 from puzzles.catalog.engine import ENGINE_PUZZLES
+from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import folder_added
-from puzzles.failure import of_crash
+from puzzles.failure import Failure, of_crash
+from puzzles.page.build import LEFT_OUT
 from puzzles.page.in_browser import api, player
 from puzzles.page.in_browser.player import CUT, MAX_PRINTED, REPLACED, in_words, replaced
-from puzzles.page.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
-from tests.support.commands import solution
-from tests.support.profiles import traces
-from tests.support.commands import ROOT
-import asyncio
-from puzzles.failure import Failure
-from puzzles.page.in_browser import player
 from puzzles.page.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord
 from puzzles.page.in_browser.run_record import judged as judge_record
+from puzzles.page.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
 from puzzles.player.local_run import judge_here
 from puzzles.sandbox.worker.reading import Sketch
-import subprocess
-from pathlib import Path
-from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.page.build import LEFT_OUT
 from puzzles.tracks import ALL
+from tests.support.commands import ROOT, solution
 from tests.support.engine_trials import REFERENCES
 from tests.support.numpy_stand_in import write_wheel
+from tests.support.profiles import traces
 from tests.support.suspending import with_suspended_tasks
 
 # --- What the page asks of Python, here without a browser: verdicts, pictures, timetables, and errors in words ---
@@ -464,5 +463,3 @@ def test_what_is_imported_is_in_a_browser(tmp_path: Path) -> None:
     absent = f"{absent} {' '.join(name for name in LEFT_OUT if name.startswith('puzzles'))}"
     done = subprocess.run([sys.executable, "-c", IMPORTS, str(wheel), absent], cwd=ROOT, capture_output=True, text=True)
     assert (done.stdout, done.stderr) == ("0 lib.engine.suspended\n", "")
-
-

@@ -1,42 +1,41 @@
 """`play`: runs, judges and shows on every track, freely at any size, and in a notebook's kernel; and cleans up."""
 
 import asyncio
-import signal
-from collections.abc import Callable
-from typing import Any
-import pytest
-from markupsafe import escape
-import lib
-from lib import Model
-from lib.ledger.runner import PATIENCE
-from puzzles import play
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.judge.verdict import Verdict
-from puzzles.player import play as module
-from puzzles.player.display import rendered
-from puzzles.player.result import Result
-from puzzles.tracks import TRACKS, UnknownPuzzleError
-from tests.support import CLASSICS
-from tests.support.solved import SOME_PUZZLES, solved_by
-from drawing.palette import OPERATIONS, batch_colour
-from lib import COSTS, Model, PuzzleError, Report, referee, run
-from lib.ledger.setting import Setting
-from puzzles.player.display import FreeResult
-from puzzles.tracks import UnknownPuzzleError
-from solutions.ddp import ddp
-from solutions.tensor_parallel import tensor_parallel
-from tests.support.schedules.groups import hybrid_shard
-from tests.support.schedules.shards import local_sgd
-from tests.support.commands import ROOT
-import re
-from pathlib import Path
-from puzzles.judge.grader import grade_file
-from puzzles.tracks import find, track_of
 import os
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from markupsafe import escape
+
+import lib
+from drawing.palette import OPERATIONS, batch_colour
+from lib import COSTS, Model, PuzzleError, Report, referee, run
+from lib.ledger.runner import PATIENCE
+from lib.ledger.setting import Setting
+from puzzles import play
+from puzzles.catalog.schedule import PUZZLES
+from puzzles.judge.grader import grade_file
+from puzzles.judge.verdict import Verdict
+from puzzles.player import play as module
+from puzzles.player.display import FreeResult, rendered
+from puzzles.player.result import Result
+from puzzles.tracks import TRACKS, UnknownPuzzleError, find, track_of
+from solutions.ddp import ddp
+from solutions.tensor_parallel import tensor_parallel
+from tests.support import CLASSICS
+from tests.support.commands import ROOT
 from tests.support.kernel import Kernel, live_kernel
+from tests.support.schedules.groups import hybrid_shard
+from tests.support.schedules.shards import local_sgd
+from tests.support.solved import SOME_PUZZLES, solved_by
+
+pytestmark = pytest.mark.usefixtures("in_this_process")
 
 # --- `play` runs, judges and shows, with and without a running loop, alone and among other tasks, and cleans up ---
 
@@ -819,5 +818,3 @@ def test_next_to_another_lib_one_sentence_says_what_to_do(tmp_path: Path) -> Non
         assert str(tmp_path / "lib.py") in shown
         assert advice in shown
         assert len(shown.splitlines()) == 1
-
-

@@ -1,13 +1,17 @@
 """`watch`, `status`, `verify` and `path`, and the core path as a player types it."""
 
-from tests.support.commands import SOLUTIONS
+import ast
 import io
 import json
 from pathlib import Path
 from typing import Any
+
 import pytest
 from rich.console import Console
+
 from lib import run, trace_to_json
+from puzzles import play
+from puzzles.catalog.path import CORE, PATH
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli import watch
 from puzzles.cli.watch import WatchState
@@ -16,26 +20,16 @@ from puzzles.judge.grader import grade_file
 from puzzles.judge.starters import starter_file
 from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import ALL, TRACKS, track_of
+from puzzles.tracks import ALL, TRACKS, reference_file, track_of
 from tests.support import CLASSICS
-from tests.support.commands import as_line, puzzles, solution
+from tests.support.commands import SOLUTIONS, as_line, puzzles, said, solution
 from tests.support.fake_grading import real_verdict, stated_in, stating
 from tests.support.solved import reference_of
-from puzzles import play
-from puzzles.catalog.path import CORE, PATH
-from puzzles.tracks import ALL, TRACKS
-from tests.support.commands import puzzles, said
-import ast
-from puzzles.catalog.path import CORE
-from puzzles.tracks import reference_file, track_of
-from tests.support.commands import puzzles
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 # --- The commands watch, status, reset and verify, and the words after a pass ---
 
-
-COLUMNS = 100
 
 
 
@@ -555,5 +549,3 @@ def test_the_first_step_of_the_path_is_played() -> None:
 @pytest.mark.slow
 def test_the_core_path_is_played_to_its_end() -> None:
     play_along(CORE)
-
-

@@ -1,33 +1,34 @@
 """What a track shows: why a peak is where it is, layouts on real tensors, and plans from the outside."""
 
-from tests.support.commands import ROOT
 import json
 import re
 import textwrap
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+
 import nbformat
-import pytest
-from puzzles import play
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.screens.feedback import achieved, built
-from tests.support import CLASSICS
-from tests.support.commands import puzzles
-from dataclasses import replace
 import numpy as np
+import pytest
 from click.testing import Result
+
 from lib.layout import GraphPlan, propagate
 from lib.layout.examples import embedding_and_head
 from lib.layout.execution import Executed
-from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.tracks.layout.show import CLOSE, run_plan, whole_values
-from tests.support.mpi import mpiexec_or_skip
 from lib.planning import Job, Plan, Prediction, Split, search
+from puzzles import play
 from puzzles.catalog.fields import Fields, OwnPuzzleError
+from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.plan import PLAN_PUZZLES
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.grader import grade_file
 from puzzles.judge.judge import judge_saved
+from puzzles.screens.feedback import achieved, built
 from puzzles.tracks import TRACKS
+from puzzles.tracks.layout.show import CLOSE, run_plan, whole_values
+from tests.support import CLASSICS
+from tests.support.commands import ROOT, puzzles
+from tests.support.mpi import mpiexec_or_skip
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
@@ -208,7 +209,6 @@ def test_what_is_built_has_six_lines(slug: str) -> None:
 
 
 # --- `puzzles run` of a layout: real tensors on the engine, here and on MPI; predicted and measured bytes ---
-
 
 
 LAYOUTS = ROOT / "solutions" / "layout"
@@ -437,5 +437,3 @@ def test_a_teachers_job_is_read_strictly(job: dict[str, object], words: str) -> 
     with pytest.raises(OwnPuzzleError) as refused:
         TRACKS["plan"].read("mine", Fields("mine.toml", {**texts, "job": given, "targets": {"seconds": 1.5}}))
     assert words in str(refused.value)
-
-

@@ -1,4 +1,4 @@
-"""The tracks together: names, lists, data that survives JSON; and how far a pass is from what is possible, in its unit."""
+"""The tracks together: names, lists, data that survives JSON; and how far a pass is from what is possible."""
 
 import json
 import random

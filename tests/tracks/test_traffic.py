@@ -4,24 +4,25 @@ import csv
 import io
 import re
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
 import pytest
 from rich.console import Console
-from lib import Goal, Record, Size
+
+from lib import Goal, Model, Record, Setting, Size, run
 from lib.ledger.goal import figures_text
+from lib.ledger.recomputation import Recomputation
+from lib.ledger.traffic import traffic, traffic_causes
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.verdict import Graded, Scoring, Verdict
 from puzzles.screens.terminal import report
 from puzzles.teaching.export import table
 from puzzles.tracks import track_of
-from puzzles.tracks.schedule.feedback import standing
-from puzzles.tracks.schedule.words import measures
-from pathlib import Path
-from typing import Any
-from lib import Goal, Model, Setting, Size, run
-from lib.ledger.recomputation import Recomputation
-from lib.ledger.traffic import traffic, traffic_causes
 from puzzles.tracks.outcomes import Score
+from puzzles.tracks.schedule.feedback import standing
 from puzzles.tracks.schedule.judge import score_trace
+from puzzles.tracks.schedule.words import measures
 from tests.support.solved import reference_of
 
 # --- Traffic, drift and the steady peak beside their targets: in tables, in JSON, in files and among records ---
@@ -299,5 +300,3 @@ def test_a_reference_has_no_cause(slug: str) -> None:
     again.run()
     found = {cause.text.partition(",")[0] for cause in traffic_causes(again, again.ranks[traffic(again).rank])}
     assert found <= (KNOWN.get(slug, set()))
-
-
