@@ -36,7 +36,7 @@ from drawing import svg
 from lib import COSTS, PuzzleError, Report, run
 from lib.engine import ShardedEngine, launch
 from lib.engine.replay.pipelining import missing
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.ledger.named_costs import MEANINGS
 from lib.planning import Job, gpu, plan, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer

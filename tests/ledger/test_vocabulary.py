@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from drawing import draw_value, svg
 from lib import (
     COSTS,
     Activation,
@@ -337,6 +338,6 @@ def test_scores_are_drawn_with_their_share_of_the_vocabulary() -> None:
     approved(
         "vocabulary",
         "scores are drawn with their share of the vocabulary",
-        scores._repr_html_(),
+        svg(draw_value(scores)),
         "the vocabulary {1} of",
     )

@@ -22,9 +22,9 @@ from puzzles.custom import folder_added
 from puzzles.failure import Failure, of_crash
 from puzzles.page.build import LEFT_OUT
 from puzzles.page.in_browser import api, player
+from puzzles.page.in_browser.calls import MAX_RUNS, KeptRun, RunRecord
+from puzzles.page.in_browser.calls import judged as judge_record
 from puzzles.page.in_browser.player import CUT, MAX_PRINTED, REPLACED, in_words, replaced
-from puzzles.page.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord
-from puzzles.page.in_browser.run_record import judged as judge_record
 from puzzles.page.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
 from puzzles.player.local_run import judge_here
 from puzzles.sandbox.worker.reading import Sketch

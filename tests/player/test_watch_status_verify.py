@@ -31,8 +31,6 @@ pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 # --- The commands watch, status, reset and verify, and the words after a pass ---
 
 
-
-
 def engine(name: str) -> str:
     return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
 

@@ -26,7 +26,7 @@ from puzzles.tracks.outcomes import Score, amount, number_text
 from puzzles.tracks.schedule.feedback import above_possible, standing
 from puzzles.tracks.schedule.free_game import free_report, summary
 from puzzles.tracks.schedule.judge import score_trace
-from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.replicas import buckets
 from tests.support.commands import ROOT, puzzles, said
 from tests.support.examples import LETTERS, examples
 from tests.support.solved import played, records_of, reference_of

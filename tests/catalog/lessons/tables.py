@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lib import Model
+from lib import Goal, Model, Report, referee, run
 from lib.pipelines import pipeline
 from lib.pipelines.orders import (
     dualpipev,
@@ -17,6 +17,8 @@ from lib.pipelines.orders import (
     zb_h2,
     zb_v,
 )
+from puzzles.catalog.schedule import CLASSICS as EIGHT
+from puzzles.catalog.schedule import PUZZLES
 from tests.catalog.lessons.families.grid import Order, grid, in_halves, in_pairs, long_warm_up, one_by_one
 from tests.catalog.lessons.families.one_rank import host_plan, host_updates, infer, inputs
 from tests.catalog.lessons.families.replicas import (
@@ -25,13 +27,13 @@ from tests.catalog.lessons.families.replicas import (
     buckets,
     experts,
     local,
-    one_after_another,
     outer_steps,
     passes,
     replicas,
     ring,
     two_together,
 )
+from tests.catalog.lessons.families.replicas import one_by_one as one_after_another
 from tests.support.mistakes import altered
 from tests.support.schedules.splits import uneven
 from tests.support.variants import module_of
@@ -71,6 +73,41 @@ def all_messages(*missed: str) -> dict[str, Skip]:
 def two_by_two(order: Order = one_f_one_b) -> Callable[[Model], Any]:
     """Two pipelines of two stages, with full weights on both."""
     return grid(2, 1, 2, order, in_messages=True)
+
+
+# --- What a schedule's report says about the targets of its puzzle ---
+
+
+MODERN = [slug for slug in PUZZLES if slug not in EIGHT.slugs]
+"""Puzzles of which every target decides the pass."""
+
+
+def judged(schedule: Callable[[Model], Any], goal: Goal) -> Report:
+    """The report on a schedule that is correct."""
+    outcome = run(schedule, *goal.size, setting=goal.setting)
+    assert outcome.error is None
+    report = referee(outcome.trace, goal)
+    assert report.error is None
+    return report
+
+
+def missed(report: Report) -> set[str]:
+    """The targets that a report misses, as the tables of skips name them; empty with three stars.
+
+    A peak that is over the target anyway is "memory", and in steady state only if the step cannot be repeated, too.
+    """
+    goal = report.goal
+    assert goal is not None
+    met = {
+        "time": report.meets_time,
+        "memory": report.meets_memory,
+        "traffic": report.meets_traffic,
+        "drift": report.meets_drift,
+        "host": report.meets_host,
+        "steady": report.is_steady or not (report.unrepeatable or report.meets_memory),
+    }
+    over = {name for name, is_met in met.items() if not is_met}
+    return over or ({"record"} if report.stars < 3 else set())
 
 
 # --- Solutions that skip the lessons of the classics; those that meet the original's targets keep two stars ---

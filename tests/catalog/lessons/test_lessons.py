@@ -5,71 +5,35 @@ one program with parameters (`grid(4, order=gpipe)`, `replicas("3")`), or the re
 program would stand there some 300 times."""
 
 import random
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from itertools import product
 from math import sqrt
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
-from lib import COSTS, Goal, Model, PuzzleError, Report, Setting, referee, run
+from lib import COSTS, Model, PuzzleError, Report, Setting, referee, run
 from lib.ledger.named_costs import FLOPS, INFINIBAND
-from lib.pipelines.orders import dualpipev, gpipe, interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zb_v
-from puzzles.catalog.schedule import CLASSICS, PUZZLES
+from lib.pipelines.orders import dualpipev, interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zb_v
+from puzzles.catalog.schedule import PUZZLES
 from puzzles.teaching.clone import wrong_solutions
-from tests.catalog.lessons.families.grid import Order, grid, in_halves, long_warm_up, one_by_one
+from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.families.mixes import random_mix
 from tests.catalog.lessons.families.one_rank import host_plan, infer, input_once, inputs, load_again
 from tests.catalog.lessons.families.replicas import (
-    IN_COLLECTIVES,
-    IN_MESSAGES,
     buckets,
     local,
     outer_steps,
     passes,
     replicas,
 )
-from tests.catalog.lessons.tables import MICROSECONDS, SKIPS, UNSTOPPED
+from tests.catalog.lessons.tables import MICROSECONDS, MODERN, SKIPS, UNSTOPPED, judged, missed
 from tests.screens.texts import approved
 from tests.support.schedules.splits import uneven
 from tests.support.solved import reference_of
-
-# --- What a schedule's report says about the targets of its puzzle ---
-
-
-MODERN = [slug for slug in PUZZLES if slug not in CLASSICS.slugs]
-"""Puzzles of which every target decides the pass."""
-
-
-def judged(schedule: Callable[[Model], Any], goal: Goal) -> Report:
-    """The report on a schedule that is correct."""
-    outcome = run(schedule, *goal.size, setting=goal.setting)
-    assert outcome.error is None
-    report = referee(outcome.trace, goal)
-    assert report.error is None
-    return report
-
-
-def missed(report: Report) -> set[str]:
-    """The targets that a report misses, as the tables of skips name them; empty with three stars.
-
-    A peak that is over the target anyway is "memory", and in steady state only if the step cannot be repeated, too.
-    """
-    goal = report.goal
-    assert goal is not None
-    met = {
-        "time": report.meets_time,
-        "memory": report.meets_memory,
-        "traffic": report.meets_traffic,
-        "drift": report.meets_drift,
-        "host": report.meets_host,
-        "steady": report.is_steady or not (report.unrepeatable or report.meets_memory),
-    }
-    over = {name for name, is_met in met.items() if not is_met}
-    return over or ({"record"} if report.stars < 3 else set())
-
 
 # --- A lesson that can be skipped is not taught: solutions without a puzzle's idea miss its targets, as tables say ---
 #
@@ -278,85 +242,6 @@ def test_the_reference_passes_if_the_input_is_taken_once(slug: str) -> None:
 @pytest.mark.parametrize("slug", sorted(USES_TRICK))
 def test_a_statement_says_that_the_input_can_be_taken_again(slug: str) -> None:
     assert "`get_activation` returns it again at any time" in " ".join(PUZZLES[slug].statement.split())
-
-
-# --- Random members of the families, and random mixes of their ways layer by layer, without the idea of a puzzle ---
-
-
-ORDERS: tuple[Order, ...] = (gpipe, one_f_one_b, long_warm_up, one_by_one)
-HALVES: tuple[Order, ...] = (zb_h1, zb_h2, in_halves(gpipe), in_halves(one_f_one_b))
-
-WAYS = {"zero1": "d3sa", "zero2": "d13sa", "fsdp_prefetch": "d12sha"}
-"""By puzzle, the ways that are not its idea; for others all are."""
-
-PASSED_BY_MESSAGES = {"zero1", "zero2"}
-"""Puzzles that replicas pass which hold full weights and exchange gradients in messages (`tables/unstopped.py`)."""
-
-
-class Mix(NamedTuple):
-    """A schedule, and what it is."""
-
-    schedule: Callable[[Model], Awaitable[None]]
-    what: str
-
-
-def random_mix(goal: Goal, choice: random.Random) -> Mix:
-    """A schedule without the idea of the goal's puzzle; it may be refused."""
-    return choice.choice((_of_replicas, _of_a_grid))(goal, choice)
-
-
-def _flip(choice: random.Random) -> bool:
-    return choice.random() < 0.5
-
-
-def _of_replicas(goal: Goal, choice: random.Random) -> Mix:
-    """Up to three ways, each for some layers."""
-    ways = [way for way in WAYS.get(goal.slug, IN_COLLECTIVES + IN_MESSAGES) if _is_priced(goal, way)]
-    few = choice.sample(ways, min(len(ways), choice.choice((1, 2, 3))))
-    letters = "".join(choice.choice(few) for _ in range(goal.size.layers))
-    options = {name: _flip(choice) for name in ("at_once", "early", "sum_first", "prefetch")}
-    owners = choice.choice((None, None, 1, 2))
-    return Mix(replicas(letters, owners=owners, **options), f"replicas({letters!r}, owners={owners}, {options})")
-
-
-def _is_priced(goal: Goal, way: str) -> bool:
-    needed = {"d": ("allreduce",)} | dict.fromkeys("123", ("allgather", "scatterreduce"))
-    return all(map(goal.costs.priced, needed.get(way, ("pass_to",))))
-
-
-def _of_a_grid(goal: Goal, choice: random.Random) -> Mix:
-    """Stages, rows and replicas other than those that the puzzle is about."""
-    layers, batches, ranks = goal.size
-    stages = choice.choice([n for n in _divisors(ranks) if not layers % n])
-    rows = choice.choice(_divisors(ranks // stages)) if goal.setting.layer == "block" else 1
-    shape = (stages, rows, ranks // stages // rows)
-    if batches % shape[2] or shape == OWN_SHAPE.get(goal.slug):
-        return _of_replicas(goal, choice)
-    together = choice.choice(_divisors(batches // shape[2]))
-    halves = goal.costs.priced("backward_weight")
-    order = choice.choice(ORDERS + HALVES if halves else ORDERS)
-    zero = choice.choice((0, 1, 3)) if goal.slug not in WAYS else choice.choice((0, 3))
-    in_messages = zero == 0 and goal.slug not in PASSED_BY_MESSAGES and _flip(choice)
-    schedule = grid(*shape, order, zero=zero, in_messages=in_messages, together=together)
-    return Mix(schedule, f"grid{shape}, {order.__qualname__}, {zero=}, {in_messages=}, {together=}")
-
-
-def _divisors(number: int) -> list[int]:
-    return [n for n in range(1, number + 1) if not number % n]
-
-
-OWN_SHAPE = {
-    "one_f_one_b": (4, 1, 1),
-    "interleaved": (4, 1, 1),
-    "zb_h1": (4, 1, 1),
-    "zb_h2": (4, 1, 1),
-    "zb_v": (4, 1, 1),
-    "tensor_parallel": (1, 4, 1),
-    "three_d": (2, 2, 2),
-    "axis_inside": (1, 4, 2),
-    "tp_limit": (1, 2, 4),
-}
-"""By puzzle, the stages, rows and replicas that it is about."""
 
 
 # --- The chapter In microseconds: what its texts predict is measured, and the formula of `fsdp_bound` holds in a

@@ -13,9 +13,9 @@ from puzzles.catalog.schedule import PUZZLES
 from solutions.fsdp import fsdp
 from solutions.wsdp import wsdp
 from solutions.zero1 import zero1
-from tests.catalog.lessons import judged as lessons
-from tests.catalog.lessons.families.buckets import buckets
-from tests.catalog.lessons.families.input_once import input_once
+from tests.catalog.lessons import tables as lessons
+from tests.catalog.lessons.families.one_rank import input_once
+from tests.catalog.lessons.families.replicas import buckets
 from tests.support.schedules.shards import data_parallel_steps
 from tests.support.schedules.tiers import offload
 

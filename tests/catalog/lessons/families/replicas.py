@@ -541,7 +541,7 @@ def two_together(step: int) -> Sequence[int]:
     return {2: (0, 1), 0: (2, 3)}.get(step % 4, ())
 
 
-def one_after_another(step: int) -> Sequence[int]:
+def one_by_one(step: int) -> Sequence[int]:
     """One of four layers after each step."""
     return ((step - 1) % 4,)
 
