@@ -3,8 +3,6 @@
 Sandbox servers are lent to tests; most of them end with the session.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os

@@ -3,8 +3,6 @@
 `make site` builds it; without it the tests are skipped, or fail where PUZZLES_BROWSER=required.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Hostile code on the site, in Chromium: what it tries to reach, to change, to send, to forge and to leave behind."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer

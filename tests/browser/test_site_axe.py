@@ -1,7 +1,5 @@
 """axe finds nothing in any state of the page, light and dark, wide and on a phone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

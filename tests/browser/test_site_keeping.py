@@ -1,7 +1,5 @@
 """What the site keeps, in Chromium: with storage off, in two tabs, across reloads, damaged; and addresses that are."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ The wheel is loaded and imported as numpy's is, but computes nothing. So what ru
 needed for: how it is found, handed over, installed and kept, and devices that wait for each other.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

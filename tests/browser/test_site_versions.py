@@ -1,7 +1,5 @@
 """A new version of the site while a page of the older one is open: it plays on, and the next visit has the new one."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -6,8 +6,6 @@ its table; `# facts: 3; receive(1)`, data that they show; `# figures: sent=6144`
 targets; and `# at: code`, of the line that is shown.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

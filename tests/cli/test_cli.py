@@ -1,7 +1,5 @@
 """The command line: what it prints, what it writes, and with which exit code it ends."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Free play: `run` and `draw` of any schedule at any size and in any setting, `costs`, and `verify`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A whole class: many files, several processes, one table, and files for other programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

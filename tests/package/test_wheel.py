@@ -1,8 +1,6 @@
 """The installed game, as wheel and editable, in environments of their own: one name in site-packages, one identity of
 every module, and neither a foreign `lib` nor a player's own in the way."""
 
-from __future__ import annotations
-
 import json
 import os
 import zipfile

@@ -1,7 +1,5 @@
 """The notebooks as files of marimo: marimo finds nothing wrong with them, and they run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec

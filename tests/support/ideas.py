@@ -1,7 +1,5 @@
 """The ideas that a run shows, from its trace alone: an oracle for those that a record names."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from lib import Op, Trace

@@ -1,7 +1,5 @@
 """A live Jupyter kernel for tests: run a cell, and get what it printed and showed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Gives a test session and its processes a home directory of their own: they never touch a user's files."""
 
-from __future__ import annotations
-
 import os
 import site
 from pathlib import Path

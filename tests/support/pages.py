@@ -1,7 +1,5 @@
 """Files of the documentation, and the blocks of code in them."""
 
-from __future__ import annotations
-
 import re
 
 from tests.test_imports import ROOT

@@ -4,8 +4,6 @@ The loops, the divisibility and both bounds are written anew: nothing of `lib.pl
 these bounds leave over is asked for its time.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Which tests a run has: `make test` some cases of every kind, the gate a tenth of the others, `make nightly` all."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path

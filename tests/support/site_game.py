@@ -1,7 +1,5 @@
 """The built site as a player uses it in Chromium: opening puzzles, typing, waiting for a verdict."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence

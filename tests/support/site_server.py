@@ -1,7 +1,5 @@
 """Serves the built site on the loopback interface, compressed as web hosts do, and counts what is transferred."""
 
-from __future__ import annotations
-
 import gzip
 from collections import Counter
 from email.utils import formatdate

@@ -1,7 +1,5 @@
 """For tests that grade folders on any machine."""
 
-from __future__ import annotations
-
 import pytest
 
 from puzzles.cli.grade import grade

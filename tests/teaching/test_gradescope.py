@@ -1,8 +1,6 @@
 """Gradescope: the documented results of one student, never of many, and an autograder that sets itself up and grades in
 a root of its own without network."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

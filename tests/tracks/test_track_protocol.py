@@ -1,7 +1,5 @@
 """The protocol of tracks: nobody outside `puzzles/tracks` asks which one it is, and a fourth one needs nothing else."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import io

@@ -1,7 +1,5 @@
 """The layout catalog: limits confirmed by the exact planner, solutions that meet them, verdicts, commands."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The plan catalog: best plans confirmed by an independent enumeration and by published runs; wrong plans; refusals."""
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import asdict, replace

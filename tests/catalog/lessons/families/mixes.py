@@ -16,7 +16,7 @@ WAYS = {"zero1": "d3sa", "zero2": "d13sa", "fsdp_prefetch": "d12sha"}
 """By puzzle, the ways that are not its idea; for others all are."""
 
 UNSTOPPED = {"zero1", "zero2"}
-"""Puzzles that replicas pass which hold full weights and exchange gradients in messages (`UNSTOPPED` of `tables.py`)."""
+"""Puzzles that replicas pass which hold full weights and exchange gradients in messages (`tables.py`)."""
 
 
 class Mix(NamedTuple):
