@@ -64,7 +64,7 @@ def test_start_adds_to_a_file_and_never_overwrites_unless_forced():
     assert text.startswith(once)
     assert text.count("def basic(") == text.count("def ddp(") == 1
     assert "mine.py" in refusal("start", "-o", "mine.py")
-    assert puzzles("start", "-o", "mine.py", "--force").exit_code == 0
+    puzzles("start", "-o", "mine.py", "--force", code=0)
     assert "precious" not in Path("mine.py").read_text()
 
 
@@ -274,8 +274,7 @@ def test_draw_shows_a_failure_as_far_as_it_went():
     Path("mine.py").write_text(
         solution("fsdp").replace("    del weights", "    await model.receive()\n        del weights")
     )
-    result = puzzles("draw", "mine.py", "fsdp")
-    assert result.exit_code == 1
+    result = puzzles("draw", "mine.py", "fsdp", code=1)
     assert "<svg" in Path("fsdp.svg").read_text()
     assert "fsdp failed: line 16:" in result.stderr
 

@@ -21,7 +21,7 @@ from lib.planning.plans import time_parts
 from lib.planning.presets import transformer_of_file
 from puzzles.cli.layout import merges
 from puzzles.cli.plan import amount
-from tests.support.commands import ROOT, SOLUTIONS, puzzles, said
+from tests.support.commands import ROOT, SOLUTIONS, as_line, puzzles, said
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
@@ -33,8 +33,9 @@ THREE = ("--ranks", "3", "--microbatches", "4", "--memory", "3", "--effort", "0.
 
 @pytest.mark.slow
 def test_what_is_solved_is_the_same_in_all_its_files(capsys: pytest.CaptureFixture[str]) -> None:
-    result = puzzles("solve", *THREE, *(f"-osolved.{ending}" for ending in ("json", "csv", "py", "txt", "html")))
-    assert result.exit_code == 0, result.output
+    result = puzzles(
+        "solve", *THREE, *(f"-osolved.{ending}" for ending in ("json", "csv", "py", "txt", "html")), code=0
+    )
     assert "longest span 14" in result.output
     trace = trace_from_json(Path("solved.json").read_text())
     assert referee(trace).makespan == 14
@@ -66,15 +67,13 @@ def test_what_is_solved_is_the_same_in_all_its_files(capsys: pytest.CaptureFixtu
     ],
 )
 def test_a_wrong_call_of_solve_is_one_error(words: tuple[str, ...], facts: str) -> None:
-    result = puzzles("solve", *words)
-    assert result.exit_code == 2
+    result = puzzles("solve", *words, code=2)
     assert [fact for fact in facts.split("|") if fact not in result.output] == []
 
 
 def test_stages_that_differ_are_solved_and_written() -> None:
     lists = ("--forward", "1,1,2", "--backward-input", "1,1,2", "--memory", "3,2,1")
-    result = puzzles("solve", *THREE, *lists, "-o", "uneven.csv")
-    assert result.exit_code == 0, result.output
+    result = puzzles("solve", *THREE, *lists, "-o", "uneven.csv", code=0)
     assert re.search(r"a rank holds at most \d of \d on rank \d\.", result.output)
     table = read_csv(Path("uneven.csv").read_text())
     assert str(table) in result.output
@@ -88,8 +87,7 @@ def test_a_solution_goes_to_a_file_and_comes_back() -> None:
     assert puzzles("export", SOLUTIONS / "zb_v.py", "zb_v", "-o", "zb.csv").output == "Wrote zb.csv.\n"
     printed = puzzles("export", SOLUTIONS / "zb_v.py", "zb_v", "--format", "torch-csv")
     assert printed.output == Path("zb.csv").read_text()
-    result = puzzles("import", "zb.csv", "-o", "back.json", "-o", "again.csv", "-o", "back.svg")
-    assert result.exit_code == 0, result.output
+    result = puzzles("import", "zb.csv", "-o", "back.json", "-o", "again.csv", "-o", "back.svg", code=0)
     assert "Correct: ZB-V" in result.output
     assert Path("again.csv").read_text() == Path("zb.csv").read_text()
     assert referee(trace_from_json(Path("back.json").read_text())).makespan == 51
@@ -99,8 +97,7 @@ def test_a_solution_goes_to_a_file_and_comes_back() -> None:
 def test_cells_that_overlap_survive_an_import_and_an_export() -> None:
     order = "0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"
     Path("dual.csv").write_text(order)
-    result = puzzles("import", "dual.csv", "-o", "dual.json", "-o", "again.csv")
-    assert result.exit_code == 0, result.output
+    result = puzzles("import", "dual.csv", "-o", "dual.json", "-o", "again.csv", code=0)
     assert "costs parts with pairs" in result.output
     assert "Note: here" not in result.output
     trace = trace_from_json(Path("dual.json").read_text())
@@ -120,8 +117,7 @@ def test_a_schedule_that_cannot_be_said_is_refused_with_the_reason() -> None:
         ("checkpoint", (), "a second time"),
         ("tensor_parallel", (), "part of a weight"),
     ):
-        result = puzzles("export", SOLUTIONS / f"{name}.py", name, *size)
-        assert result.exit_code == 1, name
+        result = puzzles("export", SOLUTIONS / f"{name}.py", name, *size, code=1)
         assert why in result.output, result.output
 
 
@@ -137,15 +133,13 @@ def test_a_file_that_cannot_be_read_is_one_error() -> None:
         (("halves.csv", "-o", "x.docx"), ".docx"),
         (("missing.csv",), "does not exist"),
     ):
-        result = puzzles("import", *words)
-        assert result.exit_code == 2, result.output
-        assert why in " ".join(result.output.split()), result.output
+        result = puzzles("import", *words, code=2)
+        assert why in as_line(result.output), result.output
 
 
 def test_only_a_correct_run_is_exported() -> None:
     Path("mine.py").write_text("async def one(model):\n    model.get_activation([7])\n")
-    result = puzzles("export", "mine.py", "one", "--size", "1,1,1")
-    assert result.exit_code == 1
+    result = puzzles("export", "mine.py", "one", "--size", "1,1,1", code=1)
     assert "one is not correct" in result.output
     assert "line 2" in result.output
     assert "has no" in puzzles("export", "mine.py", "two", "--size", "1,1,1").output
@@ -157,14 +151,12 @@ def test_only_a_correct_run_is_exported() -> None:
 SMALL = "--model gpt-1.7b --set model.layers=4 --gpus 4 --batch 16 --gpu a100"
 
 
-def invoked(line: str) -> tuple[int, str]:
-    result = puzzles("plan", *line.split())
-    return result.exit_code, result.output
+def planned(line: str, code: int = 0) -> str:
+    return puzzles("plan", *line.split(), code=code).output
 
 
 def test_its_figures_are_those_of_a_run() -> None:
-    code, shown = invoked(f"{SMALL} --dp 2 --tp 2 --zero 1 --microbatch 4 --recompute none --best 1 --json")
-    assert code == 0, shown
+    shown = planned(f"{SMALL} --dp 2 --tp 2 --zero 1 --microbatch 4 --recompute none --best 1 --json")
     (found,) = json.loads(shown)
     job = Job(transformer("gpt-1.7b", layers=4), gpu("a100"), 4, 16)
     mine = plan(job, Split(2, 2, zero=1, microbatch=4))
@@ -173,8 +165,7 @@ def test_its_figures_are_those_of_a_run() -> None:
 
 
 def test_the_table_has_a_row_for_each_plan() -> None:
-    code, shown = invoked(f"{SMALL} --best 2 --microbatch 4")
-    assert code == 0, shown
+    shown = planned(f"{SMALL} --best 2 --microbatch 4")
     names = [line.split()[0].rstrip("*") for line in shown.splitlines() if line.split()]
     counts = {names.count(str(n)) for n in (1, 2)}
     assert counts == {3}  # the splits, what they send, what they hold
@@ -182,79 +173,65 @@ def test_the_table_has_a_row_for_each_plan() -> None:
 
 
 def test_it_shows_each_rank_the_peak_and_the_largest_batch() -> None:
-    code, shown = invoked(f"{SMALL} --best 1 --pp 2 --dp 2 --zero 1 --ranks --largest batch")
-    assert code == 0, shown
+    shown = planned(f"{SMALL} --best 1 --pp 2 --dp 2 --zero 1 --ranks --largest batch")
     for fact in ("rank  layers", "GiB on rank", "activations kept for backward", "The largest batch that fits in eager",
                  "in fused code with split 1"):  # fmt: skip
-        assert fact in " ".join(shown.split()) or fact in shown, fact
+        assert fact in as_line(shown) or fact in shown, fact
     assert all(len(line) <= 80 for line in shown.splitlines())
 
 
 @pytest.mark.slow
 def test_layers_of_each_stage_and_warm_up_are_chosen() -> None:
-    code, shown = invoked(f"{SMALL} --layers 3,1 --best 1 --ranks")
-    assert code == 0, shown
+    shown = planned(f"{SMALL} --layers 3,1 --best 1 --ranks")
     rows = [line.split()[:2] for line in shown.splitlines() if line.split()[:2] in (["0", "3"], ["1", "1"])]
     assert rows == [["0", "3"], ["1", "1"]]
-    code, shown = invoked(f"{SMALL} --pp 2 --schedule interleaved --chunks 2 --warmup 3 --best 1")
-    assert code == 0, shown
+    shown = planned(f"{SMALL} --pp 2 --schedule interleaved --chunks 2 --warmup 3 --best 1")
     assert "interleaved x2 w3" in shown
 
 
 def test_where_a_fixed_split_does_not_fit_the_changes_that_help_most_are_named() -> None:
-    code, shown = invoked("--model llama-3-70b --gpus 8 --batch 8 --dp 8 --zero 0 --recompute none")
-    problem = " ".join(shown.split())
-    assert code == 2
-    assert problem.count(" saves ") == 2
+    shown = planned("--model llama-3-70b --gpus 8 --batch 8 --dp 8 --zero 0 --recompute none", code=2)
+    assert as_line(shown).count(" saves ") == 2
 
 
 def test_an_exported_config_is_read_and_planned_again(tmp_path: Path) -> None:
     split = "--dp 2 --tp 2 --zero 1 --microbatch 4 --recompute none"
     path = tmp_path / "flags"
-    code, shown = invoked(f"{SMALL} {split} --best 1 --export megatron -o {path}")
-    assert code == 0, shown
-    code, printed = invoked(f"{SMALL} {split} --best 1 --export megatron")
-    assert (code, printed) == (0, path.read_text(encoding="utf-8"))
-    code, again = invoked(f"{SMALL.replace('--batch 16', '')} --config {path} --json")
-    assert code == 0, again
+    shown = planned(f"{SMALL} {split} --best 1 --export megatron -o {path}")
+    assert planned(f"{SMALL} {split} --best 1 --export megatron") == path.read_text(encoding="utf-8")
+    again = planned(f"{SMALL.replace('--batch 16', '')} --config {path} --json")
     note, _, record = again.partition("\n")
     assert "--overlap-param-gather" in note
     (found,) = json.loads(record)
     job = Job(transformer("gpt-1.7b", layers=4), gpu("a100"), 4, 16)
     assert found["seconds"] == plan(job, Split(2, 2, zero=1, microbatch=4)).seconds
-    code, shown = invoked(f"{SMALL} --config {path}")
-    assert code == 0, shown
+    shown = planned(f"{SMALL} --config {path}")
     for fact in ("full rate", "waiting for replicas", "It fits the 78.0 GiB of a100."):
-        assert fact in " ".join(shown.split())
+        assert fact in as_line(shown)
 
 
 def test_a_config_with_all_sizes_needs_no_model(tmp_path: Path) -> None:
     path = tmp_path / "flags"
     sizes = "--num-layers 4 --hidden-size 2304 --num-attention-heads 24 --seq-length 2048 --vocab-size 51200"
     path.write_text(f"{sizes} --global-batch-size 16 --overlap-grad-reduce --bf16 --tp-comm-overlap", encoding="utf-8")
-    code, alone = invoked(f"--gpus 4 --gpu a100 --config {path} --json")
-    assert code == 0, alone
+    alone = planned(f"--gpus 4 --gpu a100 --config {path} --json")
     assert "--tp-comm-overlap" in alone.partition("\n")[0]
-    code, named = invoked(f"{SMALL.replace('--batch 16', '')} --config {path} --json")
-    assert code == 0, named
+    named = planned(f"{SMALL.replace('--batch 16', '')} --config {path} --json")
     assert "layers" not in named.partition("[")[0]
     assert json.loads(alone.partition("\n")[2])[0]["ranks"] == json.loads(named.partition("\n")[2])[0]["ranks"]
     path.write_text("--num-layers 4 --hidden-size 2304 --bf16", encoding="utf-8")
-    code, shown = invoked(f"--gpus 4 --gpu a100 --config {path}")
-    assert code == 2
+    shown = planned(f"--gpus 4 --gpu a100 --config {path}", code=2)
     assert "--num-attention-heads" in shown
-    code, shown = invoked(f"--model llama-3-8b --gpus 4 --batch 16 --config {path}")
-    assert code == 0
+    shown = planned(f"--model llama-3-8b --gpus 4 --batch 16 --config {path}")
     assert "layers 4" in shown
     assert "hidden 2304" in shown
 
 
 def test_the_fastest_plan_that_a_program_can_do_is_exported() -> None:
-    code, shown = invoked(f"{SMALL} --microbatch 1 --best 3 --export torchtitan --kernels pytorch")
-    assert code == 0, shown
+    shown = planned(f"{SMALL} --microbatch 1 --best 3 --export torchtitan --kernels pytorch")
     number = re.search(r"plan (\d+) is the fastest of these that torchtitan can be configured with", shown)
     assert number is not None
-    _, listed = invoked(f"{SMALL} --microbatch 1 --best 3 --kernels pytorch --json")
+    listed = planned(f"{SMALL} --microbatch 1 --best 3 --kernels pytorch --json")
     splits = [Split(**{**one["split"], "layers": tuple(one["split"]["layers"])}) for one in json.loads(listed)]
     job = Job(transformer("gpt-1.7b", layers=4), gpu("a100"), 4, 16, kernels="pytorch")
     chosen = int(number[1]) - 1
@@ -263,29 +240,25 @@ def test_the_fastest_plan_that_a_program_can_do_is_exported() -> None:
         with pytest.raises(RuleError, match="torchtitan"):
             export_config(job, split, "torchtitan")
     assert export_config(job, splits[chosen], "torchtitan") in shown
-    code, shown = invoked(f"{SMALL} --zero 1 --pp 1 --export torchtitan")
-    assert code == 2
-    assert "zero 1" in " ".join(shown.split())
+    shown = planned(f"{SMALL} --zero 1 --pp 1 --export torchtitan", code=2)
+    assert "zero 1" in as_line(shown)
 
 
 def test_a_model_of_a_file_is_planned(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     known: dict[str, Any] = {"layers": 4, "hidden": 2304, "heads": 24, "ffn": 9216, "vocab": 51200, "sequence": 2048}
     file.write_text("[mine]\n" + "".join(f"{name} = {value}\n" for name, value in known.items()))
-    code, shown = invoked(f"--model {file} --gpus 4 --batch 16 --gpu a100 --best 1 --set model.layers=2")
-    assert code == 0, shown
+    planned(f"--model {file} --gpus 4 --batch 16 --gpu a100 --best 1 --set model.layers=2")
     assert transformer_of_file(file.read_text(), layers=2) == replace(Transformer("mine", **known), layers=2)
     file.write_text("[mine]\nlayers = 4\n")
-    code, shown = invoked(f"--model {file} --gpus 4")
-    assert (code, "ffn, heads, hidden" in " ".join(shown.split())) == (2, True)
+    assert "ffn, heads, hidden" in as_line(planned(f"--model {file} --gpus 4", code=2))
 
 
 def test_a_config_that_does_not_fit_is_said_so_with_the_changes_that_help_most(tmp_path: Path) -> None:
     path = tmp_path / "flags"
     path.write_text("--micro-batch-size 8 --global-batch-size 64 --bf16", encoding="utf-8")
-    code, shown = invoked(f"--model llama-3-8b --gpus 8 --config {path}")
-    assert code == 0
-    assert "78.0 GiB of h100;" in " ".join(shown.split())
+    shown = planned(f"--model llama-3-8b --gpus 8 --config {path}")
+    assert "78.0 GiB of h100;" in as_line(shown)
 
 
 def test_a_calibrated_gpu_is_planned_with(tmp_path: Path) -> None:
@@ -293,18 +266,15 @@ def test_a_calibrated_gpu_is_planned_with(tmp_path: Path) -> None:
     split = {"dp": 2, "tp": 2, "microbatch": 4}
     measured = {"model": "gpt-1.7b", "gpu": "a100", "gpus": 4, "batch": 16, "split": split, "tokens_per_second": 40000}
     run.write_text(json.dumps(measured), encoding="utf-8")
-    code, shown = invoked(f"--calibrate {run} -o {preset}")
-    assert code == 0, shown
+    shown = planned(f"--calibrate {run} -o {preset}")
     line = f"--model gpt-1.7b --gpus 4 --batch 16 --gpu {preset} --dp 2 --tp 2 --zero 1 --microbatch 4"
-    code, shown = invoked(f"{line} --recompute none --best 1 --json")
-    assert code == 0, shown
+    shown = planned(f"{line} --recompute none --best 1 --json")
     assert json.loads(shown)[0]["tokens_per_second"] == pytest.approx(40000, rel=1e-3)
 
 
 def test_it_says_how_long_a_training_takes_with_failures() -> None:
-    code, shown = invoked(f"{SMALL} --dp 2 --tp 2 --best 1 --microbatch 4 --mtbf 50k --checkpoint 1GB --train 1e12")
-    assert code == 0, shown
-    shown = " ".join(shown.split())
+    shown = planned(f"{SMALL} --dp 2 --tp 2 --best 1 --microbatch 4 --mtbf 50k --checkpoint 1GB --train 1e12")
+    shown = as_line(shown)
     assert "12500.0 hours" in shown
     assert "1,000,000,000,000 tokens" in shown
     assert "of the time trains" in shown
@@ -334,14 +304,11 @@ def test_options_of_experts_and_numbers_of_a_job_reach_the_plan(tmp_path: Path) 
     }
     job = Job(transformer("qwen3-30b-a3b", layers=49), gpu("h100"), 16, 64, mtp=1, gradient=2, imbalance=2.0, **how)
     options = "--dispatch dedup --graphs partial --ep-overlap --balanced --modules moe_act --mtp 1"
-    code, shown = invoked(f"{line} {options} --set job.gradient=2 --set job.imbalance=2 --json")
-    assert code == 0, shown
+    shown = planned(f"{line} {options} --set job.gradient=2 --set job.imbalance=2 --json")
     assert json.loads(shown)[0]["seconds"] == plan(job, Split(dp=16, ep=16)).seconds
     flags = tmp_path / "flags"
-    code, shown = invoked(f"{line} {options} --export megatron -o {flags}")
-    assert code == 0, shown
-    code, shown = invoked(f"--model qwen3-30b-a3b --gpus 16 --config {flags} --set job.gradient=2 --json")
-    assert code == 0, shown
+    shown = planned(f"{line} {options} --export megatron -o {flags}")
+    shown = planned(f"--model qwen3-30b-a3b --gpus 16 --config {flags} --set job.gradient=2 --json")
     (found,) = json.loads(shown[shown.index("[") :])
     assert found["seconds"] == plan(replace(job, imbalance=1.5), Split(dp=16, ep=16)).seconds
     assert "Replaced by" not in shown
@@ -381,9 +348,8 @@ def test_options_of_experts_and_numbers_of_a_job_reach_the_plan(tmp_path: Path) 
     ],
 )
 def test_it_refuses_in_one_sentence(line: str, facts: tuple[str, ...]) -> None:
-    code, shown = invoked(line)
-    problem = " ".join(shown.partition("Error: ")[2].split())
-    assert code == 2, shown
+    shown = planned(line, code=2)
+    problem = as_line(shown.partition("Error: ")[2])
     assert all(fact in problem for fact in facts), problem
     assert "Traceback" not in shown
 

@@ -392,8 +392,7 @@ OF_ONE = (
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", OF_ONE)
-def test_a_noun_after_one_is_singular(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_noun_after_one_is_singular(command: str, in_an_empty_folder: Path, tmp_path: Path) -> None:
     shutil.copy(ROOT / "solutions" / "ddp.py", "ddp.py")
     rules(tmp_path, "[points]\nddp = 1\n")
     result = puzzles(*command.split())

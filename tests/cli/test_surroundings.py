@@ -230,8 +230,7 @@ SAME_READER = {
     "name",
     [pytest.param(name, marks=[pytest.mark.slow] if name.startswith(("week/", "basic.")) else []) for name in FILES],
 )
-def test_it_changes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_it_changes_nothing(name: str, in_an_empty_folder: Path) -> None:
     if name.startswith("week/"):
         begin("relay", "schedule", Path("week"))
     make, commands = FILES[name]
@@ -247,8 +246,7 @@ def test_it_changes_nothing(name: str, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.slow
-def test_a_target_that_is_written_into_such_a_file_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_target_that_is_written_into_such_a_file_is_read(in_an_empty_folder: Path) -> None:
     begin("relay", "schedule", Path("week"))
     file = Path("week/relay.toml")
     file.write_bytes(codecs.BOM_UTF8 + file.read_bytes())

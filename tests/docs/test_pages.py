@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from fractions import Fraction
 from inspect import signature
@@ -53,7 +53,7 @@ from puzzles.tracks import SHIPPED
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan.judge import score_split
 from tests.screens.scenes import MISTAKES
-from tests.support.commands import ROOT, puzzles
+from tests.support.commands import ROOT, as_line, puzzles
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.pages import blocks, page
 from tests.support.profiles import TRACES
@@ -61,6 +61,11 @@ from tests.support.published_runs import EXPERTS, seconds_of
 from tests.test_imports import ORDER
 
 # --- Pages of the docs: their code and commands do what they show, what they name exists, and each is on the site ---
+
+
+def outputs(lines: Iterable[str]) -> list[str]:
+    """What each of these commands prints, which all end well."""
+    return [puzzles(*line.split()[1:], code=0).output for line in lines]
 
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -169,13 +174,9 @@ TORCH = page("docs/torch.md")
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = []
-    for line in re.findall(r"^puzzles .*", page("docs/solver.md"), re.MULTILINE):
-        result = puzzles(*line.split()[1:], *(["--effort", "0.2", "--proof-seconds", "1"] if "solve" in line else []))
-        assert result.exit_code == 0, result.output
-        shown.append(result.output)
+def test_the_commands_of_the_solver_work(in_an_empty_folder: Path, tmp_path: Path) -> None:
+    lines = re.findall(r"^puzzles .*", page("docs/solver.md"), re.MULTILINE)
+    shown = outputs(f"{line} --effort 0.2 --proof-seconds 1" if "solve" in line else line for line in lines)
     assert "longest span 104.7" in shown[0]
     assert "Optimal" in shown[0]
     assert "rank 7" in shown[0]
@@ -188,16 +189,11 @@ def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_for_pytorch_work(in_an_empty_folder: Path) -> None:
     Path("mine.py").write_text((ROOT / "solutions" / "zb_h1.py").read_text(encoding="utf-8"))
-    ran = []
-    for line in re.findall(r"^puzzles .*", TORCH, re.MULTILINE):
-        if "--on torch" in line:
-            continue  # tests/engine/test_pipelining.py and tests/profiles/test_recording.py run them
-        result = puzzles(*line.split()[1:])
-        assert result.exit_code == 0, result.output
-        ran.append(" ".join(result.output.split()))
+    lines = re.findall(r"^puzzles .*", TORCH, re.MULTILINE)
+    # those on torch run in tests/engine/test_pipelining.py and tests/profiles/test_recording.py
+    ran = [as_line(output) for output in outputs(line for line in lines if "--on torch" not in line)]
     assert len(ran) == 5
     assert "0SEND_F0" in Path("zb_comms.csv").read_text()
     assert "Correct: ZB-H1" in ran[2]
@@ -209,7 +205,7 @@ def test_the_example_for_torchtitan_loads_the_file_that_is_exported(tmp_path: Pa
     config = tomllib.loads(blocks(TORCH, "toml")[0])
     chosen, file = config["parallelism"], tmp_path / config["parallelism"]["pipeline_parallel_schedule_csv"]
     args = ["export", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--format", "torch-csv", "-o", str(file)]
-    assert puzzles(*args).exit_code == 0
+    puzzles(*args, code=0)
     assert len(file.read_text().splitlines()) == chosen["pipeline_parallel_degree"]
 
 
@@ -328,21 +324,13 @@ def test_a_meaning_states_prices_of_its_record_and_how_much_is_sent_in_a_step(na
     )
 
 
-def test_the_commands_of_the_page_on_extended_games_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page_on_extended_games_work(in_an_empty_folder: Path) -> None:
     """With the pipeline of the page as the schedule."""
-    monkeypatch.chdir(tmp_path)
     (pipeline,) = (code for code in blocks(EXTENDED, "python") if "def pipeline" in code)
     code = f"from lib import Model\n{pipeline.partition('for halves')[0]}\nmy_schedule = pipeline(True)\n"
     Path("mine.py").write_text(code)
-    shown = []
-    for line in (
-        next(code for code in blocks(EXTENDED, "") if code.startswith("puzzles run"))
-        .replace("4,8,4", "4,4,4")
-        .splitlines()
-    ):
-        result = puzzles(*line.split()[1:])
-        assert result.exit_code == 0, result.output
-        shown.append(result.output)
+    lines = next(code for code in blocks(EXTENDED, "") if code.startswith("puzzles run"))
+    shown = outputs(lines.replace("4,8,4", "4,4,4").splitlines())
     assert "Correct: GPipe " in shown[0]
     assert "over at 18" in shown[0]
     assert "my_schedule: 4 layers, 4 batches, 4 ranks, costs parts" in shown[1]
@@ -359,16 +347,14 @@ def test_the_report_of_the_page_on_profiles_is_the_commands(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     shown, *_ = blocks(PROFILE, "text")
-    done = puzzles("profile", "traces/")
-    assert done.exit_code == 0
+    done = puzzles("profile", "traces/", code=0)
     assert done.output == shown
 
 
 @pytest.mark.slow
 def test_the_picture_of_the_page_on_profiles_is_todays(tmp_path: Path) -> None:
     target = tmp_path / "profile.svg"
-    done = puzzles("profile", str(TRACES / "1f1b_slow"), "-o", str(target))
-    assert done.exit_code == 0
+    puzzles("profile", str(TRACES / "1f1b_slow"), "-o", str(target), code=0)
     assert target.read_text() == (ROOT / "docs" / "pictures" / "profile.svg").read_text()
 
 
@@ -377,7 +363,7 @@ def test_the_files_that_the_page_on_profiles_writes(tmp_path: Path, monkeypatch:
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)
     (line,) = re.findall(r"^puzzles (profile traces/ -o .*)", PROFILE, re.MULTILINE)
-    assert puzzles(*line.split()).exit_code == 0
+    puzzles(*line.split(), code=0)
     assert {path.name for path in tmp_path.iterdir()} == {"traces", "run.html", "run.svg", "run.csv", "run.json"}
 
 
@@ -629,8 +615,7 @@ def run_line(line: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_page_work_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_of_the_page_work_in_their_order(in_an_empty_folder: Path) -> None:
     said = {}
     for language, block in re.findall(r"^```(sh|toml|python)\n(.*?)^```", TEACHING, re.MULTILINE | re.DOTALL):
         if language != "sh":
@@ -682,9 +667,7 @@ HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "3
 
 
 def ran(line: str) -> Result:
-    result = puzzles(*line.split()[1:])
-    assert result.exit_code == 0, result.output
-    return result
+    return puzzles(*line.split()[1:], code=0)
 
 
 def plain(text: str) -> str:
@@ -693,8 +676,7 @@ def plain(text: str) -> str:
 
 
 @pytest.mark.slow
-def test_the_example_prints_and_draws_what_is_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_example_prints_and_draws_what_is_shown(in_an_empty_folder: Path) -> None:
     assert plain(ran(EXAMPLE).stdout) == plain(SHOWN[0])
     assert "of the fullest GPU" in Path("front.svg").read_text(encoding="utf-8")
     assert "one replica, in milliseconds" in Path("fastest.html").read_text(encoding="utf-8")
@@ -723,8 +705,7 @@ def test_a_slow_network_changes_the_decision() -> None:
 
 
 @pytest.mark.slow
-def test_the_config_of_the_page_is_written_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_config_of_the_page_is_written_and_read(in_an_empty_folder: Path) -> None:
     write, read = CONFIGS
     ran(write)
     assert Path("run.toml").read_text(encoding="utf-8").startswith("# torchtitan v0.2.2")
@@ -734,8 +715,7 @@ def test_the_config_of_the_page_is_written_and_read(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
-def test_the_measured_run_of_the_page_is_calibrated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_measured_run_of_the_page_is_calibrated(in_an_empty_folder: Path) -> None:
     (run,) = blocks(PLANNER, "json")
     Path("run.json").write_text(run, encoding="utf-8")
     calibrate, train = MEASURED

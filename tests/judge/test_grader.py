@@ -688,17 +688,14 @@ def test_a_habit_works_or_is_answered(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["draw", "run"])
-def test_commands_on_a_notebook_name_cell_and_line(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_commands_on_a_notebook_name_cell_and_line(name: str, in_an_empty_folder: Path, tmp_path: Path) -> None:
     path = notebook(tmp_path, SETUP, in_ddp("await model.receive()"))
-    done = puzzles(name, path, "ddp")
-    assert done.exit_code == 1
+    done = puzzles(name, path, "ddp", code=1)
     assert "cell 2, line 8:" in done.output
     assert "2, line 8" in done.output
 
 
-def test_a_layout_in_a_notebook_names_cell_and_line_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_layout_in_a_notebook_names_cell_and_line_too(in_an_empty_folder: Path, tmp_path: Path) -> None:
     path = notebook(tmp_path, "x = 1", "def ffn(graph):\n    graph.nothing()")
     for name in ("draw", "run"):
         assert "cell 2, line 2: " in puzzles(name, path, "ffn").output

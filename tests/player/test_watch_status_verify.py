@@ -241,8 +241,7 @@ def test_control_characters_never_reach_the_screen():
 def test_the_command_reads_keys_until_the_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(watch, "_saves", lambda *_: iter(()))
     Path("mine.py").write_text(BASIC)
-    result = puzzles("watch", "mine.py", input="lq")
-    assert result.exit_code == 0
+    result = puzzles("watch", "mine.py", input="lq", code=0)
     assert "> basic" in result.stdout
 
 
@@ -278,9 +277,9 @@ def test_when_everything_is_solved_status_names_what_is_left(monkeypatch: pytest
 
 def test_reset_asks_first():
     progress.save({slug: progress.PuzzleProgress(attempts=5) for slug in PUZZLES})
-    assert puzzles("reset", input="n\n").exit_code == 1
+    puzzles("reset", input="n\n", code=1)
     assert progress.load()["basic"].attempts == 5
-    assert puzzles("reset", "basic", input="y\n").exit_code == 0
+    puzzles("reset", "basic", input="y\n", code=0)
     assert [progress.load()[slug].attempts for slug in ("basic", "ddp")] == [0, 5]
     assert "Forgot all your progress." in puzzles("reset", "--yes").stdout
     assert progress.load()["ddp"].attempts == 0
@@ -291,9 +290,9 @@ def test_where_nothing_can_be_written_the_game_continues(monkeypatch: pytest.Mon
     Path("file").write_text("")
     monkeypatch.setenv(progress.HOME, "file/below")
     Path("mine.py").write_text(BASIC)
-    assert puzzles("grade", "mine.py").exit_code == 0
+    puzzles("grade", "mine.py", code=0)
     Path("more.py").write_text(DDP)
-    assert puzzles("grade", "mine.py", "more.py").exit_code == 0
+    puzzles("grade", "mine.py", "more.py", code=0)
 
 
 def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
@@ -334,7 +333,7 @@ def test_compare_shows_the_differing_lines_and_both_runs():
 
 def test_compare_refuses_what_it_cannot_show():
     Path("mine.py").write_text(engine("fsdp"))
-    assert puzzles("compare", "mine.py", "FSDP").exit_code == 0
+    puzzles("compare", "mine.py", "FSDP", code=0)
     assert "--open" in puzzles("compare", "mine.py", "FSDP", "--open").stderr
     assert "mine.py" in puzzles("compare", "mine.py", "ddp").stderr
 
@@ -348,12 +347,11 @@ def test_a_saved_trace_is_judged_again_with_the_same_result():
     Path("traces/fsdp.json").write_text(
         trace_to_json(run(reference_of("fsdp"), *goal.size, setting=goal.setting).trace)
     )
-    told = puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp")
-    assert told.exit_code == 0
+    told = puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp", code=0)
     assert as_line(told.stdout).startswith("passed, ")
     answer = json.loads(puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp", "--json").stdout)
     assert (answer["status"], answer["timesteps"], answer["peak_memory"]) == ("passed", 19.9, 2359296)
-    assert puzzles("verify", "traces/fsdp.json", "--puzzle", "gpipe").exit_code == 1
+    puzzles("verify", "traces/fsdp.json", "--puzzle", "gpipe", code=1)
 
 
 BAD_TRACES = [
@@ -367,8 +365,7 @@ BAD_TRACES = [
 @pytest.mark.parametrize(("text", "message"), BAD_TRACES, ids=["empty", "deep", "object", "bytes"])
 def test_what_is_not_a_trace_does_not_pass(text: str, message: str):
     Path("trace.json").write_text(text, errors="surrogateescape")
-    result = puzzles("verify", "trace.json", "--puzzle", "basic")
-    assert result.exit_code == 1
+    result = puzzles("verify", "trace.json", "--puzzle", "basic", code=1)
     assert "cannot be judged: " in result.stdout
     assert message in result.stdout
     assert json.loads(puzzles("verify", "trace.json", "--puzzle", "basic", "--json").stdout)["status"] == "failed"
@@ -380,7 +377,7 @@ def test_a_trace_of_another_size_or_edited_does_not_pass():
     assert "Not correct. " in puzzles("verify", "small.json", "--puzzle", "basic").stdout
     right = trace_to_json(run(basic, 2, 4, 1).trace)
     Path("edited.json").write_text(right.replace('"op":"update"', '"op":"loss"', 1))
-    assert puzzles("verify", "edited.json", "--puzzle", "basic").exit_code == 1
+    puzzles("verify", "edited.json", "--puzzle", "basic", code=1)
     rows = json.loads(right)
     rows["operations"][0] *= 200
     Path("long.json").write_text(json.dumps(rows))
@@ -393,8 +390,7 @@ def test_a_trace_of_another_size_or_edited_does_not_pass():
 
 
 def lines(*arguments: str) -> list[str]:
-    result = puzzles(*arguments)
-    assert result.exit_code == 0, result.output
+    result = puzzles(*arguments, code=0)
     return result.output.splitlines()
 
 

@@ -600,15 +600,12 @@ def test_the_same_file_runs_where_nothing_is_graded() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("trusted")
-def test_free_play_may_use_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_free_play_may_use_it(in_an_empty_folder: Path) -> None:
     Path("mine.py").write_text(BORROWED.replace("def gpipe", "def mine"))
-    result = puzzles("run", "mine.py", "mine", "--size", "2,2,2")
-    assert result.exit_code == 0, result.output
+    result = puzzles("run", "mine.py", "mine", "--size", "2,2,2", code=0)
     assert "Correct: GPipe " in result.output
     Path("mine.py").write_text(BORROWED)
-    result = puzzles("draw", "mine.py", "gpipe", "--text")
-    assert result.exit_code == 0, result.output
+    result = puzzles("draw", "mine.py", "gpipe", "--text", code=0)
 
 
 theirs = schedules.pipeline(schedules.gpipe)

@@ -69,14 +69,12 @@ def change(file: Path, old: str, new: str) -> None:
 )
 def test_a_new_puzzle_is_ready_once_its_texts_are_written(track: str, targets: str, tmp_path: Path) -> None:
     folder, file = tmp_path / "own", tmp_path / "own" / "mine.toml"
-    assert puzzles("new", "mine", "--track", track, "-o", folder).exit_code == 0
-    first = puzzles("check", folder)
-    assert first.exit_code == 1
+    puzzles("new", "mine", "--track", track, "-o", folder, code=0)
+    first = puzzles("check", folder, code=1)
     assert targets in first.output
     assert "over_target, as it should" not in first.output, "there is no target yet"
     change(file, "TODO: ", "Done. ")
-    written = puzzles("check", folder, "--write")
-    assert written.exit_code == 0, written.output
+    written = puzzles("check", folder, "--write", code=0)
     assert "over_target, as it should" in written.output
     assert "mine: ready" in written.output
     assert "[targets]\n" + targets.replace(", ", "\n") in file.read_text()
@@ -85,13 +83,12 @@ def test_a_new_puzzle_is_ready_once_its_texts_are_written(track: str, targets: s
 
 
 @pytest.mark.slow
-def test_own_puzzles_are_in_every_command(week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert puzzles("show", "relay_layout").exit_code == 2
+def test_own_puzzles_are_in_every_command(week: Path, in_an_empty_folder: Path) -> None:
+    puzzles("show", "relay_layout", code=2)
     shown = puzzles("show", "relay_layout", "--puzzles", week)
     assert "matmul(x, w): (32, 64)" in shown.output
     assert "week3-engine" in puzzles("--puzzles", week, "list").output
-    assert puzzles("start", "relay_engine", "--puzzles", week).exit_code == 0
+    puzzles("start", "relay_engine", "--puzzles", week, code=0)
     assert "class relay_engine(ShardedEngine)" in Path("my_relay_engine.py").read_text()
     assert "Nothing attempted yet" in puzzles("grade", "my_relay_engine.py", "--puzzles", week).output
     graded = puzzles("grade", week / "solutions", "--puzzles", week, "--json")
@@ -99,7 +96,7 @@ def test_own_puzzles_are_in_every_command(week: Path, tmp_path: Path, monkeypatc
     assert {(row["puzzle"], row["status"], row["stars"]) for row in rows} == {
         (f"relay_{track}", "passed", 3) for track in TRACKS
     }
-    assert puzzles("notebook", "books", "--solved", "--puzzles", week).exit_code == 0
+    puzzles("notebook", "books", "--solved", "--puzzles", week, code=0)
     with folder_added(week):
         (verdict,) = grade_file("books/week3.ipynb", [find("relay_schedule")]).verdicts
     assert verdict.status == "passed", "the notebook of a folder can be submitted"
@@ -108,12 +105,11 @@ def test_own_puzzles_are_in_every_command(week: Path, tmp_path: Path, monkeypatc
 ADVICE = re.compile(r"'(puzzles (?!\w+ --help)[^']+)'")
 
 
-def test_advice_after_grading_keeps_the_folder(week: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_advice_after_grading_keeps_the_folder(week: Path, in_an_empty_folder: Path, tmp_path: Path) -> None:
     for name in ("relay_engine", "relay_layout"):
         (week / f"{name}.toml").unlink()
     folder = ("--puzzles", str(week))
-    assert puzzles("start", "relay_schedule", "-o", "mine.py", *folder).exit_code == 0
+    puzzles("start", "relay_schedule", "-o", "mine.py", *folder, code=0)
     (tmp_path / "empty.py").write_text("")
     said = {
         "nothing attempted": puzzles("grade", "mine.py", *folder),
@@ -232,8 +228,7 @@ async def relay_schedule(model: Model) -> Model:
 def test_a_puzzle_may_be_python(week: Path) -> None:
     (week / "relay_schedule.toml").unlink()
     (week / "relay_schedule.py").write_text(PYTHON_PUZZLE)
-    checked = puzzles("check", week, "--only", "relay_schedule")
-    assert checked.exit_code == 0, checked.output
+    checked = puzzles("check", week, "--only", "relay_schedule", code=0)
     assert "relay_schedule: ready" in checked.output
 
 
@@ -247,8 +242,7 @@ def test_check_names_what_is_wrong(week: Path) -> None:
     file.write_text(
         file.read_text() + '[[records]]\ntimesteps = 4\npeak_memory = 1\nby = "solutions/relay_schedule.py"\n'
     )
-    checked = puzzles("check", week, "--only", "relay_schedule")
-    assert checked.exit_code == 1
+    checked = puzzles("check", week, "--only", "relay_schedule", code=1)
     for words in (
         "should get 'deadlock', but gets 'rule'",
         "'# ----- end of your code -----' is missing",
@@ -342,7 +336,7 @@ def test_a_folder_with_a_mistake_adds_nothing(name: str, week: Path) -> None:
     for word in words:
         assert word in str(caught.value)
     assert tuple(ALL) == before
-    assert puzzles("list", "--puzzles", week).exit_code == 2
+    puzzles("list", "--puzzles", week, code=2)
 
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
@@ -354,10 +348,9 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
         with pytest.raises(OwnPuzzleError, match=words):
             add_folder(folder)
     for name in ("fsdp", "class", "a b", "print", "_x"):
-        assert puzzles("new", name, "-o", tmp_path).exit_code == 2
-    assert puzzles("new", "mine", "-o", tmp_path).exit_code == 0
-    again = puzzles("new", "mine", "-o", tmp_path)
-    assert again.exit_code == 2
+        puzzles("new", name, "-o", tmp_path, code=2)
+    puzzles("new", "mine", "-o", tmp_path, code=0)
+    again = puzzles("new", "mine", "-o", tmp_path, code=2)
     assert "already exists" in again.output
 
 

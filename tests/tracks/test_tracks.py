@@ -112,7 +112,7 @@ def test_a_chapter_is_listed_with_its_targets_and_starts_as_a_file(name: str) ->
     assert group.title in page
     assert group.idea.lower() in " ".join(page.split()).lower()
     assert all(slug in page for slug in group.slugs)
-    assert puzzles("start", name).exit_code == 0
+    puzzles("start", name, code=0)
     graded = json.loads(puzzles("grade", "--json", "--puzzle", name, f"my_{name}.py").stdout)
     (file,) = graded["files"]
     assert [(one["puzzle"], one["status"]) for one in file["results"]] == [(s, "not_attempted") for s in group.slugs]
@@ -145,7 +145,7 @@ def test_progress_of_all_tracks_is_kept_and_forgotten() -> None:
     solutions = [ROOT / "solutions" / name for name in ("engine/fsdp.py", "layout/ffn.py")]
     Path("mine.py").write_text("\n\n".join(path.read_text(encoding="utf-8") for path in solutions))
     progress.add_own_file("mine.py")
-    assert puzzles("grade", "mine.py").exit_code == 0
+    puzzles("grade", "mine.py", code=0)
     puzzles("hint", "FSDP", "-n", "2")
     page = " ".join(puzzles("status").stdout.split())
     assert "18,432 bytes sent" in page
