@@ -20,8 +20,9 @@ from PIL import Image, ImageChops, ImageStat
 from puzzles.catalog.path import CORE
 from puzzles.page import links
 from puzzles.tracks import ALL, reference_file
+from tests.support.commands import ROOT, solution
 from tests.support.profiles import TRACES
-from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

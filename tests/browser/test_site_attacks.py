@@ -10,7 +10,8 @@ from urllib.request import urlopen
 import pytest
 
 from puzzles.page import links
-from tests.support.site_game import NEEDS_SITE, Game, opened_game, solution
+from tests.support.commands import solution
+from tests.support.site_game import NEEDS_SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from puzzles.page import links
-from tests.support.site_game import NEEDS_SITE, ROOT, Game, opened_game, solution
+from tests.support.commands import ROOT, solution
+from tests.support.site_game import NEEDS_SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

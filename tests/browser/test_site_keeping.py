@@ -11,7 +11,8 @@ from zipfile import ZipFile
 import pytest
 
 from puzzles.page import links
-from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, solution
+from tests.support.commands import solution
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

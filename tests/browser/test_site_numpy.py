@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from puzzles.page.build import ARRAYS, numpy_files
+from tests.support.commands import ROOT, solution
 from tests.support.numpy_stand_in import write_wheel
-from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution, write_offline_worker
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, write_offline_worker
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

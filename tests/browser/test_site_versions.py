@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, solution, write_offline_worker
+from tests.support.commands import solution
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, write_offline_worker
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

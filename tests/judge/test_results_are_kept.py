@@ -23,7 +23,6 @@ from puzzles.tracks import ALL
 from tests.support.commands import ROOT, csv_rows, puzzles, said
 from tests.support.course import rules
 from tests.support.fake_grading import real_verdict, stating, write_verdicts
-from tests.support.trust import trusted  # noqa: F401
 
 COLUMNS = 200
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "trusted", "stated_verdicts")

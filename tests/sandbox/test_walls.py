@@ -42,7 +42,6 @@ from puzzles.sandbox.worker import landlock, os_limits, seccomp
 from puzzles.sandbox.worker.runner import HIDDEN_MODULES
 from puzzles.tracks import TRACKS
 from tests.support.commands import puzzles
-from tests.support.trust import trusted
 from tests.support.verdicts import session_of, verdict_on
 
 # --- No solution, test or trial can be read or imported by a submission, however it is isolated ---
@@ -530,8 +529,6 @@ def test_other_systems_have_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # --- No graded schedule comes from lib.pipelines, and no graded layout from a planner; free play may use both ---
 
-
-__all__ = ["trusted"]
 
 PATIENT = Limits(seconds=60)
 

@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from lib import CLASSIC_SETTING, COSTS, Goal, Model, Record, Setting, Size, referee, run
+from lib import CLASSIC_SETTING, COSTS, Goal, Model, Op, Record, Setting, Size, Trace, referee, run
 from lib.ledger.family import FAMILIES, MIXED
+from lib.pipelines import recomputed
 from puzzles.catalog.content import placed
 from puzzles.catalog.path import CORE, TRICKS
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
@@ -28,7 +29,6 @@ from puzzles.tracks.outcomes import Score
 from puzzles.tracks.schedule.judge import score_trace
 from puzzles.tracks.schedule.words import reminder
 from tests.screens.texts import approved
-from tests.support.ideas import SHOWN, ideas_shown
 from tests.support.solved import RECORDS, SOME_RECORDS, played, record_name, reference_of, solved_by
 from tests.support.variants import ROOT, module_of
 
@@ -309,6 +309,32 @@ def test_no_record_beats_another_of_its_family_with_the_same_ideas_or_fewer() ->
         for record in records:
             others = (o for o in records if o.family == record.family and {*o.ideas} <= {*record.ideas})
             assert not any(other.dominates(*record.figures) for other in others)
+
+
+SHOWN = ("checkpoint", "input_again", "update_early")
+"""The ideas that a trace shows by itself."""
+
+
+def ideas_shown(trace: Trace) -> Iterator[str]:
+    if any(recomputed(ops) for ops in trace.ranks):
+        yield "checkpoint"
+    if any(_takes_again(ops) for ops in trace.ranks):
+        yield "input_again"
+    if trace.setting.steps == 1 and any(_updates_early(ops) for ops in trace.ranks):
+        yield "update_early"
+
+
+def _takes_again(ops: tuple[Op, ...]) -> bool:
+    """True if a rank gets the input of a microbatch twice."""
+    taken = [batch for op in ops if op.name == "get_activation" for batch in op.batches]
+    return len(taken) > len(set(taken))
+
+
+def _updates_early(ops: tuple[Op, ...]) -> bool:
+    """True if a rank updates one layer before the backward of another."""
+    names = [op.name for op in ops]
+    last = max((at for at, name in enumerate(names) if name.startswith(("backward", "forward_backward"))), default=0)
+    return "update" in names[:last]
 
 
 @pytest.mark.sampled(10)
