@@ -15,7 +15,6 @@ from puzzles.cli.watch import WatchState
 from puzzles.judge import progress
 from puzzles.judge.checkpoint import Checkpoint, GradingJob
 from puzzles.judge.discover import submissions
-from puzzles.judge.progress import HOME
 from puzzles.judge.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.teaching import export
@@ -152,12 +151,6 @@ def test_a_checkpoint_on_a_full_disk_costs_only_the_resuming(a_class: Path) -> N
     result = grade("class")
     assert "1 passed" in result.stdout
     assert (result.exit_code, result.stderr.count("Warning: ")) == (1, 1)
-
-
-def test_a_home_that_cannot_be_written_costs_only_the_resuming(a_class: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(HOME, str(a_class / "ann.py"))
-    result = grade("class")
-    assert "1 passed" in result.stdout
 
 
 ROW = Graded("class/ann.py", (Verdict("basic", "schedule", "passed", {"time": 17}),)).row()

@@ -6,13 +6,13 @@ from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from dataclasses import replace
 from fractions import Fraction
 from importlib import import_module
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from lib import CLASSIC_SETTING, COSTS, Goal, Model, Op, Record, Setting, Size, Trace, referee, run
+from lib import CLASSIC_SETTING, COSTS, Goal, Model, Op, Record, Setting, Trace, referee, run
 from lib.ledger.family import FAMILIES, MIXED
 from lib.pipelines import recomputed
 from puzzles.catalog.content import placed
@@ -28,6 +28,7 @@ from puzzles.tracks import UnknownPuzzleError, find, track_of
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.schedule.judge import score_trace
 from puzzles.tracks.schedule.words import reminder
+from tests import support
 from tests.screens.texts import approved
 from tests.support.solved import RECORDS, SOME_RECORDS, played, record_name, reference_of, solved_by
 from tests.support.variants import ROOT, module_of
@@ -36,37 +37,13 @@ from tests.support.variants import ROOT, module_of
 # other ---
 
 
-TABLE = {
-    "basic": (Size(2, 4, 1), 17, 2_600_000),
-    "grad_accum": (Size(2, 4, 1), 17, 2_000_000),
-    "ddp": (Size(2, 4, 4), 5, 1_800_000),
-    "wsdp": (Size(6, 4, 4), 20, 2_800_000),
-    "fsdp": (Size(6, 4, 4), 20, 2_300_000),
-    "pipeline": (Size(8, 4, 4), 66, 3_300_000),
-    "gpipe": (Size(8, 4, 4), 33, 4_100_000),
-    "pipeline_fsdp": (Size(4, 4, 16), 15, 1_000_000),
-}
-
-AWAITED = {
-    "reduce",
-    "broadcast",
-    "allreduce",
-    "allgather",
-    "scatterreduce",
-    "pass_to",
-    "receive",
-    "dispatch",
-    "collect",
-    "offload",
-    "fetch",
-} | {*("heads", "tokens")}
-
 every_puzzle = pytest.mark.parametrize("puzzle", [pytest.param(p, id=slug) for slug, p in PUZZLES.items()])
 
 
 def test_the_catalog_is_the_table_of_the_classic_puzzles():
     classics = [PUZZLES[slug] for slug in CLASSICS.slugs]
-    assert {p.slug: (p.goal.size, p.goal.time, p.goal.memory) for p in classics} == TABLE
+    table = [(c.slug, c.size, c.time, c.memory) for c in support.CLASSICS]
+    assert [(p.slug, p.goal.size, p.goal.time, p.goal.memory) for p in classics] == table
     assert all(p.goal.setting == CLASSIC_SETTING for p in classics)
 
 
@@ -152,7 +129,7 @@ def test_the_reminder_is_about_calls_that_exist_and_that_the_reference_makes(puz
     for name, (call, meaning) in zip(puzzle.calls, reminder(puzzle), strict=True):
         assert f"model.{name}(" in source
         assert meaning
-        is_async = name in AWAITED
+        is_async = signature(getattr(Model, name)).return_annotation.startswith(("Awaitable", "Coroutine"))
         assert call.startswith(f"await model.{name}(" if is_async else f"model.{name}(")
     used = {name for name in dir(Model) if f"model.{name}(" in source}
     assert used - set(puzzle.calls) <= {name for name in dir(Model) if f"model.{name}(" in starter}
