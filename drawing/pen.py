@@ -4,7 +4,7 @@ Chalk renders quickly if it needs no envelopes, so a `panel` has its own: the bo
 downwards. In return, the parts of a panel are placed by hand instead of being composed by chalk.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -37,6 +37,11 @@ def short_text(number: int) -> str:
         if number >= size:
             return f"{number / size:.3g}{letter}"
     return str(number)
+
+
+def round_step(is_enough: Callable[[float], bool], least: int = -1) -> float:
+    """The smallest of the round numbers 1, 2, 5, 10, ... that is enough, from the power `least` of ten on."""
+    return next(step for step in (b * 10.0**e for e in range(least, 13) for b in (1, 2, 5)) if is_enough(step))
 
 
 Point = tuple[float, float]

@@ -28,6 +28,7 @@ from drawing.pen import (
     lines,
     panel,
     polygon,
+    round_step,
     short_text,
     stack,
     style,
@@ -182,7 +183,7 @@ def draw_axes(
 
 def round_numbers(low: float, high: float) -> list[float]:
     """Four to nine round numbers within the range."""
-    gap = next(g for g in (b * 10.0**e for e in range(-1, 12) for b in (1, 2, 5)) if (high - low) / g <= 8)
+    gap = round_step(lambda gap: (high - low) / gap <= 8)
     first = int(low / gap) + (low > 0)
     return [round(i * gap, 1) for i in range(first, int(high / gap) + 1)]
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from drawing.glyphs import batches_text, glyph_of
-from drawing.pen import tenths_text, time_text
+from drawing.pen import round_step, tenths_text, time_text
 from drawing.scene import (
     Band,
     Colouring,
@@ -253,7 +253,7 @@ def text_of(scene: Scene, title: str = "", width: int = TEXT_WIDTH) -> str:
 
 def axis(end: float, step: float, columns: int) -> str:
     """Round times, at least six columns apart."""
-    gap = next(g for g in (b * 10**e for e in range(12) for b in (1, 2, 5)) if g * step >= 6)
+    gap = int(round_step(lambda gap: gap * step >= 6, least=0))
     line = ""
     for time in range(0, int(end) + 1, gap):
         place = int(time * step)

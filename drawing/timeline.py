@@ -31,6 +31,7 @@ from drawing.pen import (
     lines,
     panel,
     polygons,
+    round_step,
     short_text,
     stack,
     style,
@@ -167,11 +168,7 @@ class Scale:
 
 def grid_times(scale: Scale) -> list[float]:
     """Round times, at least fifty pixels apart: 0, 1, 2 ... or 0, 5, 10 ..."""
-    wanted = scale.span * 48 / scale.time_width
-    gap = 0.1
-    for gap in (b * 10.0**e for e in range(-1, 9) for b in (1, 2, 5)):
-        if gap >= wanted:
-            break
+    gap = round_step(lambda gap: gap >= scale.span * 48 / scale.time_width)
     return [round(i * gap, 1) for i in range(int(scale.span / gap + 1e-9) + 1)]
 
 

@@ -20,7 +20,7 @@ class Sentence(str):
 
 
 class Sentences(dict[str, str]):
-    """The sentences of a room by reason, each a template over its facts."""
+    """The refusals of a chapter: by reason a sentence, a template over its facts."""
 
     def __call__(self, reason: str, /, **facts: object) -> Sentence:
         sentence = Sentence(self[reason].format_map(facts))

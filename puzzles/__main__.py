@@ -3,7 +3,7 @@
 import gc
 import sys
 
-from puzzles.search_path import leave_out_current_folder
+from puzzles import leave_out_current_folder
 
 leave_out_current_folder()
 gc.disable()  # modules are no garbage, and looking for some takes a tenth of the start

@@ -1,6 +1,15 @@
 """Puzzles of teachers: a folder with a file for each puzzle, in TOML or Python, becomes chapters of the tracks.
 
 from puzzles.custom import add_folder
+
+Here is decided which files of a folder are puzzles, what a file may say besides the puzzle (its reference, wrong
+solutions and trials), and that a folder is added as a whole or not at all. From then on no graded definition can read
+the folder. `puzzles.catalog` reads the fields of a puzzle, as it does for the game's own puzzles. A Python file of a
+teacher runs with all rights, as it is the teacher's. A file that does not set PUZZLE is refused before it runs: it may
+be a student's, in a folder that was meant for grading.
+
+Rejected: a format of its own for teachers' puzzles, which could say less than the game's, and was the design before.
+Rejected: solutions in the folder that must exist, since a folder is handed out without them.
 """
 
 import ast

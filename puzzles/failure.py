@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from types import TracebackType
@@ -162,6 +163,14 @@ def sanitized(text: str) -> str:
     """Text that may come from the player, on one line and without control characters."""
     text = " ".join(text.split())
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+
+
+def require_ending(path: str | Path, known: Sequence[str]) -> str:
+    """The ending of a file to write, in small letters; a PuzzleError names those that are known."""
+    ending = Path(path).suffix.lower()
+    if ending not in known:
+        raise PuzzleError(f"cannot write {path}: the name must end with {', '.join(known[:-1])} or {known[-1]}")
+    return ending
 
 
 def write_file(path: str | Path, text: str) -> None:

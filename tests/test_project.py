@@ -21,7 +21,7 @@ from docs.generate import address
 from lib import errors
 from lib.errors import RuleError, Sentence, install_command
 from lib.ledger.updates import SAYS
-from puzzles import address as used
+from puzzles import version as used
 from tests.support.commands import ROOT
 
 # --- pyproject.toml alone holds the public address; everything that shows it is made from it ---
@@ -82,13 +82,15 @@ def test_the_game_reads_the_address_from_the_clone_and_from_the_installed_packag
 ) -> None:
     used._addresses.cache_clear()
     address.set_address("acme", copy)
-    monkeypatch.setattr(used, "ROOT", copy)
+    monkeypatch.setattr("lib.errors.ROOT", copy)
     assert (used.source(), used.site()) == (address.urls(copy)["Source"], address.urls(copy)["Play"])
     assert used.requirement() == f"git+https://github.com/acme/training-puzzles@v{used.VERSION}"
     used._addresses.cache_clear()
-    monkeypatch.setattr(used, "ROOT", copy / "nothing")
+    monkeypatch.setattr("lib.errors.ROOT", copy / "nothing")
     entries = ["Source, https://example.org/g", "Play, https://example.org/p/"]
-    monkeypatch.setattr(used, "metadata", lambda name: type("", (), {"get_all": lambda self, key: entries})())
+    monkeypatch.setattr(
+        "importlib.metadata.metadata", lambda name: type("", (), {"get_all": lambda self, key: entries})()
+    )
     assert (used.source(), used.site()) == ("https://example.org/g", "https://example.org/p/")
     used._addresses.cache_clear()
 

@@ -18,8 +18,8 @@ from drawing.layout_tensor import draw_holders, draw_layout, draw_redistribution
 from lib import Activation, ActivationGrad, Model, OptState, Outcome, Weight, WeightGrad, referee, run
 from lib.layout import complete, distribute, mesh, mesh_split, propagate, redistribute
 from lib.layout.examples import one_matmul
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 
 FOLDER = Path(__file__).parents[1] / "pictures"
 

@@ -18,7 +18,7 @@ from docs.generate import extended, papers
 from docs.generate.extended import filled, linked
 from puzzles.catalog.content import placed
 from puzzles.catalog.engine import EnginePuzzle
-from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.layout import LayoutPuzzle
 from puzzles.catalog.path import AFTER, CORE, PATH, TRICKS, VARIANTS
 from puzzles.catalog.schedule import CHAPTERS, PUZZLES, SchedulePuzzle
 from puzzles.tracks import SHIPPED, TRACKS, Track, track_of

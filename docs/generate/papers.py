@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from puzzles.catalog.engine import CHAPTERS, ENGINE_PUZZLES
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.puzzle import Paper
 from puzzles.catalog.schedule import CLASSICS, PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 
 FILE = Path(__file__).parents[1] / "papers.md"
 HEAD = f"""\

@@ -19,11 +19,11 @@ DOCS = Path(__file__).parents[1]
 ROOT = DOCS.parent
 sys.path.insert(0, str(ROOT))
 
-from puzzles import address  # noqa: E402  # from this clone
+from puzzles import version  # noqa: E402  # from this clone
 from puzzles.tracks import TRACKS, PuzzleGroup, Track  # noqa: E402
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SOURCE = address.source()
+SOURCE = version.source()
 
 MARKER = re.compile(r"^\{(readme|file|puzzles): *(.*?)\}$", re.MULTILINE)
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
@@ -48,7 +48,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 def puzzle_page(track: Track, slug: str) -> str:
     """A puzzle's own page: what it asks, and the idea behind it. The game links to it, and it to the game."""
-    puzzle, game = track.puzzle(slug), address.site()
+    puzzle, game = track.puzzle(slug), version.site()
     parts = [f"# {puzzle.title}", track.words.limits(puzzle) + ".", puzzle.statement]
     if game and track.in_browser:
         parts.append(f"[Play it in the browser]({game}#{slug})")

@@ -4,6 +4,8 @@ Each collective is one pure function from the arrays of all devices to the resul
 against these functions, and the one in this process calls them. The bytes that a device is charged are those of a ring,
 whatever a transport sends: a charge by messages would differ between MPI, torch and this process. A device describes
 its call as data, so that a mismatch is found before anything is carried; an MPI may return garbage instead.
+
+When devices meet and how arrays travel is left to the transports, and when a call is charged to `engine`.
 """
 
 from collections.abc import Sequence, Set
@@ -22,12 +24,11 @@ from numpy import (
 )  # by name: a metered run counts what players make with np.asarray
 from numpy.typing import NDArray
 
-from lib.engine.words import SAYS
-from lib.errors import MismatchError, RuleError, refuse_masked
+from lib.errors import MismatchError, RuleError, Sentences, refuse_masked
 
-# --- Defines each collective once, as a pure function from the arrays of all devices to the results of all devices ---
+# --- Each collective as a pure function from the arrays of all devices to the results of all devices ---
 #
-# Every transport is tested against these functions. `n` is the number of devices in the group, S the bytes of the array
+# `n` is the number of devices in the group, S the bytes of the array
 # that one device contributes. The arrays have one shape and dtype and are not changed; every result is a new array,
 # which its device may write to.
 #
@@ -453,3 +454,15 @@ def require_same_call(calls: Sequence[CollectiveCall], devices: Sequence[int]) -
 
 def _call_text(call: CollectiveCall, other: CollectiveCall) -> str:
     return f"{call} in group {call.group}" if call.group != other.group else str(call)
+
+
+SAYS = Sentences(
+    {
+        "no whole number": "{what} must be a whole number; got {got}",
+        "no list of devices": "give devices as a list, such as [0, 1]; got {got}",
+        "not in group": "device {device} is not in group {group}; only its members make this call",
+        "no such device": "there is no device {device}; {there}",
+        "other calls": "device {first} calls {call}, but device {device} calls {other_call}; every device of a group must make the same collective calls, with the same shapes, in the same order",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

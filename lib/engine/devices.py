@@ -3,6 +3,9 @@
 An executor runs every call of a run on all devices. Each device gets copies of its arguments, and callers get copies of
 its results, so that devices in one process share no more memory than those in several; only full parameters are lent,
 read-only, for as long as a class loads its part. A stream is read by each device at its own speed.
+
+How devices wait for each other is left to the transports, and what an array costs to `metering`. Rejected: handing a
+caller's own arrays to a device, which saves a copy; two devices would then share what no call has sent.
 """
 
 import weakref
@@ -17,13 +20,10 @@ from lib.engine.collectives import Array
 from lib.engine.inprocess import InProcessPort, Scheduler
 from lib.engine.metering import LentBlock, Reading, patched_numpy
 from lib.engine.transport import Port, call_place
-from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError, Sentence, refuse_masked
+from lib.errors import PuzzleError, RuleError, Sentence, Sentences, refuse_masked
 from lib.ledger.algebra import counted
 
 # --- Copies into and out of a device ---
-#
-# Copies arrays into a device and out of it, so that devices in one process share no more memory than others would.
 #
 # Arguments are charged to the device's meter. Parameters are only lent for loading, because a device copies its part.
 
@@ -422,3 +422,13 @@ class InProcessExecutor:
         self.scheduler.forget_messages()
         if unread:
             raise RuleError(unread_text(unread), line=line)
+
+
+SAYS = Sentences(
+    {
+        "stream read late": "device {device} begins to read the stream after others have read {read} inputs, and only {most} are kept; begin to read before that, or let another device send the inputs",
+        "stream too long": "the stream has more than {most:,} inputs, and on processes all are read before the first output is there; end it earlier, or run an endless stream in process",
+        "never received": "messages were sent and never received: {pairs}; receive them, or do not send them",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -3,6 +3,9 @@
 The interface is like a process's in MPI or torch.distributed: blocking calls on arrays of numpy or torch. Blocking
 calls in one thread are enough, because the in-process transport switches greenlets where a device waits; with
 coroutines every method of a player's class would need `await`.
+
+Here stands which calls a class may make, what they check and what they charge. How a call travels is left to the
+transports, what runs a class to `devices`, and the bytes of a call to `collectives`.
 """
 
 from abc import ABC, abstractmethod

@@ -3,6 +3,9 @@
 Each numpy function that multiplies has one rule, from its arguments and result to its flops. An element-wise product
 counts as much as one in a matrix product, because a sum turns it into one: `w * v[j]` for each j. Masks do not count as
 factors, and neither do the few Python numbers by which a device scales.
+
+When a function is counted is left to `metering`. Rejected: counting matrix products alone, because a class could then
+multiply element by element and add up for nothing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,8 +37,9 @@ def matmul(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     return 2 * a[contracted] * int(np.size(result)) if a and b else 0
 
 
-def vdot(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """Both operands have the same number of elements."""
+def of_first(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
+    """A product for each element of the first operand, as of a dot product of all elements or of a norm. A norm by
+    singular values counts the same, since it makes no products of two arrays."""
     return 2 * int(np.size(args[0]))
 
 
@@ -145,12 +149,6 @@ def factorize_all(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -
     return 2 * (int(np.size(args[0])) + right) * isqrt(int(np.size(args[0])))
 
 
-def norm(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
-    """The square of each element. Norms by singular values cost as much as a factorization, and count like the others:
-    they make no products of two arrays."""
-    return 2 * int(np.size(args[0]))
-
-
 def fourier(args: Sequence[Any], kwargs: Mapping[str, Any], result: Any) -> int:
     """5 n log2(n) for n numbers."""
     n = int(np.size(result))
@@ -161,7 +159,7 @@ FLOPS_OF_NAMED: dict[Any, Rule] = {
     np.einsum: einsum,
     np.dot: matmul,
     np.inner: matmul,
-    np.vdot: vdot,
+    np.vdot: of_first,
     np.tensordot: tensordot,
     np.outer: outer,
     np.kron: outer,
@@ -183,7 +181,7 @@ FLOPS_OF_FUNCTION: dict[Any, Rule] = {
             "inv det slogdet cholesky qr svd svdvals eig eigh eigvals eigvalsh pinv cond matrix_rank": factorize,
             "solve lstsq": solve,
             "tensorsolve tensorinv": factorize_all,
-            "norm vector_norm matrix_norm": norm,
+            "norm vector_norm matrix_norm": of_first,
         }.items()
         for name in names.split()
         if hasattr(np.linalg, name)

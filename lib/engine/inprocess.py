@@ -4,6 +4,8 @@ So every run is the same, and a deadlock needs no timeout: no device is ready an
 greenlets, whose switch takes less than a microsecond, or in a browser the tasks of `suspended.py`. Threads would be
 preempted anywhere and cost several times as much. asyncio would need `await` in players' classes, which are plain
 functions with blocking calls.
+
+Whether calls agree and what they compute is left to `collectives`, and what a device runs to `devices`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,12 @@
-"""Runs a player's class on several devices: `with launch(DataParallel, num_devices=4, ...) as run:`."""
+"""Runs a player's class on several devices: `with launch(DataParallel, num_devices=4, ...) as run:`.
+
+It decides which transport runs a class and refuses options that no transport has. What a call of a run does is left to
+the executors: `devices` in this process, `process_devices` on processes. A run ends with its first error, because its
+devices have then stopped at different calls.
+
+What started the program is read from environment variables. Asking MPI or torch instead would load them in every
+program, and both are optional; so their carriers are imported when a run needs them.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +24,7 @@ from lib.engine.collectives import device_numbers, whole_number
 from lib.engine.devices import NO_ARGUMENT, Executor, InProcessExecutor, LaunchOptions
 from lib.engine.engine import ShardedEngine
 from lib.engine.metering import Reading
-from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError, install_command, refuse_masked
+from lib.errors import PuzzleError, RuleError, Sentences, install_command, refuse_masked
 from lib.ledger.algebra import counted
 
 TRANSPORTS = ("inprocess", "mpi", "torch")
@@ -282,7 +289,7 @@ def by_mpiexec(processes: int, module: str, request: str) -> str:
 def main(module: str, asked: str, answered: str) -> None:
     """Runs in each process. Only the first reads the request and writes the answer, because others may be on other
     hosts."""
-    from mpi4py import MPI
+    from mpi4py import MPI  # here: only the processes under mpiexec run this
 
     first = MPI.COMM_WORLD.rank == 0
     request = MPI.COMM_WORLD.bcast(Path(asked).read_text(encoding="utf-8") if first else None)
@@ -292,3 +299,17 @@ def main(module: str, asked: str, answered: str) -> None:
         report = f"refused\n{why}"
     if first:
         Path(answered).write_text(report, encoding="utf-8")
+
+
+SAYS = Sentences(
+    {
+        "other number of inputs": "got {inputs} for {devices}; give a list with one per device, or one array for all",
+        "run has ended": "this run has ended; launch a new one. It ended because {because}",
+        "no engine class": "launch runs a subclass of ShardedEngine; got {got!r}",
+        "no devices": "num_devices is {size}; a run needs at least one device",
+        "no such transport": "there is no transport {transport!r}; there are {known}",
+        "no device for late_puts": "late_puts names device {device}; there are {size}, 0 to {last}",
+        "no byte_time": "byte_time is {got}; give whole numbers of flops, 0 or more, for 'host' and 'disk'",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

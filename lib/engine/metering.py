@@ -4,6 +4,8 @@ A device's arrays are of a subclass of numpy's, which passes each operation to u
 are counted by their shapes. For a run, the functions of numpy that make plain arrays are replaced. Tracing the
 allocator (tracemalloc) would also count numpy's temporary memory, which differs between versions; counting by time or
 by hardware counters would differ from run to run.
+
+What a call sends is left to `collectives`, and the flops of a function to `flops`.
 """
 
 import functools
@@ -74,9 +76,6 @@ def current_player_line() -> str:
 
 
 # --- Counts the bytes, flops, memory and simulated time of one device ---
-#
-# Everything is counted from calls and shapes and nothing is timed, so figures are the same on every transport and in
-# every run.
 
 
 def unused_memory() -> dict[str, int]:
@@ -144,8 +143,6 @@ class Life:
 class Lives:
     """All blocks of a device that are live or may be live at the peak. Time passes when a block is made."""
 
-    __slots__ = ("_ended", "_live", "_peak_time", "time")
-
     def __init__(self) -> None:
         self.time = 0
         self._peak_time = 0
@@ -183,27 +180,6 @@ class Lives:
 class Meter:
     """The running figures of one device, named as in `Reading`. `byte_time`: for each slower memory, the flops on the
     clock that a transferred byte takes."""
-
-    __slots__ = (
-        "byte_time",
-        "calls",
-        "clock",
-        "disk",
-        "ends",
-        "flops",
-        "host",
-        "live",
-        "lives",
-        "numbers_out",
-        "peak",
-        "peak_line",
-        "products",
-        "scales",
-        "sent",
-        "stored",
-        "unpacked",
-        "widened_line",
-    )
 
     def __init__(self, byte_time: Mapping[str, int] | None = None) -> None:
         self.sent = self.unpacked = 0
@@ -348,8 +324,7 @@ def unmetered() -> Iterator[None]:
 # numpy passes every operation on a subclass to its `__array_ufunc__` or `__array_function__` (NEP 13 and 18). Products
 # are counted by their shapes, and each new block of memory is charged to the device until nothing refers to it. Views
 # share their block, which counts once. Arrays that start as plain ones (np.zeros and the like) are handled by
-# `patched_numpy`. This costs a few microseconds per call. Tracing the allocator (tracemalloc) would also count numpy's
-# temporary memory, which differs between versions.
+# `patched_numpy`. This costs a few microseconds per call.
 
 
 class ChargedBlock:

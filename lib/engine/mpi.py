@@ -16,9 +16,15 @@ from numpy import ascontiguousarray, empty  # by name: a metered run counts what
 from lib.engine.collectives import Array, CollectiveCall, cut, joined, reduce_into, reduced, reduced_dtype
 from lib.engine.processes import TAGS_OF_A_RUN
 from lib.engine.transport import NUMPY
-from lib.engine.words import SAYS
-from lib.errors import RuleError, install_command
+from lib.errors import RuleError, Sentences, install_command
 from lib.ledger.algebra import counted
+
+SAYS = Sentences(
+    {
+        "no MPI": "this needs mpi4py and an MPI: {install}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""
 
 try:
     from mpi4py import MPI

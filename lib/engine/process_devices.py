@@ -4,13 +4,14 @@ A program is SPMD, as in MPI: every process makes the same calls of a run and is
 on torch starts a process for each device, which runs the same executor. They are no forks of the program, since CUDA
 cannot be used in a fork of a process that has used it, and no new interpreters, which would each load torch for
 seconds.
+
+How processes agree on a call, and how a deadlock is found, is left to `processes`.
 """
 
 import atexit
 import os
 import pickle
 import signal
-import socket
 import subprocess
 import sys
 import traceback
@@ -22,6 +23,7 @@ from importlib import import_module
 from importlib.machinery import PathFinder
 from io import BytesIO
 from multiprocessing.connection import Connection, Pipe, wait
+from multiprocessing.reduction import recv_handle, send_handle
 from tempfile import TemporaryDirectory
 from threading import Lock, get_ident
 from time import monotonic
@@ -255,7 +257,7 @@ class Nursery:
 
     def __init__(self) -> None:
         self.parent, self.lock = os.getpid(), Lock()
-        self.socket, theirs = socket.socketpair()
+        self.connection, theirs = Pipe()
         path = [os.path.abspath(place) for place in (import_module(TOP).__path__[0] + "/..", *sys.path)]
         code = f"import sys; sys.path[:] = {path!r}; from {__name__} import nurse; nurse({theirs.fileno()})"
         self.process = subprocess.Popen(
@@ -265,17 +267,18 @@ class Nursery:
         atexit.register(self.end)
 
     def ask(self, kind: str, content: Any, ends: Sequence[int] = ()) -> Any:
+        """The answer to a request. A "fork" comes with the `ends` that the device has: its output, errors and parent."""
         with self.lock:
-            request = pickle.dumps((kind, content))
-            socket.send_fds(self.socket, [len(request).to_bytes(8, "little")], [1, 2, *ends])
-            self.socket.sendall(request)
-            answer = _received(self.socket)
-        if answer is None:
-            raise RuleError("the process that starts devices has ended; launch again")
-        return pickle.loads(answer)
+            try:
+                self.connection.send((kind, content))
+                for end in ends:
+                    send_handle(self.connection, end, self.process.pid)
+                return self.connection.recv()
+            except (EOFError, OSError):
+                raise RuleError("the process that starts devices has ended; launch again") from None
 
     def end(self) -> None:
-        self.socket.close()
+        self.connection.close()
         if self.parent == os.getpid():
             self.process.wait()
 
@@ -294,41 +297,31 @@ def load_once(module: str) -> None:
     nursery().ask("load", module)
 
 
-def _received(end: socket.socket) -> bytes | None:
-    """The next message of the nursery; None if there is none any more."""
-    try:
-        head = end.recv(8, socket.MSG_WAITALL)
-        return end.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL) if len(head) == 8 else None
-    except OSError:
-        return None
-
-
 def nurse(number: int) -> None:
     """Runs in the nursery: forks devices, and says how they ended, until the program has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the program, which ends its devices
-    ours = socket.socket(fileno=number)
+    ours = Connection(number)
     import_module(CARRIER)
     while True:
-        head, ends, _, _ = socket.recv_fds(ours, 8, 3)
-        if len(head) < 8:
+        try:
+            kind, content = ours.recv()
+        except (EOFError, OSError):
             return
-        kind, content = pickle.loads(ours.recv(int.from_bytes(head, "little"), socket.MSG_WAITALL))
         answer: Any = None
         match kind:
             case "load":
                 import_module(content)
             case "fork":
+                out, error, parent = ends = [recv_handle(ours) for _ in range(3)]
                 answer = os.fork()
                 if not answer:
                     ours.close()
-                    out, error, parent = ends
                     _become_device(out, error, parent, *content)
+                for end in ends:
+                    os.close(end)
             case "ended":
                 answer = os.waitstatus_to_exitcode(os.waitpid(content, 0)[1])
-        for end in ends:
-            os.close(end)
-        packed = pickle.dumps(answer)
-        ours.sendall(len(packed).to_bytes(8, "little") + packed)
+        ours.send(answer)
 
 
 def _become_device(
@@ -340,7 +333,7 @@ def _become_device(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
-    _Server(Connection(parent), packed, store).run()
+    _serve(Connection(parent), packed, store)
 
 
 def packed_run(asked: LaunchOptions, device: str) -> bytes:
@@ -411,14 +404,14 @@ class SpawnedExecutor:
             names = {"RANK": number, "LOCAL_RANK": number, "WORLD_SIZE": asked.size, "LOCAL_WORLD_SIZE": asked.size}
             environment = {**os.environ, **{name: str(value) for name, value in names.items()}}
             start = environment, os.getcwd(), packed, f"{self._folder.name}/store"
-            process = self._nursery.ask("fork", start, [theirs.fileno()])
+            process = self._nursery.ask("fork", start, [1, 2, theirs.fileno()])
             theirs.close()
             self._ends[ours] = number
             self._processes.append(process)
         self._answers("__init__")
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
-        return self._ask(method, [("call", method, argument, lent) for argument in arguments])
+        return self._ask(method, [("call", method, [argument] * self.size, lent) for argument in arguments])
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
         yield from rows_of(self._ask("inference_loop", [("loop", every_input(inputs))] * self.size))
@@ -429,7 +422,7 @@ class SpawnedExecutor:
     def close(self, failed: bool) -> None:
         try:
             if not failed and self._ends:
-                self._ask("close", [("close",)] * self.size)
+                self._ask("close", [("close", False)] * self.size)
         finally:
             self._end()
 
@@ -505,45 +498,26 @@ def how_it_ended(code: int) -> str:
     return f"{how}, without a message; run it again"
 
 
-class _Server:
+def _serve(parent: Connection, packed: bytes, store: str) -> None:
     """Runs in each process: makes the executor and answers the parent's requests until the parent has ended."""
-
-    def __init__(self, parent: Connection, packed: bytes, store: str) -> None:
-        self.parent, self.packed, self.store = parent, packed, store
-        self.executor: Any = None
-
-    def run(self) -> None:
-        try:
-            self.answer("make")
-            while True:
-                self.answer(*pickle.loads(self.parent.recv_bytes()))
-        except (EOFError, OSError):
-            pass  # the parent has gone
-        finally:
-            os._exit(0)
-
-    def answer(self, asked: str, *given: Any) -> None:
-        said: tuple[str, Any]
-        try:
-            result = self.result_of(asked, *given)
-            said = "returned", (result, self.executor.readings())
-        except BaseException as why:
-            said = "failed", pickled(why)
-        self.parent.send_bytes(packer().dumps(said))
-
-    def result_of(self, asked: str, *given: Any) -> Any:
-        match asked:
-            case "make":
-                options, device = pickle.loads(self.packed)
-                carrier = import_module(CARRIER).TorchCarrier(options.size, device, self.store)
-                self.executor = ProcessExecutor(options, carrier, shares_results=False)
-                return None
-            case "call":
-                method, argument, lent = given
-                self.executor.call(method, [argument] * self.executor.size, lent)
-            case "loop":
-                self.executor.loop(*given)
-            case "close":
-                self.executor.close(False)
-                return None
-        return self.executor.own_result
+    executor: Any = None
+    asked, given = "make", list[Any]()
+    try:
+        while True:
+            said: tuple[str, Any]
+            try:
+                if executor is None:
+                    options, device = pickle.loads(packed)
+                    carrier = import_module(CARRIER).TorchCarrier(options.size, device, store)
+                    executor = ProcessExecutor(options, carrier, shares_results=False)
+                else:
+                    getattr(executor, asked)(*given)
+                said = "returned", (None if asked == "close" else executor.own_result, executor.readings())
+            except BaseException as why:
+                said = "failed", pickled(why)
+            parent.send_bytes(packer().dumps(said))
+            asked, *given = pickle.loads(parent.recv_bytes())
+    except (EOFError, OSError):
+        pass  # the parent has gone
+    finally:
+        os._exit(0)

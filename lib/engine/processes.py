@@ -3,6 +3,10 @@
 Each process is one device. Before an array is carried, all members of a group have agreed on the call in small
 messages, so that no process blocks in a mismatch. A carrier (`mpi`, `torch`) moves bytes, and knows nothing of calls;
 so errors and deadlocks are the same on both. A process that waits reads control messages and never sleeps.
+
+How a class is run on a process is left to `process_devices`. Rejected: a blocking call of the library for each call of
+a class, which can neither refuse a mismatch nor notice a deadlock or a failed device. Rejected: shared memory below
+MPI. It was several times faster for small messages, which no puzzle notices.
 """
 
 from __future__ import annotations
@@ -342,58 +346,20 @@ _abandoned: list[Any] = []
 
 # --- One device with its own process: all devices agree on every call in a small message ---
 #
-# So no process blocks in a mismatch. In a meeting each member sends the others its call and, if it is small, its array;
+# In a meeting each member sends the others its call and, if it is small, its array;
 # a small collective needs nothing else. Large arrays follow once all calls agree; from then on no process can get
 # stuck. MPI only moves parts, which are reduced here in device order, so that results equal `collectives` bit for bit.
-# A waiting device reads its control messages; it never sleeps.
-
-
-class Rendezvous:
-    """All meetings of one device, in groups of `comm`; they use one tag."""
-
-    def __init__(self, comm: Any, tag: int, control: ControlChannel) -> None:
-        self.comm, self.tag, self.control = comm, tag, control
-        self._sending = Sending()
-
-    def meet(self, call: CollectiveCall, clock: int, content: Any) -> tuple[list[Any], int]:
-        """Synchronizes the group of a call. Returns the contents of all members, in the group's order, and the latest
-        clock."""
-        device, asked = self.comm.rank, tuple(call)
-        row = dumps((asked, clock, content))
-        latest, contents = clock, {device: content}
-        missing = [member for member in call.group if member != device]
-        for member in missing:
-            self._sending.add(self.comm.Isend(row, member, self.tag))
-
-        def all_are_here() -> bool:
-            nonlocal latest
-            for member in tuple(missing):
-                come = self.comm.improbe(member, self.tag)
-                if come is not None:
-                    called, theirs, contents[member] = come.recv()
-                    if called != asked:
-                        calls = {device: call, member: CollectiveCall(*called)}
-                        require_same_call([calls[i] for i in sorted(calls)], sorted(calls))
-                    latest = max(latest, theirs)
-                    missing.remove(member)
-            return not missing
-
-        self.control.wait(all_are_here, call)
-        return [contents[member] for member in call.group], latest
-
-    def free(self) -> None:
-        """Abandons rows of a failed run that have not been sent."""
-        self._sending.abandon()
 
 
 class ProcessPort:
-    """One process's end of a transport."""
+    """One process's end of a transport. All its meetings use one tag."""
 
     def __init__(self, control: ControlChannel, meter: Meter | None, carrier: Carrier) -> None:
         self.control = control
         self.carrier = carrier
         self.library = carrier.library
-        self.rendezvous = Rendezvous(carrier.data, carrier.first + 1, control)
+        self._rows = Sending()
+        """What this device has sent to the meetings of its groups."""
         self.messages = MessageChannel(carrier, carrier.first + 2)
         self.puts = MessageChannel(carrier, carrier.first + 4)
         self.device = CallableInt(carrier.data.rank)
@@ -434,16 +400,36 @@ class ProcessPort:
                 self.carrier.group(group)
 
     def _meet(self, call: CollectiveCall, content: Any) -> list[Any]:
-        """Synchronizes the group; returns the contents of all members, in the group's order."""
-        meter = self.meter
+        """Synchronizes the group of a call, and the clocks of its members. Returns the contents of all members, in the
+        group's order."""
+        device, meter, comm, tag = int(self.device), self.meter, self.carrier.data, self.carrier.first + 1
+        latest, asked, contents = 0 if meter is None else meter.clock, tuple(call), {device: content}
+        row = dumps((asked, latest, content))
+        missing = [member for member in call.group if member != device]
+        for member in missing:
+            self._rows.add(comm.Isend(row, member, tag))
+
+        def all_are_here() -> bool:
+            nonlocal latest
+            for member in tuple(missing):
+                come = comm.improbe(member, tag)
+                if come is not None:
+                    called, theirs, contents[member] = come.recv()
+                    if called != asked:
+                        calls = {device: call, member: CollectiveCall(*called)}
+                        require_same_call([calls[i] for i in sorted(calls)], sorted(calls))
+                    latest = max(latest, theirs)
+                    missing.remove(member)
+            return not missing
+
         try:
-            contents, latest = self.rendezvous.meet(call, 0 if meter is None else meter.clock, content)
+            self.control.wait(all_are_here, call)
         except ENDING as why:
             self._end(why)
             raise
         if meter is not None:
             meter.clock = latest
-        return contents
+        return [contents[member] for member in call.group]
 
     def fence(self, call: CollectiveCall, puts: Sequence[tuple[int, Put]]) -> list[Put]:
         self._require_running()
@@ -534,6 +520,6 @@ class ProcessPort:
 
     def free(self) -> None:
         """Abandons what MPI has not carried yet; nothing if the run has ended well."""
-        self.rendezvous.free()
+        self._rows.abandon()
         self.messages.free()
         self.puts.free()

@@ -2,6 +2,9 @@
 
 Tensors are metered like numpy's arrays: by storage, and with torch's own formulas for flops. Control messages go over
 sockets of our own, because torch.distributed has no message that is received only if it is there.
+
+How processes agree is left to `processes`. Rejected: NCCL for messages between GPUs, whose senders have to wait for
+the receiver; messages go through gloo.
 """
 
 from __future__ import annotations
@@ -212,8 +215,8 @@ with _Metering():  # the first use of a mode loads a thousand modules: here, onc
 
 # --- Sockets between all processes, with the methods of an mpi4py communicator that control messages need ---
 #
-# torch.distributed can neither ask whether a message has arrived nor wait for any of several, so it cannot carry these
-# messages. A socket can do both, and reports at once when the process at its other end has ended.
+# A socket can be asked whether a message has arrived, waits for any of several, and reports at once when the process at
+# its other end has ended.
 
 FRAME = Struct("<qqqq")
 """The header of each content: its length, its tag, its number if its receipt is to be confirmed, and the number that it
@@ -380,8 +383,7 @@ class SocketCommunicator:
 #
 # Each collective is torch's, except that gloo's reduce-scatter cannot run in the background, so it is replaced by an
 # all-to-all and a sum. An all-reduce adds in its own order, so floats may differ in the last bits from other
-# transports. Messages go through gloo even between GPUs, because senders would have to wait for NCCL's. gloo's data is
-# copied from the GPU to the processor's memory and back.
+# transports. gloo's data is copied from the GPU to the processor's memory and back.
 
 GROUPS = -2
 """The tag of messages about new groups."""

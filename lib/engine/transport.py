@@ -4,6 +4,8 @@ Two transports implement the interface: `inprocess`, with tasks of one thread, a
 torch.distributed. Both check calls before they carry anything, because an MPI may return garbage when devices disagree.
 An array library is numpy, or torch. It is one small class: the array API standard does not say how memory is counted,
 lent or shared.
+
+What a call computes and sends is left to `collectives`, and what a player may call to `engine`.
 """
 
 from __future__ import annotations
@@ -20,8 +22,7 @@ from numpy import ndarray, zeros
 
 from lib.engine.collectives import Array, CollectiveCall, plain_array
 from lib.engine.metering import LentBlock, Meter, address_of, as_metered, bases_of, lend, patched_numpy, plain_view
-from lib.engine.words import SAYS
-from lib.errors import DeadlockError, MismatchError, RuleError, Sentence
+from lib.errors import DeadlockError, MismatchError, RuleError, Sentence, Sentences
 from lib.ledger.algebra import consecutive, counted
 
 if sys.platform == "emscripten":  # a browser has no greenlets
@@ -266,3 +267,11 @@ def waiting_text(call: object, size: int, line: str) -> str:
     receive."""
     group = f" in group {call.group}" if isinstance(call, CollectiveCall) and len(call.group) < size else ""
     return f"waits in {call}{group}{line}"
+
+
+SAYS = Sentences(
+    {
+        "nobody can move": "nobody can move: {states}. {fix}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

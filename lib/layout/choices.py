@@ -2,6 +2,9 @@
 
 The choices are the ways to distribute each operator, the layouts in which each source may be stored, and the partial
 sums that may flow on. The objective is bytes that all devices send, and computing, where it has a price.
+
+Which of them is best is left to `exact` and `integer_program`. Rejected: letting every partial sum flow on; it flows
+only on a way to an addition of two of them, where adding up once instead of twice can pay.
 """
 
 from __future__ import annotations
@@ -17,7 +20,6 @@ from lib.layout.exchanges import least_table, reductions
 from lib.layout.graph import (
     DistributedOperator,
     Graph,
-    TrainingStep,
     beside_weights,
     candidates,
     left_in,
@@ -30,9 +32,7 @@ from lib.layout.redistribution import can_become, least_bytes
 
 # --- Partial sums as layouts: they flow through what is linear, as in DTensor, until they are added up once ---
 #
-# Linear are sums, differences, products with a factor that is whole along the axis, and what only rearranges. An
-# operator keeps its summands, or takes other devices' summands, only where that can pay: on a way to an addition of two
-# of them.
+# Linear are sums, differences, products with a factor that is whole along the axis, and what only rearranges.
 
 REARRANGING = ("negative", "transpose", "reshape", "reduce_sum", "reduce_mean", "slice", "pad", "repeat")
 TOGETHER = ("add", "subtract", "concat")
@@ -131,15 +131,12 @@ def _partial(layout: TensorLayout, axes: Axes) -> TensorLayout:
 
 # --- The choices of a graph: how each operator can be distributed, and where each source can be stored ---
 
-NO_STEP = TrainingStep()
-
 
 class Choices:
     """What a plan of a graph may choose from, under caps of single tensors."""
 
     def __init__(self, graph: Graph, caps: Mapping[str, int], scatter: bool) -> None:
         self.graph, self.scatter = graph, scatter
-        self.step = graph.step or NO_STEP
         self.consumers: dict[str, list[tuple[Operator, int]]] = {name: [] for name in graph.shapes}
         for op in graph.operators.values():
             for place, name in enumerate(op.inputs):
@@ -149,12 +146,12 @@ class Choices:
         self.operators: dict[str, list[DistributedOperator]] = {}
         """By operator: the ways to distribute it."""
         for name in graph.operators:
-            if name not in self.step.weights:
+            if name not in self.graph.step.weights:
                 first = graph.repeats.get(name)
                 self.operators[name] = self._choices(name) if first is None else self.operators[first]
         self.storage_layouts = {name: self._storage_layouts(name) for name in graph.sources}
         """By source: the layouts in which it may be stored."""
-        for name, weight in self.step.weights.items():
+        for name, weight in self.graph.step.weights.items():
             self.operators[name] = beside_weights(graph, name, self.storage_layouts[weight])
         self.storage_layouts |= {
             name: self._storage_layouts(name) for name, role in graph.sources.items() if role == "state"
@@ -179,7 +176,7 @@ class Choices:
         layouts = dict.fromkeys(
             choice.inputs[place] for op, place in self.consumers[name] for choice in self.operators.get(op.name, ())
         )
-        gradient = self.step.gradients.get(name)
+        gradient = self.graph.step.gradients.get(name)
         if gradient is not None:
             layouts.update(dict.fromkeys(choice.output for choice in self.operators[gradient]))
         if self.graph.sources[name] != "state":

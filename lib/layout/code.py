@@ -1,5 +1,11 @@
-"""A plan as a program of JAX, with specifications for all tensors and a shard_map of the plan's collectives, or as
-JSON.
+"""A plan as a program of JAX, with specifications for all tensors and a shard_map of its collectives, or as JSON.
+
+A program is text that somebody can read, keep and run without this library. What moves is left to the plan. Only where
+a plan exchanges pieces in one step, which JAX cannot, is the cheapest sequence of named collectives written instead.
+
+Rejected: a program with specifications alone. XLA then chooses the collectives, and they are often others than the
+plan's. In a shard_map each device computes on its own pieces, and XLA has nothing left to decide. Uneven pieces are
+refused, because JAX has none.
 """
 
 import json
@@ -7,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from lib.errors import Sentences
 from lib.layout.exchanges import Step
 from lib.layout.graph import DistributedOperator
 from lib.layout.layouts import (
@@ -23,12 +30,8 @@ from lib.layout.layouts import (
 from lib.layout.operators import EPSILON, MOMENTUM, RATE, SLOPE, SQUARES
 from lib.layout.plans import GraphPlan
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 
-# --- A plan as a program of JAX: specifications for all tensors, and a shard_map with the collectives of the plan ---
-#
-# Each device computes on its own pieces, so that XLA has nothing left to decide: it moves what the plan predicts. Where
-# a plan exchanges pieces in one step, the program has the cheapest sequence of named collectives.
+# --- A plan as a program of JAX ---
 
 HEAD = '''"""{title}"""
 
@@ -284,7 +287,7 @@ def _names(axes: Axes, mesh: DeviceMatrix) -> Any:
     return tuple(mesh.names[axis] for axis in axes)
 
 
-# --- A plan as a program of JAX, or as JSON, by name ---
+# --- A plan as JSON, and the writers by name ---
 
 
 def plan_to_data(plan: GraphPlan) -> dict[str, Any]:
@@ -347,3 +350,13 @@ def code_of(plan: GraphPlan, framework: str) -> str:
     if framework not in tuple(WRITERS):
         raise LayoutError(SAYS("no such framework", framework=framework, advice=nearest_name(str(framework), WRITERS)))
     return WRITERS[framework](plan)
+
+
+SAYS = Sentences(
+    {
+        "axes without names": "a program of JAX needs a mesh with named axes; plan a Graph(mesh=mesh(data=2, model=4))",
+        "uneven pieces": "JAX has no uneven pieces, and '{name}' is padded; pad it with graph.pad",
+        "no such framework": "there is no framework {framework!r}; {advice}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -4,6 +4,8 @@ Sources: Xu et al. 2021, "GSPMD", section 3.5 (dimensions are refined, never cha
 dimensions go first); Lepikhin et al. 2020, "GShard". Where GSPMD would choose silently, this reports a Conflict. Of the
 claims, it propagates the one whose plan moves the fewest bytes, or none. Annotations are propagated in both directions
 at the same time, or forwards first if that plan moves less and computes no more.
+
+What a completed plan costs is left to `plans`, and the search for a better one to `exact`.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from itertools import islice
 from math import prod
 from typing import Any, NamedTuple
 
+from lib.errors import Sentences
 from lib.layout.exchanges import least_elements
 from lib.layout.graph import DistributedOperator, Graph, arrange, layouts_of, require_graph
 from lib.layout.layouts import (
@@ -23,14 +26,13 @@ from lib.layout.layouts import (
     LayoutError,
     TensorLayout,
     common_shape,
-    require_cap,
+    require_int,
     respelled,
     same_placement,
 )
 from lib.layout.operators import DIMENSION_PRESERVING, Operator
 from lib.layout.plans import GraphPlan
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 
 Place = tuple[str, int]
 """A tensor, and the number of a dimension."""
@@ -73,7 +75,7 @@ def complete(graph: Graph, annotations: Mapping[str, Any], peak: int | None = No
     """
     require_graph(graph)
     if peak is not None:
-        peak = require_cap(peak, PEAK_WANTED)
+        peak = require_int(peak, PEAK_WANTED, least=0)
     given = layouts_of(graph, annotations, "an annotation")
     if not given and not graph.pins:
         raise LayoutError("nothing is annotated; give a layout to at least one tensor")
@@ -294,3 +296,11 @@ def on_one_matrix(annotations: Mapping[str, TensorLayout]) -> dict[str, TensorLa
     matrix = named or DeviceMatrix(shape, next(iter(matrices)).devices)
     whole = {name: TensorLayout(a.shape, matrix, ((),) * len(a.shape)) for name, a in annotations.items()}
     return {name: respelled(a, matrix) if name in split else whole[name] for name, a in annotations.items()}
+
+
+SAYS = Sentences(
+    {
+        "completed plan too large": "the completed plan holds {peak:,} bytes on a device when {when}, more than {cap:,}: {names}; split one of these with an annotation, or let plan(graph, peak={cap}) choose",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

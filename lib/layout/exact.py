@@ -7,6 +7,8 @@ twice, a cap on memory needs fronts of partial plans, and copies cannot be share
 
 The effort of a search is counted in the solver's own steps, not in seconds: the same graph has the same plan on every
 machine and under every load.
+
+The variables and constraints are left to `integer_program`, and what may be chosen to `choices`.
 """
 
 from __future__ import annotations
@@ -17,14 +19,13 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypedDict, Unpack
 
-from lib.errors import install_command
+from lib.errors import Sentences, install_command
 from lib.layout.choices import Choices, Objective
 from lib.layout.completion import complete
 from lib.layout.graph import Graph, require_graph
 from lib.layout.integer_program import TOLERANCE, IntegerProgram, Solved, is_solver_here
-from lib.layout.layouts import PEAK_WANTED, LayoutError, OutOfEffortError, nearest_name, require_cap
+from lib.layout.layouts import PEAK_WANTED, LayoutError, OutOfEffortError, nearest_name, require_int
 from lib.layout.plans import GraphPlan
-from lib.layout.words import SAYS
 
 # --- Tensors of identical layers, which an integer program may lay out alike ---
 #
@@ -94,9 +95,9 @@ class Caps:
     def of(cls, graph: Graph, options: PlanOptions) -> Caps:
         memory, peak = options.get("memory_cap"), options.get("peak")
         if memory is not None:
-            memory = require_cap(memory, "a memory cap is a whole number of bytes per device, such as 40_000")
+            memory = require_int(memory, "a memory cap is a whole number of bytes per device, such as 40_000", least=0)
         if peak is not None:
-            peak = require_cap(peak, PEAK_WANTED)
+            peak = require_int(peak, PEAK_WANTED, least=0)
         return cls(memory, peak, _checked(graph, options.get("tensor_caps")))
 
     def allow(self, plan: GraphPlan) -> bool:
@@ -163,12 +164,12 @@ def plan(graph: Graph, **options: Unpack[PlanOptions]) -> GraphPlan:
     if options.get("every_split"):
         return _with_every_split(graph, {**options, "layouts": None, "every_split": False})
     caps = Caps.of(graph, options)
-    if flops is not None and require_cap(flops, FLOPS_WANTED) == 0:
-        raise LayoutError(f"{FLOPS_WANTED}; got 0")
+    if flops is not None:
+        flops = require_int(flops, FLOPS_WANTED, least=1)
     if flops is None and caps.memory is not None:
         flops = USUAL_FLOPS
     if (effort := options.get("effort")) is not None:
-        effort = require_cap(effort, EFFORT_WANTED)
+        effort = require_int(effort, EFFORT_WANTED, least=0)
     objective = Objective.of_graph(graph, flops)
     first = _propagated(graph, caps, objective)
     if first is not None and not objective.of_plan(first):
@@ -246,8 +247,16 @@ def _checked(graph: Graph, caps: Any) -> Mapping[str, int]:
     if caps is not None and not isinstance(caps, Mapping):
         raise LayoutError(f"tensor caps are a dictionary of bytes by name, such as {{'weight2': 4096}}; got {caps!r}")
     for name, cap in (caps or {}).items():
-        require_cap(cap, f"the cap of '{name}' is a whole number of bytes, such as 4096")
+        require_int(cap, f"the cap of '{name}' is a whole number of bytes, such as 4096", least=0)
         if name not in graph.shapes:
             advice = nearest_name(name, graph.shapes)
             raise LayoutError(f"a cap names a tensor '{name}' that is not in the graph; {advice}")
     return caps or {}
+
+
+SAYS = Sentences(
+    {
+        "no highspy": "a plan needs highspy, which solves integer programs: {install}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

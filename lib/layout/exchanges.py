@@ -3,6 +3,10 @@
 An exchange sends each element once to each device that lacks it, and the holders of a piece send equal shares of it; a
 sum exchange also adds up, at its lower bound. Steps are what a library offers: collectives over axes of the Device
 Matrix. Both have their traffic before any message exists, because a planner compares thousands of them.
+
+Which steps lead from one layout to another is left to `redistribution`. Rejected: collectives alone, since an
+all-gather before a slice moves elements that nobody wants; and choosing any holder as the sender of a piece, since the
+busiest device decides how long a move takes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,6 +3,9 @@
 All devices run the same operators, each on its own pieces (SPMD). The meters count what the plan predicts: bytes sent,
 flops, and peak memory. A tensor is freed after its last reader; what is compared afterwards are copies that belong to
 no device.
+
+Which steps there are, and what is held when, is left to `plans`. Rejected: metering every function of numpy within an
+operator. Its intermediate arrays differ between versions, and a compiled kernel has none; so an operator is one kernel.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -198,9 +201,6 @@ class MovingDevice(ShardedEngine):
         for step in self.steps:
             piece = take_step(self, step, piece)
         return piece
-
-    def backward(self, grads: Any) -> Any:
-        """Nothing: a redistribution has no parameters."""
 
 
 def execute_steps(steps: Sequence[Step], target: TensorLayout, pieces: Pieces, on: str | None = None) -> Executed:

@@ -3,6 +3,10 @@
 A strategy says into how many parts each dimension of an operator's inputs is split. It becomes an operator with a
 layout for each tensor, and with the collectives that complete its result. Candidates come in a fixed order, so that a
 plan is the same on every machine.
+
+Which candidate is best is left to the planners. Rejected: computing with padding and masking it, as GSPMD does (Xu et
+al. 2021). Each kind would need its own number in the padding: zeros before a sum, the least number before a maximum,
+and never one for which a function such as a logarithm has no value.
 """
 
 from __future__ import annotations
@@ -17,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from lib.errors import refuse_masked
+from lib.errors import Sentences, refuse_masked
 from lib.layout.exchanges import Step, reductions
 from lib.layout.layouts import (
+    ITEMSIZE_WANTED,
     Array,
     Axes,
     DeviceMatrix,
@@ -32,20 +37,15 @@ from lib.layout.layouts import (
     prime_factors,
     require_int,
     require_ints,
-    require_itemsize,
     trimmed,
 )
 from lib.layout.operators import Operator, ProgramBuilder, fills
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 
 # --- The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs ---
 #
-# A letter may be split into parts that its size does not have evenly. GSPMD (Xu et al. 2021) then computes with the
-# padding as well, and masks it with an operator's identity where it would reach a result: zeros before a sum, the least
-# number before a maximum. Here a device computes on what is real of its pieces, and pads the result. That is the same
-# for every operator, and a value in the padding never meets a function that it would be wrong for, such as a logarithm.
-# Pieces, and whatever is stored, sent and added up, are padded.
+# A letter may be split into parts that its size does not have evenly. A device then computes on what is real of its
+# pieces, and pads the result; pieces, and whatever is stored, sent and added up, are padded.
 #
 # Source of the definitions: "Sharding Propagation", sections Distributed Operator, Sharding Strategy and Tensor Layout,
 # documentation of MindSpore 2.1.
@@ -294,12 +294,11 @@ Out = tuple[int, ...]
 """An out-strategy: the number of parts for each dimension of the output."""
 
 ROLES: Mapping[str, str] = {"parameter": "weights", "state": "optimizer state", "input": "inputs"}
-DEVICES_WANTED = "a graph needs 1 device or more"
 
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """The roles of a training step's tensors, by name."""
+    """The roles of a training step's tensors, by name; a program without an optimizer has none."""
 
     optimizer: str = ""
     target: str = ""
@@ -314,6 +313,9 @@ class TrainingStep:
     """By operator: the parameter or state that its output replaces, in the same layout."""
     weights: Mapping[str, str] = field(default_factory=dict)
     """By operator of the optimizer: the parameter that it belongs to."""
+
+    def __bool__(self) -> bool:
+        return bool(self.optimizer)
 
     @property
     def kept(self) -> frozenset[str]:
@@ -338,8 +340,8 @@ class Graph(ProgramBuilder):
     ) -> None:
         if (devices is None) == (mesh is None):
             raise LayoutError("a graph takes either a number of devices or a mesh: give exactly one of them")
-        if devices is not None and require_int(devices, DEVICES_WANTED) < 1:
-            raise LayoutError(f"{DEVICES_WANTED}; got {devices}")
+        if devices is not None:
+            require_int(devices, "a graph needs 1 device or more", least=1)
         if mesh is not None and not isinstance(mesh, DeviceMatrix):
             raise LayoutError(f"a graph takes a mesh, such as mesh(data=2, model=4); got {mesh!r}")
         if uneven is not None and not isinstance(uneven, bool):
@@ -348,7 +350,7 @@ class Graph(ProgramBuilder):
         self.uneven = uneven
         self.mesh = mesh
         self.devices = mesh.size if mesh is not None else int(devices or 1)
-        self.itemsize = require_itemsize(itemsize)
+        self.itemsize = require_int(itemsize, ITEMSIZE_WANTED, least=1)
         self.strategies: dict[str, Strategy] = {}
         """Strategies of the configured operators."""
         self.outs: dict[str, Out] = {}
@@ -359,7 +361,7 @@ class Graph(ProgramBuilder):
         """Tensors that are wanted at the end, in order. What nobody reads is there at the end as well."""
         self.repeats: dict[str, str] = {}
         """By operator of a later step of a loop: the same one of its first step, whose layouts hold for all steps."""
-        self.step: TrainingStep | None = None
+        self.step = TrainingStep()
         """What `training` knows of its graph: which operators are backward, what is kept, what is replaced."""
 
     def shard(self, name: str, strategy: Iterable[Iterable[int]], out: Iterable[int] | None = None) -> None:
@@ -447,11 +449,11 @@ class Graph(ProgramBuilder):
 
     def keeps(self, operator: str) -> bool:
         """True if an operator's output takes memory that a plan counts: in a program, every output."""
-        return self.step is None or operator in self.step.kept
+        return not self.step or operator in self.step.kept
 
     def bytes_by_role(self, elements: Mapping[str, int]) -> dict[str, int]:
         """Bytes of these tensors, given their elements, by the role that they have."""
-        gradients = frozenset(self.step.gradients.values() if self.step else ())
+        gradients = frozenset(self.step.gradients.values())
         totals: dict[str, int] = {}
         for name, n in elements.items():
             role = ROLES.get(self.sources.get(name, ""), "gradients" if name in gradients else "activations")
@@ -460,7 +462,7 @@ class Graph(ProgramBuilder):
 
     def phase(self, operator: str) -> int:
         """0 in forward, 1 in backward, 2 in the optimizer. A moved copy of a tensor lasts for one phase."""
-        if self.step is None or operator in self.step.forward:
+        if not self.step or operator in self.step.forward:
             return 0
         return 2 if operator in self.step.weights else 1
 
@@ -666,3 +668,16 @@ def _assignments(letters: tuple[str, ...], mesh: DeviceMatrix) -> tuple[dict[str
         for orders in product(*(permutations(assigned) for assigned in taken.values())):
             assignments[tuple(zip(taken, orders))] = None
     return tuple(dict(assignment) for assignment in assignments)
+
+
+SAYS = Sentences(
+    {
+        "parts do not divide": "{where} cannot be split into {n} parts: the number has to divide {sizes}",
+        "no equal parts": "{name}: dimension {dim} of '{tensor}', of size {size}, cannot be split into {n} equal parts; pad it to {whole} with graph.pad",
+        "padded annotation": "{whose} pads its shape {shape} to {padded}, and this graph takes equal parts only; split other dimensions, or pad it with graph.pad",
+        "axes without mesh": "{whose} names axes, and this graph has no mesh; make it with Graph(mesh=mesh(data=2, ...))",
+        "uneven not boolean": "uneven is True, False, or None for strategies that are given only; got {got!r}",
+        "no value given": "no value was given for {source} '{name}' of shape {shape}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

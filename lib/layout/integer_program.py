@@ -3,6 +3,8 @@
 Moves are a flow where no cap on the peak forbids it: with a variable for each move, which would be one formulation for
 all, the training step of an attention takes ten times as long. Variables with large reduced costs are left out first:
 HiGHS alone takes about twice the time.
+
+What may be chosen is left to `choices`, and which programs are solved with which effort to `exact`.
 """
 
 from __future__ import annotations
@@ -17,20 +19,18 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.layout.choices import FORBIDDEN, Choices, Objective, Table
 from lib.layout.graph import DistributedOperator, Graph
 from lib.layout.layouts import LayoutError, TensorLayout, placement, same_placement
 from lib.layout.plans import GraphPlan, ends, most_elements
 from lib.layout.redistribution import redistribute
-from lib.layout.words import SAYS
 
 # --- Linear programs with binary variables, solved by HiGHS (Huangfu and Hall 2018) ---
 #
 # The effort of a search is the number of times that HiGHS asks whether to go on: after each round of cuts, each node
 # and each dive. That is the same on every machine, while a limit in seconds is not. HiGHS runs on one thread for that
 # reason.
-#
-# highspy is an extra, so it is imported when it is needed.
 
 Terms = dict[int, float]
 """Coefficients by variable."""
@@ -109,7 +109,7 @@ class LinearProgram:
 
     def _written(self, costs: Any) -> Any:
         """The program as HiGHS takes it, which is written once: searches differ in bounds and in what is whole."""
-        import highspy
+        import highspy  # here and below: it is optional, and only `exact` needs it
 
         problem, matrix = highspy.HighsLp(), highspy.HighsSparseMatrix()
         problem.num_col_, problem.num_row_ = len(costs), len(self.rows)
@@ -179,9 +179,7 @@ def added(*sums: Terms, times: float = 1.0) -> Terms:
     return total
 
 
-# --- The peak as constraints ---
-#
-# A cap on the peak as constraints of an integer program: what a device holds at every moment, as `plans` counts it.
+# --- A cap on the peak as constraints: what a device holds at every moment, as `plans` counts it ---
 #
 # An operator has a moment for each input that it moves, one when it computes, and one when its output is reduced. A
 # copy is there from the move of the first reader that takes it until the last one has computed, or has moved from it.
@@ -431,7 +429,7 @@ class IntegerProgram:
             self.lives[name] = {}
             for v, way in self.ways[name]:
                 self.lives[name].setdefault(way.output, {})[v] = 1.0
-        replaced = self.choices.step.replaces.get(name)
+        replaced = self.graph.step.replaces.get(name)
         if replaced is not None:
             stored, leaves = self.lives[replaced], self.lives[name]
             for layout in {**stored, **leaves}:
@@ -640,3 +638,12 @@ def undivided(costs: Table) -> list[tuple[int, int, float]] | None:
         return None
     left = (costs < np.minimum(indirect, FORBIDDEN)) & ~np.eye(len(costs), dtype=bool)
     return [(int(i), int(j), float(costs[i, j])) for i, j in np.argwhere(left)]
+
+
+SAYS = Sentences(
+    {
+        "no plan fits": "no plan fits into {cap:,} bytes on each device; the smallest possible is {smallest:,}",
+        "peak too small": "{what}; the smallest possible peak is {smallest:,}, when {when}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

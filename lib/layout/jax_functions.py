@@ -2,6 +2,9 @@
 
 A primitive that no operator stands for becomes an opaque operator, which jax computes; a refusal would end most imports
 at a detail.
+
+Which operators stand for a primitive is left to `jax_primitives`. Rejected: a table of the dimensions that each
+primitive may split. JAX's own rules of batching prove that for every primitive, new ones included.
 """
 
 import re
@@ -22,7 +25,6 @@ from lib.layout.jax_primitives import (
     ONE_DEVICE,
     REAL,
     SAME_ANYWHERE,
-    ImportedGraph,
     Importer,
     Known,
     NoOperatorError,
@@ -35,6 +37,7 @@ from lib.layout.jax_primitives import (
     is_real,
     jax_here,
 )
+from lib.layout.jax_primitives import ImportedGraph as ImportedGraph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 
 # --- Primitives of JAX that no operator stands for: an opaque operator for each output, which JAX itself computes ---

@@ -2,6 +2,8 @@
 
 Settings are as in jax 0.10. Recognized as one operator are a softmax, a mean, silu, relu, and the rows of a table: one
 by one, their primitives would be planned as if each result were stored.
+
+Walking through a function, its loops and its calls is left to `jax_functions`.
 """
 
 from __future__ import annotations
@@ -13,11 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from lib.errors import install_command
+from lib.errors import Sentences, install_command
 from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 from lib.layout.operators import RELATIONS, Operator
-from lib.layout.words import SAYS
 
 # --- A graph that came from a function of JAX, and JAX itself, if it is installed ---
 
@@ -475,11 +476,7 @@ def behind(importer: Importer, name: str, *kinds: str) -> Operator | None:
     return op
 
 
-# --- Primitives ---
-#
-# By primitive of JAX: the operators that stand for it. Settings are as in jax 0.10.
-#
-# Recognized as one operator: a softmax, a mean, silu, relu, and the rows of a table.
+# --- By primitive of JAX: the operators that stand for it ---
 
 Settings = dict[str, Any]
 Handler = Callable[[Importer, Settings, list[Value]], Value | list[Value]]
@@ -797,3 +794,11 @@ HANDLERS: Mapping[str, Handler] = {
     "is_finite": lambda importer, settings, inputs: Known(np.broadcast_to(np.True_, inputs[0].shape)),
 }  # fmt: skip
 """By primitive."""
+
+
+SAYS = Sentences(
+    {
+        "no JAX": "from_jax needs jax, which is not installed: {install}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

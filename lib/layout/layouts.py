@@ -4,6 +4,8 @@ A layout is a Device Matrix, an arrangement of devices along axes, and for each 
 which it is split (MindSpore's tensor map; GSPMD's annotations mean the same and are another way to write them). A
 tensor may also be a sum of what devices hold. Sets of indices for each device could describe more placements, but two
 of them can only be compared device by device.
+
+How a tensor gets from one layout to another is left to `exchanges` and `redistribution`.
 """
 
 from __future__ import annotations
@@ -13,15 +15,14 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cached_property, lru_cache
 from itertools import pairwise
-from math import prod
+from math import inf, prod
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.errors import PuzzleError, refuse_masked
-from lib.layout.words import SAYS
+from lib.errors import PuzzleError, Sentences, refuse_masked
 
 # --- The error of the layout track: one sentence that includes the numbers ---
 
@@ -42,12 +43,13 @@ class OutOfEffortError(LayoutError):
 
 # --- Checks of players' input: whole numbers, as in shapes, axes, strategies and caps, and names that have to exist ---
 
+ITEMSIZE_WANTED = "the size of an element is a whole number of bytes, 1 or more"
 PEAK_WANTED = "a cap on the peak is a whole number of bytes per device, such as 60_000"
 
 
-def require_int(given: Any, what: str) -> int:
-    """One number as an int; `what` says what it should be."""
-    if not _is_whole(given):
+def require_int(given: Any, what: str, least: float = -inf) -> int:
+    """One number as an int, at least as large as `least`; `what` says what it should be."""
+    if not _is_whole(given) or given < least:
         raise LayoutError(f"{what}; got {given!r}")
     return int(given)
 
@@ -63,14 +65,6 @@ def require_ints(given: Any, what: str, within: Any = None) -> tuple[int, ...]:
     return tuple(int(n) for n in numbers)
 
 
-def require_itemsize(given: Any) -> int:
-    """The size of an element in bytes."""
-    wanted = "the size of an element is a whole number of bytes, 1 or more"
-    if require_int(given, wanted) < 1:
-        raise LayoutError(f"{wanted}; got {given}")
-    return int(given)
-
-
 def _is_whole(given: Any) -> bool:
     return type(given) is int or (isinstance(given, Integral) and not isinstance(given, bool))
 
@@ -80,13 +74,6 @@ def nearest_name(wanted: Any, known: Iterable[str]) -> str:
     names = list(known)
     near = get_close_matches(str(wanted), names, n=1)
     return f"did you mean '{near[0]}'?" if near else f"there are {', '.join(names) or 'none'}"
-
-
-def require_cap(given: Any, wanted: str) -> int:
-    """A cap in bytes."""
-    if require_int(given, wanted) < 0:
-        raise LayoutError(f"{wanted}; got {given}")
-    return int(given)
 
 
 # --- The Device Matrix: an arrangement of the devices along axes ---
@@ -361,8 +348,8 @@ def _mixed_radix(places: Ints, axes: Sequence[int], sizes: Sequence[int]) -> Int
 
 # --- Layouts in the terms of GSPMD and GShard: a mesh with named axes, and annotations on tensors ---
 #
-# These functions return layouts, for a shape or for anything that has one. The functions of the same names in
-# `program.tracing` (exported by `lib.layout.spmd`) annotate a tensor within a program, and return the tensor.
+# These functions return layouts, for a shape or for anything that has one. The functions of the same names in `spmd`
+# annotate a tensor within a program, and return the tensor.
 #
 # Sources: Xu et al. 2021, "GSPMD", section 3.2 (mesh_split); Lepikhin et al. 2020, "GShard", section 3.2 (replicate,
 # split, shard).
@@ -659,3 +646,11 @@ def prime_factors(n: int) -> list[int]:
             n //= p
         p += 1
     return factors
+
+
+SAYS = Sentences(
+    {
+        "pieces differ": "devices {first} and {device} should hold the same piece, but theirs differ",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -37,7 +37,7 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
         | {name: list(value) if isinstance(value, tuple) else value for name, value in op.settings}
         | _sizes(op)
         for op in graph.operators.values()
-        if step is None or op.name in step.forward
+        if not step or op.name in step.forward
     ]
     configured = {
         name: {"strategy": [list(parts) for parts in strategy]}
@@ -47,7 +47,7 @@ def graph_to_data(graph: Graph) -> dict[str, Any]:
     tensors = [
         {role: name, "shape": list(graph.shapes[name])}
         for name, role in graph.sources.items()
-        if step is None or (role in ROLES and name != step.target)
+        if not step or (role in ROLES and name != step.target)
     ]
     place |= {"uneven": graph.uneven} if graph.uneven is not None else {}
     program = {**place, "itemsize": graph.itemsize, "tensors": tensors, "operators": operators}

@@ -3,6 +3,8 @@
 An operator has a letter for each dimension, as in einsum: a letter that tensors share is one loop, and what may be
 split follows from the letters alone. A rule for each kind, as MindSpore has, would repeat that; only a few kinds have
 rows of letters of their own.
+
+How an operator is divided among devices is left to `graph`, and what a division costs to `plans`.
 """
 
 from __future__ import annotations
@@ -15,8 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.layout.layouts import Array, LayoutError, nearest_name, require_int, require_ints
-from lib.layout.words import SAYS
 
 # --- Each kind of operator on numpy arrays: the output's piece from the inputs' pieces ---
 
@@ -812,3 +814,11 @@ class ProgramBuilder:
         return self.add_labelled(
             name, kind, inputs, whole, tuple(rows), letters, free, {"axis": dim, **(settings or {})}
         )
+
+
+SAYS = Sentences(
+    {
+        "no such relation": "{name}: there is no relation {relation!r}; {advice}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

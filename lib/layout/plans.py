@@ -2,6 +2,9 @@
 
 A plan is data: operators with layouts, and a layout for every source. All figures follow from it, so a plan by
 propagation, by completion, by the exact planner or by hand is judged in the same way.
+
+Which plan is chosen is left to the planners. Rejected: figures that each planner counts for itself, because two
+planners could then not be compared; and memory as one sum, because most tensors do not live from start to end.
 """
 
 from __future__ import annotations
@@ -85,7 +88,7 @@ def ends(graph: Graph) -> dict[str, tuple[str, ...]]:
     """By operator: the tensors that are freed once it has computed."""
     last = {tensor: name for name, op in graph.operators.items() for tensor in op.inputs}
     number = {name: i for i, name in enumerate(graph.operators)}
-    replaces = graph.step.replaces if graph.step else {}
+    replaces = graph.step.replaces
     for new, source in replaces.items():
         last[source] = max(new, last.get(source, new), key=number.__getitem__)
     stay = {*graph.sources, *replaces, *graph.results}.difference(replaces.values())
@@ -517,7 +520,7 @@ class GraphPlan:
         Raises:
             LayoutError: the value of a source is missing or has another shape.
         """
-        from lib.layout.execution import execute  # imported here, because planning does not need the engine
+        from lib.layout.execution import execute  # here: planning needs no engine, and it imports us
 
         self.graph.check_values(values)
         return execute(self, values, on)

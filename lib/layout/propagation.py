@@ -2,6 +2,9 @@
 
 Sources: "Sharding Propagation", documentation of MindSpore 2.1; the order of visits and of costs is from MindSpore
 2.10. The rule is greedy, as MindSpore's is; `exact` shows what it misses.
+
+The figures of the plan are left to `plans`. Rejected: ranking edges by the fewest bytes that can move. It would often
+be cheaper, but it would not be MindSpore's choice, with which it is compared (docs/mindspore.md).
 """
 
 from __future__ import annotations
@@ -288,7 +291,7 @@ def propagate(graph: Graph, full: bool = True) -> GraphPlan:
     require_graph(graph)
     if not graph.strategies:
         raise LayoutError("no operator is configured; give one a strategy with graph.shard(name, strategy)")
-    optimizer = graph.step.weights if graph.step else {}
+    optimizer = graph.step.weights
     visits = _Visits(graph, full, optimizer)
     for name in [name for name in graph.operators if name in visits.settled]:
         visits.start(name)
@@ -299,10 +302,9 @@ def propagate(graph: Graph, full: bool = True) -> GraphPlan:
         if name not in settled and name not in optimizer:
             raise LayoutError(f"'{name}' is not connected to a configured operator; configure it or a neighbor")
     stored = storage_layouts(graph, settled)
-    if graph.step is not None:
-        for new, source in graph.step.replaces.items():
-            if new in graph.strategies and source in stored:
-                stored[source] = _as_configured(graph, settled, new, stored[source])
+    for new, source in graph.step.replaces.items():
+        if new in graph.strategies and source in stored:
+            stored[source] = _as_configured(graph, settled, new, stored[source])
     for name, weight in optimizer.items():
         settled[name] = _optimizer(graph, settled, name, stored[weight])
         decisions[name] = Decision(name, CONFIGURED if name in graph.strategies else OF_WEIGHT)
@@ -373,7 +375,6 @@ def _optimizer(
     graph: Graph, settled: dict[str, DistributedOperator], name: str, home: TensorLayout
 ) -> DistributedOperator:
     """An operator of the optimizer: as the weight is stored, or as that weight's optimizer is configured."""
-    assert graph.step is not None
     weight = graph.step.weights[name]
     stores = graph.step.replaces.get(name) == weight
     configured = [x for x, owner in graph.step.weights.items() if owner == weight and x in graph.strategies]
@@ -391,7 +392,6 @@ def _as_configured(
 
     If possible, the layout in which the first operator needs it, or the layout of its gradient.
     """
-    assert graph.step is not None
     gradient = settled[graph.step.gradients[graph.step.weights[name]]].output
     layouts = (home, gradient, *source_layouts(home.shape, graph))
     beside = {beside_weight(graph.operators[name], layout).strategy: layout for layout in reversed(layouts)}

@@ -2,6 +2,8 @@
 
 Source of the definition: "Sharding Propagation", section Tensor Redistribution, documentation of MindSpore 2.1.
 MindSpore's own gathers and slices; here the whole path is searched, so that the cheapest is found.
+
+What a step moves is left to `exchanges`.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lib.errors import Sentences
 from lib.layout.exchanges import (
     SUM_EXCHANGE,
     Step,
@@ -31,6 +34,7 @@ from lib.layout.exchanges import (
     with_axes,
 )
 from lib.layout.layouts import (
+    ITEMSIZE_WANTED,
     Axes,
     DeviceMatrix,
     Ints,
@@ -40,10 +44,9 @@ from lib.layout.layouts import (
     check,
     parts,
     refined,
-    require_itemsize,
+    require_int,
     same_placement,
 )
-from lib.layout.words import SAYS
 
 if TYPE_CHECKING:
     from lib.layout.execution import Executed
@@ -374,7 +377,7 @@ class Redistribution:
         Raises:
             LayoutError: the pieces do not belong to the source layout.
         """
-        from lib.layout.execution import execute_steps  # imported here, because planning does not need the engine
+        from lib.layout.execution import execute_steps  # here: planning needs no engine, and it imports us
 
         check(pieces, self.source)
         return execute_steps(self.named_steps, self.target, pieces, on)
@@ -437,7 +440,7 @@ def redistribute(
         LayoutError: different tensors or devices, a target with partial sums that the source does not have, or an
             itemsize that is not a positive whole number.
     """
-    itemsize = require_itemsize(itemsize)
+    itemsize = require_int(itemsize, ITEMSIZE_WANTED, least=1)
     require_same(source, target)
     if target.partial and not can_become(source, target):
         raise LayoutError(SAYS("sums differ", summands=target.summands, source=source.summands))
@@ -492,4 +495,14 @@ def least_bytes(source: TensorLayout, target: TensorLayout, itemsize: int = 4) -
         return 0
     if target.partial or (source.partial and (source.uneven or target.uneven)):
         return sum(step.total for step in redistribute(source, target, itemsize).steps) * itemsize
-    return (least_sum_elements if source.partial else least_elements)(source, target) * require_itemsize(itemsize)
+    return (least_sum_elements if source.partial else least_elements)(source, target) * require_int(
+        itemsize, ITEMSIZE_WANTED, least=1
+    )
+
+
+SAYS = Sentences(
+    {
+        "sums differ": "the target is a sum of {summands} pieces, the source of {source}: a redistribution can complete sums, but not change them",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

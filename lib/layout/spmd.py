@@ -3,6 +3,10 @@
 The annotations are completed to a plan (`completion`), and the plan is lowered to engine calls (`execution`), as
 GSPMD does within a compiler (Xu et al. 2021, "GSPMD: General and Scalable Parallelization for ML Computation
 Graphs"). The planning itself is not part of any device's work and is not metered.
+
+A tensor is followed by numpy's own protocols (`__array_ufunc__`, `__array_function__`), so the program stays a numpy
+function that also runs on one device. What a graph costs is left to `plans`. Rejected: functions of numpy that are
+followed without an operator for them; they are refused by name.
 """
 
 from __future__ import annotations
@@ -14,23 +18,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lib.engine import ShardedEngine, unmetered
-from lib.errors import refuse_masked
+from lib.errors import Sentences, refuse_masked
 from lib.layout.completion import complete
 from lib.layout.execution import run_operator
 from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError, Mapped, TensorLayout, mesh
 from lib.layout.layouts import mesh_split as layout_of
-from lib.layout.words import SAYS
 from lib.ledger.algebra import counted
 
 __all__ = ["Spmd", "mesh", "mesh_split", "replicate", "split"]
 
 # --- Tracing: a numpy function is called with tensors that have a shape but no values; the result is its graph ---
 #
-# `mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, unlike the functions of the
-# same names in `layouts`, which return a layout. They work as in GShard (Lepikhin et al. 2020) and GSPMD (Xu et
-# al. 2021), and return arrays unchanged, so the same function also runs on one device. A tensor that is annotated again
-# moves from the first layout to the second.
+# `mesh_split`, `split` and `replicate` annotate a tensor within the program and return it, as in GShard (Lepikhin et
+# al. 2020) and GSPMD (Xu et al. 2021). They return arrays unchanged. A tensor that is annotated again moves from the
+# first layout to the second.
 
 T = TypeVar("T")
 KNOWN = "einsum, @, +, maximum(x, 0), sum over one axis, transpose and reshape"
@@ -281,3 +283,11 @@ class Spmd:
         """The plan as text, with bytes, preceded by the conflicts."""
         with unmetered():
             return "\n".join([*map(str, self.conflicts), self.plan.explain()])
+
+
+SAYS = Sentences(
+    {
+        "other number of devices": "the mesh {mesh} has {devices}; this run has {run}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

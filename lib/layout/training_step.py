@@ -3,15 +3,17 @@
 Backward is what reverse-mode differentiation adds (Linnainmaa 1970). Every tensor of it is an ordinary tensor of the
 graph, so a planner chooses its layout as well. Data parallelism, the stages of ZeRO (Rajbhandari et al. 2020), tensor
 and sequence parallelism are plans of such a graph; none of them is built in.
+
+Where its tensors are is left to the planners, as for any graph. A kind without a gradient is refused by name.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from lib.errors import Sentences
 from lib.layout.graph import Graph, TrainingStep, require_graph
 from lib.layout.layouts import LayoutError, nearest_name
 from lib.layout.operators import SLOPE, Operator
-from lib.layout.words import SAYS
 
 # --- Gradients of operators: for each kind, the operators that compute the gradients of its inputs ---
 
@@ -157,7 +159,7 @@ def training(graph: Graph, optimizer: str = "adam") -> Graph:
             without a gradient; or there is no such optimizer.
     """
     require_graph(graph)
-    if graph.step is not None:
+    if graph.step:
         raise LayoutError("this graph is a training step already; call training with the graph of the forward program")
     if not isinstance(optimizer, str) or optimizer not in MOMENTS:
         raise LayoutError(f"there is no optimizer {optimizer!r}; {nearest_name(optimizer, MOMENTS)}")
@@ -224,3 +226,12 @@ def _optimize(
     step.add_labelled(f"{weight}.new", "store", (f"{weight}.update",), shape, (letters,), letters, letters)
     replaces[f"{weight}.new"] = weight
     weights.update({f"{weight}.update": weight, f"{weight}.new": weight})
+
+
+SAYS = Sentences(
+    {
+        "no gradient": "'{name}': {kind} has no gradient for '{tensor}', which is computed from weights",
+        "no parameter": "'{result}' depends on no parameter; add one with graph.parameter(name, shape)",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -3,6 +3,9 @@
 They are read from the compiled text (HLO) and counted as the game counts: what all devices send together, by the ring
 formulas; a device sends nothing to itself. A loop's collectives are counted once for each of its steps, where the text
 says how many it has.
+
+Which layouts XLA is given is left to the caller; where it is given none, XLA decides. A collective that cannot be
+counted is an error: as zero bytes it would make a plan of XLA look cheaper than it is.
 """
 
 from __future__ import annotations

@@ -1,6 +1,10 @@
 """The algebra of shards and batches: pure functions on frozen sets, with no idea of ranks or time.
 
-Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a tensor with `size` elements.
+Shard `i` of `n` is the slice from `i * size // n` to `(i + 1) * size // n` of a tensor with `size` elements. So any
+count of shards fits any size, and shards of different counts can be compared.
+
+This module decides what some shards or batches cover, and how numbers and labels are said in a message. Which values
+may be combined is decided by `values`, and by the rules.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -373,4 +377,3 @@ SAYS = Sentences(
         "no average": "an average is two steps and the batches of each replica; got {got!r:.60}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

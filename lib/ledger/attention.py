@@ -29,7 +29,6 @@ from lib.ledger.values import (
     refuse_kinds,
     require_alike,
     require_kind,
-    with_fields,
 )
 
 from .layers import require_input, require_layers, require_usable, same_model
@@ -145,7 +144,7 @@ def to_heads(values: Sequence[Value], who: Who) -> list[Value]:
         assert isinstance(value, Batched)
         if value.heads is not None or value.shards != own:
             raise RuleError(SAYS("other share", who=who(i), value=value, share=i, n=n))
-    return [with_fields(first, shards=frozenset(tokens), heads=(i, n)) for i in range(n)]
+    return [first.copied(shards=frozenset(tokens), heads=(i, n)) for i in range(n)]
 
 
 def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
@@ -160,7 +159,7 @@ def to_tokens(values: Sequence[Value], who: Who) -> list[Value]:
         parts, of = first.parts, first.of
         if of > 1:  # a gradient through all keys: of these tokens through all that they see
             parts, of = frozenset(range(max(tokens) + 1)), max(tokens) + 2
-        slices.append(with_fields(first, shards=tokens, parts=parts, of=of, heads=None))
+        slices.append(first.copied(shards=tokens, parts=parts, of=of, heads=None))
     return slices
 
 
@@ -182,7 +181,7 @@ def scatter_keys(values: Sequence[Value], who: Who) -> list[Value]:
     union = algebra.disjoint_union(parts, "the gradient from the queries of share", who, "contribute each once")
     if len(union) < first.of or len(first.shards) < first.total:
         raise RuleError(SAYS("partial key gradients", who=who(0), first=first))
-    return [with_fields(first, shards=queries, parts=algebra.WHOLE, of=1) for queries in parts]
+    return [first.copied(shards=queries, parts=algebra.WHOLE, of=1) for queries in parts]
 
 
 # --- What the values must be ---
@@ -329,4 +328,3 @@ SAYS = Sentences(
         "partial attention exchanged": "{who} contributes the {value}; only what is summed over all keys can be exchanged",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -35,7 +35,6 @@ from lib.ledger.values import (
     require_alike,
     require_kind,
     sum_grads,
-    with_fields,
 )
 
 from . import attention
@@ -117,7 +116,7 @@ def sum_parts(values: Sequence[Value], who: Who) -> Batched:
     if len(union) < first.of:
         missing = algebra.missing_text("part", union, first.of)
         raise RuleError(SAYS("missing parts", missing=missing, of=first.of))
-    return with_fields(first, parts=algebra.WHOLE, of=1)
+    return first.copied(parts=algebra.WHOLE, of=1)
 
 
 def scatter_sum(values: Sequence[Value], who: Who) -> list[Value]:
@@ -127,7 +126,7 @@ def scatter_sum(values: Sequence[Value], who: Who) -> list[Value]:
     if len(shares) > 1:
         raise RuleError(SAYS("scatter of several shares", tokens=tokens_text(total)))
     (share,) = shares
-    return [with_fields(total, shards=frozenset((share * n + i,)), total=count * n) for i in range(n)]
+    return [total.copied(shards=frozenset((share * n + i,)), total=count * n) for i in range(n)]
 
 
 def gather_tokens(values: Sequence[Value], who: Who) -> Batched:
@@ -135,9 +134,9 @@ def gather_tokens(values: Sequence[Value], who: Who) -> Batched:
     first, of = _alike(values, (*ONE_LABEL, "batches", "parts", "of", "total"), who, "gather")
     union = algebra.disjoint_union([v.shards for v in of], "share", who, "gather each share of the tokens once")
     if isinstance(first, KeyValue | KeyValueGrad):
-        return with_fields(first, shards=union)
+        return first.copied(shards=union)
     shards, total = algebra.coarsest(union, first.total)
-    return with_fields(first, shards=shards, total=total)
+    return first.copied(shards=shards, total=total)
 
 
 def dispatch(values: Sequence[Value], who: Who) -> list[Value]:
@@ -149,7 +148,7 @@ def dispatch(values: Sequence[Value], who: Who) -> list[Value]:
     n = len(of)
     if n == 1:
         return [first]
-    return [with_fields(first, batches=batches, shards=frozenset((e,)), total=n) for e in range(n)]
+    return [first.copied(batches=batches, shards=frozenset((e,)), total=n) for e in range(n)]
 
 
 def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who) -> list[Value]:
@@ -160,7 +159,7 @@ def collect(values: Sequence[Value], wanted: Sequence[frozenset[int]], who: Who)
     if back != whole.batches:
         asked = named("batch", sorted(back)) if back else "none"
         raise RuleError(SAYS("other batches asked back", batches=batches_text(whole), asked=asked))
-    return [with_fields(whole, batches=batches) for batches in wanted]
+    return [whole.copied(batches=batches) for batches in wanted]
 
 
 def _alike(values: Sequence[Value], names: Sequence[str], who: Who, verb: str) -> tuple[Batched, list[Batched]]:
@@ -224,7 +223,7 @@ def scatterreduce(values: Sequence[Value], group: Group | None, wanted: Wanted =
     if len(shards) > 1:
         raise RuleError(SAYS("scatter of several shards", shards=shards_text(total)))
     (first,) = shards
-    return [with_fields(total, shards=frozenset((first * members + i,)), total=count * members) for i in range(members)]
+    return [total.copied(shards=frozenset((first * members + i,)), total=count * members) for i in range(members)]
 
 
 COLLECTIVE_RULES: Mapping[str, Callable[[Sequence[Value], Group | None, Wanted], list[Value]]] = {
@@ -323,7 +322,7 @@ def _average(values: Sequence[Value], who: Who) -> Weight:
     if len(union) < copies[0].of:
         missing = algebra.missing_text("batch", union, copies[0].of)
         raise RuleError(SAYS("replicas missing", missing=missing))
-    return with_fields(first, copy=averaged(copies, first.step))
+    return first.copied(copy=averaged(copies, first.step))
 
 
 def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
@@ -340,7 +339,7 @@ def _reduced(values: Sequence[Value], group: Group | None) -> WeightGrad:
 def _in_coarsest_shards(value: S) -> S:
     """The same value with the smallest shard count that can say so."""
     shards, total = algebra.coarsest(value.shards, value.total)
-    return with_fields(value, shards=shards, total=total)
+    return value.copied(shards=shards, total=total)
 
 
 def group_text(group: Group) -> str:
@@ -382,4 +381,3 @@ SAYS = Sentences(
         "every batch contributed": "{ranks} each contribute every batch; reduce a gradient once, and let each rank take its own batches",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -599,4 +599,3 @@ SAYS = Sentences(
         "no price": "{operation} has no price in the costs {costs!r}{more}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

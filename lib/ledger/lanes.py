@@ -27,7 +27,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from lib.errors import PuzzleError, Sentences, TraceError
+from lib.errors import PuzzleError
 from lib.ledger import operations
 from lib.ledger.algebra import named
 from lib.ledger.collectives import COLLECTIVES, Group, require_contribution
@@ -72,22 +72,22 @@ def clocks(ops: Iterable[Op], costs: Costs) -> Iterator[int]:
             yield clock
 
 
-class Lanes:
-    """The calls of all ranks that have not ended: on lanes, or blocking their rank. Subclasses say what follows when a
-    call is settled or refused."""
+M = TypeVar("M")
 
-    def __init__(self, game: Game, ranks: int) -> None:
+
+class Lanes(Generic[M]):
+    """The calls of all ranks that have not ended: on lanes, or blocking their rank; and the unread messages. Subclasses
+    say what follows when a call is settled or refused. `buffered` lets sends go on however many messages are unread."""
+
+    def __init__(self, game: Game, ranks: int, buffered: bool = False) -> None:
         self.game = game
         self.costs = game.setting.costs
         self.on_lanes = frozenset(overlapped(self.costs))
         """The operations that are called on lanes; other calls are blocking."""
-        self.meetings: Meetings[Call] = Meetings(ranks)
+        self.meetings = Meetings(ranks)
+        self.mailboxes: Mailboxes[M] = Mailboxes(ranks, bounded=not buffered)
         self._lanes: list[dict[tuple[str, Group | None], Lane]] = [{} for _ in range(ranks)]
         """For each rank its lanes by their kind, and by the group that they are of where groups have their own."""
-
-    def full(self, call: Call) -> bool:
-        """True while a `pass_to` must wait until the message before it is read."""
-        raise NotImplementedError
 
     def settle(self, call: Call) -> None:
         """Notes that a call's start, end and results are known; `cause` is by now what set its start."""
@@ -104,7 +104,9 @@ class Lanes:
             call.values = call.inputs  # type: ignore[assignment]  # no other call of this rank is pending
             if call.op.name != "pass_to":
                 self._settle_with(call)
-            elif not self.full(call):  # most of all calls: it meets no other, and is on no lane
+            elif not self.mailboxes.full(
+                call.rank, *call.op.args
+            ):  # most of all calls: it meets no other, and is on no lane
                 call.start, call.last = call.clock, (call.rank, call.at)
                 call.end = call.start + self.ticks((call,), ((),))
                 self.settle(call)
@@ -141,8 +143,8 @@ class Lanes:
             if call.op.name in COLLECTIVES:
                 if call.lane is not None:
                     self.require_inputs(call)
-                calls = self.meetings.of(call.group).arrive(call.rank, call) or ()
-            elif call.op.name == "pass_to" and self.full(call):
+                calls = self.meetings.arrive(call)
+            elif call.op.name == "pass_to" and self.mailboxes.full(call.rank, *call.op.args):
                 return ()
             if not calls:
                 return ()
@@ -218,15 +220,15 @@ class Lanes:
 
     def require_same_calls(self, has_groups: bool) -> None:
         """Refuses calls that wait for each other and differ; in a game with groups they may have forgotten theirs."""
-        for meeting in self.meetings.pending():
-            require_same_call([call for _, call in sorted(meeting.arrived().items())], has_groups)
+        for calls in self.meetings.pending():
+            require_same_call(calls, has_groups)
 
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""
         if call.lane is None:
             if call.name == "pass_to":
                 return "post", call.op.args[:1], ""
-            return "collective", self.meetings.of(call.group).missing(), ""
+            return "collective", self.meetings.missing(call.group), ""
         head = call.lane.calls[0]
         behind = "" if head is call else f"behind {head}, which waits "
         if not head.ready():
@@ -234,7 +236,7 @@ class Lanes:
             return "lane", (call.rank,), f"{behind}for what {before} makes"
         if head.name == "pass_to":
             return "post", head.op.args[:1], f"{behind}until rank {head.op.args[0]} reads the message before it"
-        missing = self.meetings.of(head.group).missing()
+        missing = self.meetings.missing(head.group)
         lanes = {rank: self._lanes[rank].get(self._which(call)) for rank in missing}
         heads = {rank: lane.calls[0] if lane and lane.calls else None for rank, lane in lanes.items()}
         if not any(heads.values()):
@@ -285,18 +287,16 @@ class Cursor:
 C = TypeVar("C", bound=Cursor)
 
 
-class Walk(Lanes, Generic[C]):
+class Walk(Lanes[int], Generic[C]):
     """Visits every operation; subclasses say what is done there, while the cursor is still at the operation.
 
-    They define the methods `on_...`. A call is visited by `on_call` and `on_end`, on a lane also by `on_await`.
-    `buffered` lets sends go on however many messages are unread.
+    They define the methods `on_...`. A call is visited by `on_call` and `on_end`, on a lane also by `on_await`. A
+    message is the index of its `pass_to` on the sender.
     """
 
     def __init__(self, game: Game, cursors: Sequence[C], buffered: bool = False) -> None:
-        super().__init__(game, len(cursors))
+        super().__init__(game, len(cursors), buffered)
         self.cursors = cursors
-        self.mailboxes: Mailboxes[int] = Mailboxes(len(cursors), bounded=not buffered)
-        """For each unread message the index of its `pass_to` on the sender."""
         self._runnable = deque(cursors)
         self._visited: C | None = None
         """The rank that has come to a blocking call last, and goes on by itself."""
@@ -322,10 +322,7 @@ class Walk(Lanes, Generic[C]):
 
     def awaited(self, cursor: C, op: Op) -> Call:
         """The call that an `await` names."""
-        call = cursor.calls.get(op.args[0])
-        if call is None:
-            raise TraceError(SAYS("not pending", rank=cursor.rank, operation=op.args[0]))
-        return call
+        return cursor.calls[op.args[0]]
 
     # --- The walk ---
 
@@ -419,24 +416,9 @@ class Walk(Lanes, Generic[C]):
     def refuse(self, calls: Sequence[Call], why: PuzzleError) -> None:
         raise why
 
-    def full(self, call: Call) -> bool:
-        to, *tag = call.op.args
-        if to not in range(len(self.cursors)):
-            raise TraceError(SAYS("sent to nobody", rank=call.rank, to=to))
-        return self.mailboxes.full(call.rank, to, *tag)
-
     def _wake(self, cursor: C, name: str, args: tuple[int, ...]) -> None:
         """Lets a rank go on if it may be waiting for its partner in this operation."""
         if cursor.at < len(cursor.ops):
             op = cursor.ops[cursor.at]
             if op.name == name and op.args == args:
                 self._runnable.append(cursor)
-
-
-SAYS = Sentences(
-    {
-        "not pending": "rank {rank} awaits operation {operation}, which is not a pending call",
-        "sent to nobody": "rank {rank} sends to rank {to}, which does not exist",
-    }
-)
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

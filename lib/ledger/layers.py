@@ -432,4 +432,3 @@ SAYS = Sentences(
         "pair of one batch": "a forward and the backward of microbatch {batch} cannot run at once",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -2,6 +2,10 @@
 
 Liveness analysis of one rank's operations, as a compiler does it for a straight program, with one addition: a value
 that is stored in a dictionary lives until it is deleted or replaced, used or not.
+
+Stays are in indices of operations, not in time, so they are the same under all costs. How many elements a value has is
+decided by its kind, and what is charged by `memory`. Records of storing, which are most of a trace, are checked in the
+same pass.
 """
 
 from collections import defaultdict
@@ -201,4 +205,3 @@ SAYS = Sentences(
         "other storing": "this record does not store or delete as a run does: {ops}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

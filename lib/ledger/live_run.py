@@ -2,6 +2,9 @@
 
 Nothing here polls. A rank that has to wait leaves a `Wait`, and the rank that completes it wakes it. When every rank
 waits or has ended, no rank can move: then the earliest message goes to a rank that takes any, or there is a deadlock.
+An answer before that would depend on the order in which ranks run.
+
+When a call starts and ends is decided by `lanes`, and how ranks meet by `meetings`; the referee uses both as well.
 """
 
 from __future__ import annotations
@@ -15,19 +18,19 @@ from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError, Sen
 from lib.ledger import algebra
 from lib.ledger.deadlocks import cycle_of, deadlock_text, nearest_to_cause
 from lib.ledger.lanes import Lanes
-from lib.ledger.meetings import Call, Mailboxes, Mesh, axes_of
+from lib.ledger.meetings import Call, Mesh, axes_of
 from lib.ledger.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.ledger.trace import Trace
 from lib.ledger.values import unrecorded
 
 from .recorder import RankRecorder
-from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait
+from .waits import CallWait, DeadlockDetector, Message, ReceiveWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future
 
 
-class LiveRun(Lanes):
+class LiveRun(Lanes[Message]):
     """The recorders of all ranks, their calls that have not ended, and the waits between ranks."""
 
     def __init__(self, size: Size, setting: Setting = CLASSIC_SETTING) -> None:
@@ -51,8 +54,6 @@ class LiveRun(Lanes):
         self.other_rank = self._detector.other
         self.supervise = self._detector.supervise
         self._waits: list[Wait | None] = [None] * ranks
-        self.mailboxes: Mailboxes[Message] = Mailboxes(ranks)
-        self._offers = Offers()
 
     def trace(self) -> Trace:
         """The trace recorded so far."""
@@ -67,10 +68,7 @@ class LiveRun(Lanes):
 
     def receive(self, wait: ReceiveWait) -> tuple[int, Message] | None:
         """Takes a message. Returns its sender and the message."""
-        if wait.source is None:
-            for source, message in self.mailboxes.unread(wait.rank, wait.tag):
-                self._offers.add(wait, source, message)
-        elif self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
+        if wait.source is not None and self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
             message = self.mailboxes.take(wait.source, wait.rank, wait.tag)
             self._refill(wait.source)
             return wait.source, message
@@ -93,9 +91,6 @@ class LiveRun(Lanes):
             raise copied(refusal)
         return None
 
-    def full(self, call: Call) -> bool:
-        return self.mailboxes.full(call.rank, *call.op.args)
-
     def settle(self, call: Call) -> None:
         if self.on_lanes:
             call.outputs = tuple([unrecorded(value) for value in call.outputs])
@@ -117,11 +112,8 @@ class LiveRun(Lanes):
     def deliver(self, source: int, to: int, message: Message) -> None:
         self.mailboxes.put(source, to, message, message.tag)
         receiver = self._waits[to]
-        if isinstance(receiver, ReceiveWait) and receiver.tag == message.tag:
-            if receiver.source is None:
-                self._offers.add(receiver, source, message)
-            elif receiver.source == source:
-                self._hand_over(receiver, source)
+        if isinstance(receiver, ReceiveWait) and (receiver.source, receiver.tag) == (source, message.tag):
+            self._hand_over(receiver, source)
 
     def _hand_over(self, receiver: ReceiveWait, source: int) -> None:
         """Gives a waiting rank the first message from `source`. The rank wakes before there is room for the next
@@ -139,16 +131,21 @@ class LiveRun(Lanes):
             self.issue(wait.of)
 
     def _deliver_earliest(self) -> bool:
-        """Gives the earliest message to an open receive that waits for it, if there is one."""
-        offer = self._offers.earliest(self._is_open)
-        if offer is None:
+        """Gives the earliest message to a receive from any source, if there is one: to the one that starts first, of
+        these the message that was sent first, of these the one from the lowest rank."""
+        offers = [
+            (max(wait.clock, message.sent), message.sent, source, wait.rank)
+            for wait in self._waits
+            if isinstance(wait, ReceiveWait) and wait.source is None
+            for source, message in self.mailboxes.unread(wait.rank, wait.tag)
+        ]
+        if not offers:
             return False
-        self._hand_over(*offer)
+        *_, source, rank = min(offers)
+        receiver = self._waits[rank]
+        assert isinstance(receiver, ReceiveWait)
+        self._hand_over(receiver, source)
         return True
-
-    def _is_open(self, receiver: ReceiveWait, source: int, message: Message) -> bool:
-        waits = self._waits[receiver.rank] is receiver
-        return waits and self.mailboxes.first(source, receiver.rank, receiver.tag) is message
 
     # --- Waiting, and the end of it ---
 
@@ -185,10 +182,10 @@ class LiveRun(Lanes):
             wait.future.set_exception(why)
 
     def _withdraw(self, wait: Wait) -> None:
-        """Ends a wait without an answer, and withdraws the rank's offers."""
+        """Ends a wait without an answer, and takes a blocking call back."""
         self._advance(wait)
         if isinstance(wait, CallWait) and not self.costs.overlap:
-            self.meetings.of(wait.of.group).withdraw(wait.rank, wait.of)
+            self.meetings.withdraw(wait.of)
 
     def resolve_deadlock(self, outside: Mapping[int, str] = MappingProxyType({})) -> bool:
         """Ends a standstill: hands over the earliest message that an open receive waits for, or fails every wait.
@@ -297,4 +294,3 @@ SAYS = Sentences(
         "sizes differ": "rank {rank} asks for {layers} layers and {batches} batches, but rank {other} asked for {other_layers} and {other_batches}; all ranks of a Dist share one model: use the same numbers, or make a new Dist",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -7,7 +7,7 @@ rendezvous protocol does; with a pool of buffers, a schedule that deadlocks else
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -220,60 +220,43 @@ def in_group(group: Group | None) -> str:
     return "" if group is None else f" in the group {group_text(group)}"
 
 
-C = TypeVar("C")
-
-
-class Meeting(Generic[C]):
-    """The next collective of a group of ranks: which ranks have arrived, and with which call.
+class Meetings:
+    """The next collective of each group of ranks: which ranks have arrived, and with which call. A group is a sorted
+    tuple of ranks; None is the world, all ranks.
 
     A rank arrives with one call at a time, so no rank arrives at a group's next collective before this one is complete:
     the k-th call of every member meets the k-th of the others, and one meeting for each group is enough.
     """
 
-    def __init__(self, members: Sequence[int]) -> None:
-        self.members = tuple(members)
-        self._calls: dict[int, C] = {}
-
-    def arrive(self, rank: int, call: C) -> list[C] | None:
-        """Adds a rank's call. The last rank gets all calls, in the order of the members, and the next meeting opens."""
-        self._calls[rank] = call
-        if len(self._calls) < len(self.members):
-            return None
-        calls, self._calls = self._calls, {}
-        return [calls[member] for member in self.members]
-
-    def withdraw(self, rank: int, call: C) -> None:
-        """Takes a call back, if the rank is still waiting in it."""
-        if self._calls.get(rank) is call:
-            del self._calls[rank]
-
-    def arrived(self) -> Mapping[int, C]:
-        """The calls of the ranks that have arrived, by rank."""
-        return self._calls
-
-    def missing(self) -> tuple[int, ...]:
-        """The ranks that have not arrived yet."""
-        return tuple(rank for rank in self.members if rank not in self._calls)
-
-
-class Meetings(Generic[C]):
-    """The meetings of all groups. A group is a sorted tuple of ranks; None is the world, all ranks."""
-
     def __init__(self, ranks: int) -> None:
-        self._of: dict[Group | None, Meeting[C]] = {None: Meeting(range(ranks))}
+        self._world = range(ranks)
+        self._arrived: defaultdict[Group | None, dict[int, Call]] = defaultdict(dict)
 
-    def of(self, group: Group | None) -> Meeting[C]:
-        """The next meeting of a group."""
-        meeting = self._of.get(group)
-        if meeting is None:
-            assert group is not None
-            meeting = self._of[group] = Meeting(group)
-        return meeting
+    def arrive(self, call: Call) -> Sequence[Call]:
+        """Adds a rank's call. The last rank gets all calls, in the order of the members, and the next meeting opens."""
+        calls, members = self._arrived[call.group], self._members(call.group)
+        calls[call.rank] = call
+        if len(calls) < len(members):
+            return ()
+        self._arrived[call.group] = {}
+        return [calls[member] for member in members]
 
-    def pending(self) -> Iterator[Meeting[C]]:
-        """The meetings at which a rank has arrived, by the lowest such rank."""
-        begun = [meeting for meeting in self._of.values() if meeting.arrived()]
-        return iter(sorted(begun, key=lambda meeting: min(meeting.arrived())))
+    def withdraw(self, call: Call) -> None:
+        """Takes a call back, if its rank is still waiting in it."""
+        if self._arrived[call.group].get(call.rank) is call:
+            del self._arrived[call.group][call.rank]
+
+    def missing(self, group: Group | None) -> tuple[int, ...]:
+        """The ranks that have not arrived yet."""
+        return tuple(rank for rank in self._members(group) if rank not in self._arrived[group])
+
+    def pending(self) -> list[list[Call]]:
+        """The calls at each meeting that has begun, by rank; first the meeting at which the lowest rank has arrived."""
+        begun = ([calls[rank] for rank in sorted(calls)] for calls in self._arrived.values() if calls)
+        return sorted(begun, key=lambda calls: calls[0].rank)
+
+    def _members(self, group: Group | None) -> Group | range:
+        return self._world if group is None else group
 
 
 def results(calls: Sequence[Call], game: Game) -> list[tuple[Value, ...]]:
@@ -394,4 +377,3 @@ SAYS = Sentences(
         "result not awaited": "this is {this}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

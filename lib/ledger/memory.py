@@ -203,22 +203,8 @@ class PeakContents(NamedTuple):
 
 def peak_contents(ranks: Sequence[RankState], profiles: Sequence[Profile], setting: Setting) -> PeakContents:
     """The contents of a run's peak: the first moment with the most memory, on the first rank that reaches it."""
-    peaks = [max(prof.memory) for prof in profiles]
-    rank = peaks.index(max(peaks))
-    return _contents(ranks[rank], profiles[rank], setting)
-
-
-def peak_moment(state: RankState, prof: Profile) -> tuple[int, int, int]:
-    """The first moment at which a rank needs most: the elements, the index of the operation that starts then (the end:
-    past the last one), and the tick."""
-    ops, lives, memory = state.done, prof.lifetimes, max(prof.memory)
-    sample = prof.memory.index(memory)
-    if sample == len(lives.events):
-        return memory, lives.end, max((ops[i].end for i in lives.events), default=0)
-    return memory, lives.events[sample], next(islice(clocks(ops, state.costs), lives.events[sample], None))
-
-
-def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents:
+    rank = max(range(len(ranks)), key=lambda rank: max(profiles[rank].memory))
+    state, prof = ranks[rank], profiles[rank]
     ops, lives, costs = state.done, prof.lifetimes, setting.costs
     times = list(clocks(ops, costs))
     memory, at, tick = peak_moment(state, prof)
@@ -244,6 +230,16 @@ def _contents(state: RankState, prof: Profile, setting: Setting) -> PeakContents
         in_call = number in under_way and number not in stored
         items.append(Item(value, value.memory(costs), number in stored, fate, lines[number], next_read, in_call))
     return PeakContents(memory, state.rank, tick, event, tuple(items), setting)
+
+
+def peak_moment(state: RankState, prof: Profile) -> tuple[int, int, int]:
+    """The first moment at which a rank needs most: the elements, the index of the operation that starts then (the end:
+    past the last one), and the tick."""
+    ops, lives, memory = state.done, prof.lifetimes, max(prof.memory)
+    sample = prof.memory.index(memory)
+    if sample == len(lives.events):
+        return memory, lives.end, max((ops[i].end for i in lives.events), default=0)
+    return memory, lives.events[sample], next(islice(clocks(ops, state.costs), lives.events[sample], None))
 
 
 def _is_last_state(value: Value, setting: Setting) -> bool:

@@ -2,6 +2,9 @@
 
 One class has all calls, so that `dir(model)` and an editor list them; what a game has no price for is refused with its
 reason. Models with the calls of their game only would hide from a player that a call exists.
+
+This module decides how calls are named and what they return. They are checked and recorded in `rank`, by the rules in
+`operations`.
 """
 
 from __future__ import annotations
@@ -29,7 +32,6 @@ from lib.ledger.values import (
     Value,
     Weight,
     WeightGrad,
-    copy_of,
     join_shards,
     object_text,
 )
@@ -415,19 +417,16 @@ class Model(RankOperations):
     def offload(self, v: Any, to: str = "host") -> Awaitable[Any]:
         """Copies a value to a memory tier. Keep the copy in `parked`; the value takes device memory until you delete
         it."""
-        copied: Awaitable[Any] = self._on_tier("offload", [v], (to,))
-        return copied
+        return self._on_tier("offload", [v], (to,))
 
     def fetch(self, parked: Any) -> Awaitable[Any]:
         """Copies a parked value to the device. The parked value stays until you delete it."""
-        copied: Awaitable[Any] = self._on_tier("fetch", [parked], ())
-        return copied
+        return self._on_tier("fetch", [parked], ())
 
     def move(self, parked: Any, to: str) -> Awaitable[Any]:
         """Copies a parked value to another memory tier, for the price of a fetch and an offload. It takes no device
         memory. The parked value stays until you delete it."""
-        copied: Awaitable[Any] = self._on_tier("move", [parked], (to,))
-        return copied
+        return self._on_tier("move", [parked], (to,))
 
     @overload
     def update(
@@ -480,7 +479,7 @@ class Model(RankOperations):
 
     def _on_tier(
         self, name: str, given: Sequence[Any], args: tuple[str, ...], layer: int | None = None, makes: int = 1
-    ) -> Any:
+    ) -> Awaitable[Any]:
         recorder, line = self._recorder, player_line()
         try:
             self._ready()
@@ -572,7 +571,7 @@ class Model(RankOperations):
         def take(value: Value) -> Value:
             operations.message((value,))
             numbers.append(recorder.claim(value))
-            copies.append(copy_of(value))
+            copies.append(value.copied())
             return copies[-1]
 
         try:
@@ -670,4 +669,3 @@ SAYS = Sentences(
         "ranks missing": "no model of {ranks} was passed; pass the models of all ranks",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -1,4 +1,11 @@
-"""The cost records that have a name: a trace names the one it was made with."""
+"""The cost records that have a name: a trace names the one it was made with.
+
+This module decides the numbers of each record, and says in `MEANINGS` what is particular to it. What a record may hold,
+and how a price becomes ticks, is decided by `costs`.
+
+The records in microseconds follow from a few figures of an H100 and its links, which stand first. The other records
+are variants of the classic prices, most in round numbers: a schedule's time can be checked by hand.
+"""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -249,4 +256,3 @@ SAYS = Sentences(
         "unknown costs": "there are no costs {costs!r}; {advice}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

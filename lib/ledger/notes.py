@@ -2,6 +2,9 @@
 
 A note does not refuse a run, since the original puzzles accept it; some cost the third star. The most important habit
 is that a step can be repeated: each rank ends with the updated form of what it started with.
+
+This module decides what is remarked and whether it costs a star. Stars are counted by `referee`, and figures measured
+by `memory` and `traffic`.
 """
 
 from bisect import bisect_right
@@ -115,24 +118,19 @@ def _shards(values: Iterable[Sharded]) -> dict[int, set[int]]:
     return by_total
 
 
-def _pairs(by_total: Mapping[int, set[int]]) -> set[tuple[int, int]]:
-    """Shards by their count as (shard, total)."""
-    return {(shard, total) for total, shards in by_total.items() for shard in shards}
-
-
 def _contain(values: Iterable[Sharded], wanted: Mapping[int, set[int]]) -> bool:
     """True if the values together cover all wanted shards."""
     have = _shards(values)
     if all(shards <= have.get(total, set()) for total, shards in wanted.items()):
         return True
-    return any(len(shards) == total for total, shards in have.items()) or _cover(_pairs(have), _pairs(wanted))
+    return any(len(shards) == total for total, shards in have.items()) or _cover(have, wanted)
 
 
-def _cover(have: Iterable[tuple[int, int]], wanted: Iterable[tuple[int, int]]) -> bool:
+def _cover(have: Mapping[int, set[int]], wanted: Mapping[int, set[int]]) -> bool:
     """`_contain` for shards with different totals, as intervals of the unsharded value."""
-    spans = union((Fraction(i, n), Fraction(i + 1, n)) for i, n in have)
+    spans = union((Fraction(i, n), Fraction(i + 1, n)) for n, shards in have.items() for i in shards)
     starts = [start for start, _ in spans]
-    for i, n in wanted:
+    for i, n in ((i, n) for n, shards in wanted.items() for i in shards):
         at = bisect_right(starts, Fraction(i, n)) - 1
         if at < 0 or spans[at][1] < Fraction(i + 1, n):
             return False
@@ -247,4 +245,3 @@ SAYS = Sentences(
         "other label": "called {call} on line {line} with layer {label}{more}: pass the layer of the value",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -4,9 +4,9 @@
  2. An operation takes values of its kinds, and the layer it names is the layer of what it is given.
  3. `forward` and `backward` need the full weight of their own step, and every value of one microbatch set: the
     activation and its gradient carry the same batches (`layers`).
- 4. A sum never counts a batch twice and never mixes layers or shards (`kinds.sum_grads`).
+ 4. A sum never counts a batch twice and never mixes layers or shards (`values.sum_grads`).
  5. A gather takes every shard once, of one layer, step and shard count; gradients also of equal batches
-    (`kinds.join_shards`).
+    (`values.join_shards`).
  6. `update` needs a gradient over every batch, and a gradient and optimizer state that cover the weight's
     shards, at the weight's step.
  7. The k-th collective of every rank in a group is the same operation on the same layer (`collectives`).
@@ -276,4 +276,3 @@ SAYS = Sentences(
         "record of a step": "a record names a step from 1 on, as a number; got {step!r}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -2,6 +2,9 @@
 
 An operation applies its rule first, and nothing has changed if that refuses. All calls that take time beside others
 are made in one place, as a `Call`: awaited at once, or pending on a lane behind a `Handle`.
+
+This module decides in which order a call is checked and recorded. What is allowed is decided by the rules, when a call
+takes place by `lanes`, and what a player may write by `model`.
 """
 
 from __future__ import annotations
@@ -413,4 +416,3 @@ SAYS = Sentences(
         "list without overlap": "a list of values needs costs with overlap; call once for each value",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

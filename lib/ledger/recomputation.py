@@ -37,7 +37,7 @@ from lib.ledger.trace import (
     shortest,
 )
 from lib.ledger.updates import USES_A_WEIGHT, require_room
-from lib.ledger.values import HOLDS, Activation, Parked, Stepped, Value, Weight, WeightGrad, copy_of
+from lib.ledger.values import HOLDS, Activation, Parked, Stepped, Value, Weight, WeightGrad
 
 USING_WEIGHTS = {*USES_A_WEIGHT, "tier_update", PAIR}
 
@@ -428,7 +428,7 @@ class Recomputation(Walk[RankState]):
             (value,) = op.args
             self.made_up.append(f"the {value}, made by hand or by a model of another Dist")
             rank.handmade.add(len(rank.values))
-            return confirm(rank, op, (copy_of(value),), rank.clock, 0)
+            return confirm(rank, op, (value.copied(),), rank.clock, 0)
         outputs = LOCAL_RULES[name](self.game, op, used)
         if outputs and type(outputs[0]) is Parked:
             require_room(self.costs, rank.parked(), outputs)
@@ -598,4 +598,3 @@ SAYS = Sentences(
         "never received": "this message was never received; receive it on rank {to}, or do not send it",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

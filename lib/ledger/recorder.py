@@ -2,6 +2,9 @@
 
 The record holds numbers of values, not the values: what a rank made n-th is its value n. The line of a call is read
 from the player's frame, which is cheaper than a traceback, and needs no help from the player.
+
+This module decides whose a value is and under which keys it may be stored. It believes what `rank` has checked; the
+referee believes none of it.
 """
 
 from __future__ import annotations
@@ -30,7 +33,6 @@ from lib.ledger.values import (
     V,
     Value,
     Weight,
-    copy_of,
     object_text,
     set_number,
     set_recorder,
@@ -122,8 +124,8 @@ class RankRecorder:
         if isinstance(value, Parked):
             raise RuleError(SAYS("value of another Dist", value=value))
         if id(value) not in self._given:
-            adopted = copy_of(value)
-            self.write("given", (adopted,), args=(copy_of(value),), line=player_line())
+            adopted = value.copied()
+            self.write("given", (adopted,), args=(value.copied(),), line=player_line())
             # The value itself is kept too, so that its id cannot be reused.
             self._given[id(value)] = (value, adopted._number)
         return self._given[id(value)][1]
@@ -398,4 +400,3 @@ SAYS = Sentences(
         "strange key": "a key must be a number, a string or a tuple of these; got an object of type {got}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

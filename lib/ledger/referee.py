@@ -2,6 +2,9 @@
 
 The report has all figures at once, also of a run that is refused, as far as it is legal: a player sees how far a
 schedule came. Figures on demand would be quicker for some callers, but each would recompute the trace.
+
+This module decides the status and the stars of a run against a goal. What an operation requires is decided by the
+rules, and what a figure counts by `memory`, `traffic` and `notes`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -98,11 +101,6 @@ class Report:
     @property
     def traffic_total(self) -> int:
         return self.sent.total
-
-    @property
-    def traffic_between(self) -> int:
-        """The most elements that a rank sends in groups of several machines."""
-        return self.sent.between
 
     @property
     def traffic_by_call(self) -> tuple[Calls, ...]:
@@ -343,4 +341,3 @@ SAYS = Sentences(
         "tier full": "rank {rank} has {memory:,} elements on the {tier} at t={time:g}, but only {capacity:,} fit; delete a parked value first",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -2,6 +2,9 @@
 
 Ranks are coroutines, not threads or processes: a run has one order for each order of starts, and a deadlock is seen
 when nothing is left to do, without a timeout. Only on a shared loop, which never runs out of work, is there a patience.
+
+This module decides when a run ends and which rank's error is reported. What a rank waits for is decided by
+`live_run`.
 """
 
 from __future__ import annotations
@@ -302,4 +305,3 @@ SAYS = Sentences(
         "loop is running": "run cannot be called where an event loop is running, as in a notebook; use 'await run_async(...)'",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

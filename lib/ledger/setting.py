@@ -430,4 +430,3 @@ SAYS = Sentences(
         "unreadable object": "{name} must be an object; got {got!r:.60}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

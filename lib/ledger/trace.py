@@ -2,6 +2,9 @@
 
 A trace is complete: values, clock and memory can be computed from it again, and it can be replayed on tensors.
 It is the same for every order in which the ranks were started, because each rank has its own list of operations.
+
+This module decides which columns a record of an operation holds. What an operation requires and makes is decided by
+its rule, and whether a record is true by `recomputation`.
 """
 
 import gc

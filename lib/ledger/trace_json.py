@@ -2,6 +2,9 @@
 
 A trace comes from a player's process, so nothing in it is trusted: not a type, a count or a name. Pickle would run what
 it reads, and a shorter text form would need a parser that is as strict as this one.
+
+This module decides which rows are well-formed. Whether a well-formed trace is legal is decided by `recomputation`, and
+the fields of a setting are read by `setting`.
 """
 
 import json
@@ -226,4 +229,3 @@ SAYS = Sentences(
         "no key": "a key must be a number, a string or a tuple of these; got an object",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -2,6 +2,9 @@
 
 Elements are counted by the ring algorithms, whatever a collective costs in a setting, so that schedules can be compared
 across settings. Copies to and from a tier are not traffic: they cross no network.
+
+This module decides what is counted and how a cause is worded. Whether a figure meets a target is decided by `goal`, and
+whether causes are shown by `referee`.
 """
 
 from bisect import bisect_left, bisect_right

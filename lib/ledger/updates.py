@@ -2,6 +2,9 @@
 
 An update takes a gradient of all batches, or a replica's own. Whatever varies it is a requirement of the same rule: a
 memory tier that has a processor, clipping, outer steps. An update for each would repeat what all have in common.
+
+This module decides which gradients, weights and states belong together. How a gradient is made is decided by `layers`
+and `attention`, and how it is summed by `collectives`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +25,9 @@ from lib.ledger.values import (
     Value,
     Weight,
     WeightGrad,
-    copy_of,
     object_text,
     refuse_kinds,
     require_kind,
-    with_fields,
 )
 
 from .layers import refuse_step, require_trained, same_model
@@ -42,12 +43,12 @@ def offload(game: Game, value: Value, to: object) -> Parked:
     tier(game.setting.costs, to)
     if isinstance(value, Parked):
         raise RuleError(SAYS("parked already", value=value))
-    return Parked.made(copy_of(value), to)
+    return Parked.made(value.copied(), to)
 
 
 def fetch(game: Game, parked: Value) -> Value:
     """A copy of a parked value on the device."""
-    return copy_of(require_kind(parked, Parked, "the value to fetch").value)
+    return require_kind(parked, Parked, "the value to fetch").value.copied()
 
 
 def move(game: Game, parked: Value, to: object) -> Parked:
@@ -56,7 +57,7 @@ def move(game: Game, parked: Value, to: object) -> Parked:
     source = require_kind(parked, Parked, "the value to move")
     if source.tier == to:
         raise RuleError(SAYS("moved already", value=source))
-    return Parked.made(copy_of(source.value), to)
+    return Parked.made(source.value.copied(), to)
 
 
 def parked_weights(game: Game, values: Iterable[Value], to: object) -> tuple[Parked, ...]:
@@ -228,7 +229,7 @@ def merge(game: Game, layer: int, copy: Value, agreed: Value) -> Weight:
         raise RuleError(SAYS("merged too late", late=algebra.counted(late, "step"), allowed=game.setting.late))
     if late < 0:
         raise RuleError(SAYS("merged too early", step=agreed.step, copy_step=copy.step))
-    return with_fields(copy, copy=mark._replace(batches=copy_mark.batches))
+    return copy.copied(copy=mark._replace(batches=copy_mark.batches))
 
 
 def set_final_copy(game: Game, layer: int, copy: Value) -> tuple[()]:
@@ -517,4 +518,3 @@ SAYS = Sentences(
         "no output": "no rank set an output for {missing}; go forward with it and call set_output(...)",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

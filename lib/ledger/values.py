@@ -64,8 +64,8 @@ class Value:
         def made(cls, *label: object, **named: object) -> Self:
             """A value from fields known to be right: what the rules use, without the constructor's checks."""
 
-        def _copied(self, **changed: object) -> Self:
-            """An equal value but for some fields, which must be right; it belongs to no record yet."""
+        def copied(self, **changed: object) -> Self:
+            """An equal value but for the fields `changed`, which must be right; it belongs to no record yet."""
 
         def _repr_html_(self) -> str:
             """A notebook's picture of it, which `drawing` sets, with `draw`, when it is imported."""
@@ -226,19 +226,9 @@ set_recorder: Callable[[Value, object], None] = Value.__dict__["_recorder"].__se
 set_number: Callable[[Value, object], None] = Value.__dict__["_number"].__set__
 
 
-def copy_of(value: V) -> V:
-    """An equal value that belongs to no record yet."""
-    return value._copied()
-
-
 def unrecorded(value: V) -> V:
     """The value itself if it belongs to no record yet, otherwise an equal one that does not: what several ranks get."""
-    return value if value._recorder is None else value._copied()
-
-
-def with_fields(value: V, **changed: object) -> V:
-    """The same value with other fields, which must be right."""
-    return value._copied(**changed)
+    return value if value._recorder is None else value.copied()
 
 
 def join_shards(values: Sequence[S], who: Who = operand) -> S:
@@ -255,7 +245,7 @@ def join_shards(values: Sequence[S], who: Who = operand) -> S:
     if len(first.shards) == first.total and len(values) > 1:
         raise RuleError(SAYS("full already", who=who(0), value=first))
     union = algebra.disjoint_union(shards, "shard", who, "gather each shard once")
-    return with_fields(first, shards=union)
+    return first.copied(shards=union)
 
 
 def shard(value: C, i: int, n: int) -> C:
@@ -264,7 +254,7 @@ def shard(value: C, i: int, n: int) -> C:
     i = algebra.number(i, n, "shard", "shard")
     if not algebra.covers(value.shards, value.total, (i,), n):
         raise RuleError(SAYS("shard not held", value=value, i=i, n=n))
-    return with_fields(value, shards=frozenset({i}), total=n)
+    return value.copied(shards=frozenset({i}), total=n)  # type: ignore[return-value]  # as for any value
 
 
 def require_kind(value: object, kind: type[V], use: str) -> V:
@@ -588,7 +578,7 @@ class Parked(Value):
         if not isinstance(self.value, tuple(KINDS.values())):
             raise RuleError(SAYS("only values parked", got=self.value))
         Value.__post_init__(self)
-        object.__setattr__(self, "value", copy_of(self.value))
+        object.__setattr__(self, "value", self.value.copied())
         object.__setattr__(self, "tier", str(self.tier))
 
     @property
@@ -702,7 +692,7 @@ ALIKE_IN_A_JOIN = (
 for _cls in CLASSIC_FIELDS:
     _fields = fields(_cls)  # every kind is a dataclass
     _cls._label = attrgetter(*[f.name for f in _fields])
-    _made, _cls._copied = constructors(_cls)  # type: ignore[method-assign]  # declared for type checkers
+    _made, _cls.copied = constructors(_cls)  # type: ignore[method-assign]  # declared for type checkers
     _cls.made = staticmethod(_made)  # type: ignore[method-assign]
     _cls.joined = tuple(name for name in ALIKE_IN_A_JOIN if name in {f.name for f in _fields})
     if _cls.joined:
@@ -745,8 +735,8 @@ def add_parts(values: Sequence[Value], who: Who = operand) -> Batched:
             raise RuleError(_in_both(first, twice))
         union |= parts
     if len(union) == first.of:
-        return with_fields(first, parts=algebra.WHOLE, of=1)
-    return with_fields(first, parts=frozenset(union))
+        return first.copied(parts=algebra.WHOLE, of=1)
+    return first.copied(parts=frozenset(union))
 
 
 ALIKE_DELTAS = ("layer", "layers", "total", "shards", "step")
@@ -763,7 +753,7 @@ def sum_deltas(values: Sequence[Value], who: Who = operand) -> Delta:
             raise RuleError(SAYS("copies of other rounds", who=who(0), first=first, other_who=who(i), other=delta))
     batches = algebra.disjoint_union([mark.batches for mark in marks], "batch", who, "sum each copy once")
     copies = tuple(sorted(copy for delta in deltas for copy in delta.copies))
-    return with_fields(first, copy=marks[0]._replace(batches=batches), copies=copies)
+    return first.copied(copy=marks[0]._replace(batches=batches), copies=copies)
 
 
 def sum_squares(values: Sequence[Value], who: Who = operand) -> Scalar:
@@ -776,7 +766,7 @@ def sum_squares(values: Sequence[Value], who: Who = operand) -> Scalar:
     finer = [total // norm.total for norm in norms]
     cut = [frozenset(i * n + j for i in norm.shards for j in range(n)) for norm, n in zip(norms, finer)]
     shards = algebra.disjoint_union(cut, "shard" if total > first.layers else "layer", who, "add each square once")
-    return with_fields(first, shards=shards, total=total)
+    return first.copied(shards=shards, total=total)
 
 
 def _in_both(first: Batched, twice: set[int]) -> Sentence:
@@ -810,7 +800,7 @@ def sum_grads(grads: Sequence[Value], who: Who = operand) -> WeightGrad:
                 raise RuleError(SAYS("shares in both", shares=algebra.shares_of_batches(twice, first.shares)))
             every |= batches
     union = algebra.disjoint_union(sets, "batch", who, "sum each batch once")
-    return with_fields(first, batches=union, version=version)
+    return first.copied(batches=union, version=version)
 
 
 def _one_version(first: WeightGrad, grad: WeightGrad, version: int | None) -> int | None:
@@ -864,4 +854,3 @@ SAYS: Sentences = Sentences(
         "wrong kind": "{name} must be {kind}; got {value}{hint}",
     }
 )
-"""The refusals of this chapter: a reason, and a sentence over its facts."""

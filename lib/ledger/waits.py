@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.ledger.deadlocks import WaitingRank
@@ -46,7 +45,7 @@ class CallWait(_Wait):
     `described` is for a deadlock's."""
 
     of: Call
-    lanes: Lanes
+    lanes: Lanes[Message]
 
     def call(self) -> str:
         return f"{'await ' if self.of.name in self.lanes.on_lanes else ''}{self.of.op.call()}"
@@ -73,29 +72,6 @@ class ReceiveWait(_Wait):
 
 
 Wait = CallWait | ReceiveWait
-
-
-class Offers:
-    """Messages that receives from any source could take. The earliest is the one whose receive starts first, then the
-    one that was sent first, then the one from the lowest rank."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, int, int, ReceiveWait, Message]] = []
-        self._count = 0
-
-    def add(self, receiver: ReceiveWait, source: int, message: Message) -> None:
-        """Offers a message from `source` to an open receive."""
-        self._count += 1
-        start = max(receiver.clock, message.sent)
-        heappush(self._heap, (start, message.sent, source, receiver.rank, self._count, receiver, message))
-
-    def earliest(self, is_open: Callable[[ReceiveWait, int, Message], bool]) -> tuple[ReceiveWait, int] | None:
-        """Removes the earliest offer for which `is_open` is true of the receive and the sender."""
-        while self._heap:
-            _, _, source, _, _, receiver, message = heappop(self._heap)
-            if is_open(receiver, source, message):
-                return receiver, source
-        return None
 
 
 # --- A standstill ---

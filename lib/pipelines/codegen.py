@@ -1,4 +1,11 @@
-"""A timetable as the code of a coroutine that plays it, with the same operations as `pipeline`."""
+"""A timetable as the code of a coroutine that plays it, with the same operations as `pipeline`.
+
+A graded schedule cannot use `lib.pipelines`, so the code imports only `Model`, and its templates repeat what `player`
+does. They hold what the game needs: no other axes of a mesh, and no tags where messages keep their places.
+
+This module decides how a timetable is written, not whether it can be played. Cells that start together are not
+written, nor recomputation, older weights and token shares: these need `pipeline`.
+"""
 
 from collections.abc import Mapping
 

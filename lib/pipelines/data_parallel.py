@@ -1,5 +1,11 @@
 """Schedules of ranks with all layers: they share gradients, states or weights (ZeRO), or each has a shard of every
-block."""
+block.
+
+The stages of ZeRO are one class with the number of the stage, because each stage shards one thing more than the stage
+before: states, gradients, weights. A coroutine for each would repeat forward, backward and the updates.
+
+Replicas of a pipeline are not here: `player` has them as the axis dp of a mesh.
+"""
 
 from typing import Any
 

@@ -79,14 +79,6 @@ def settled(slots: Sequence[Slots], m: int, costs: StageCosts, in_turn: float = 
     return [rank.row for rank in ranks]
 
 
-def own_step(slots: Sequence[Slots], m: int, cap: int) -> list[list[Cell]]:
-    """A pattern's rows with equal times, under its own cap."""
-    ones = [1] * (2 * len(slots))
-    rows = settled(slots, m, StageCosts(ones, ones, ones, 0, ones, ones, [cap] * len(slots)))
-    assert rows is not None, "a pattern fits under its own cap"
-    return rows
-
-
 class _SettledRank:
     """The cells of a rank by slot, and those that are done."""
 
@@ -332,8 +324,12 @@ def v_half(p: int, m: int) -> Timetable:
 
 
 def _settled(slots: Callable[[int], Sequence[Slots]], p: int, m: int, cap: int) -> Timetable:
+    """A pattern with equal times, under its own cap."""
     _require(min(p, m) >= 1, f"ranks and microbatches are at least 1; got {p} and {m}")
-    return Timetable.of(own_step(slots(p), m, cap))
+    ones = [1] * (2 * p)
+    rows = settled(slots(p), m, StageCosts(ones, ones, ones, 0, ones, ones, [cap] * p))
+    assert rows is not None, "a pattern fits under its own cap"
+    return Timetable.of(rows)
 
 
 def dualpipev(p: int, m: int) -> Timetable:

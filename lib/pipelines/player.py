@@ -1,5 +1,14 @@
 """Coroutines that play timetables: `pipeline` any order, also with older weights than data, and with token shares;
 `begun` what can already be computed of a draft, a timetable in the making.
+
+`TimetableRank` decides what a rank stores under which key, and when it receives, sends, gathers and updates. The order
+of its cells comes from the timetable, and what an operation takes from the costs of the game.
+
+An order that computes in another way is a subclass that replaces one step: where a weight is taken from, how a layer
+is computed, when a layer is updated. A coroutine for each textbook order would repeat the storage and the messages.
+
+`Draft` is no `Timetable`, because it may lack cells: it says where a cell may go, and why not elsewhere. What can be
+computed of it is a `BegunTable`, whose cells may also lack their backward.
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""What each rank of a run computes, as rows of cells, and the textbook order that these are or are close to."""
+"""What each rank of a run computes, as rows of cells, and the textbook order that these are or are close to.
+
+A run is compared with the rows that `orders` makes for the same ranks, microbatches and chunks. So a textbook order is
+written once, and a new one needs a row in `ORDERS`. If no order is equal, the most similar one gives the name, with the
+first difference. Only the order of cells counts, not their times. V-Min and V-Half are the exception: another order has
+their name if it holds as little and is as fast when all halves take equally long.
+
+This module decides how layers form stages, how stages lie on ranks, and which order a pipeline has. What ranks share
+besides, and the name of a whole run, are decided by `recognition`.
+
+Modules of textbook orders are withheld from graded schedules, which are named all the same. So they are imported late,
+in `textbook`, and a cell of a run is a class of this module.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,13 @@
 
 A pipeline has the name of its order; ranks with all layers have that of what they share: states and gradients, by the
 stages of ZeRO (Rajbhandari et al. 2020, section 5), or tokens.
+
+This module decides the name of each axis along which ranks share the work, and the techniques that are added to it.
+The order of a pipeline is compared in `rank_work`. The family, which the referee needs as well, is decided by
+`lib.ledger.family`.
+
+What counts is what values went through: whether a weight was gathered before a rank computed with it, and by which
+collectives an updated gradient was summed. Names of functions and times do not count.
 """
 
 from __future__ import annotations

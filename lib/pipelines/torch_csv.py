@@ -4,6 +4,14 @@ from lib.pipelines.torch_csv import read_csv, write_csv
 
 `write_csv(trace)` is what `torch.distributed.pipelining` loads (tried with PyTorch 2.13), `read_csv(text)` the
 timetable that such a file holds. Neither needs torch.
+
+This module decides which runs PyTorch can express. Every other run is refused with what to play instead, since PyTorch
+runs a file unchecked. The messages of a file are not read, because they follow from the order of its cells; they are
+written as the trace has them.
+
+`timetable_of` reads a timetable from a trace as well. It is told the number of stages, and allows cut layers and
+several steps. Here stages follow from the layers of the ranks, and each cell knows its operations, so that measured
+times of cells become times of events.
 """
 
 from __future__ import annotations

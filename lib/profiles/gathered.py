@@ -1,4 +1,14 @@
-"""All files of a run: their ranks, the steps that they share, the pipelines of the ranks, and one clock for them."""
+"""All files of a run: their ranks, the steps that they share, the pipelines of the ranks, and one clock for them.
+
+This module decides which files are one run, which steps are complete, which ranks form a pipeline, and by how much each
+clock is moved. What a file says is decided by `reading`, and where the time went by `studying`.
+
+An incomplete step is left out with a note, and a run is refused only if no step is left. Process groups say which ranks
+form a pipeline, if they name all ranks and fit their stages; else ranks with equal stages are taken in their order.
+
+The clocks of the files are kept if nothing is used before it is made. If they contradict each other, they are moved by
+the messages alone, and refused if no offsets let every message arrive after it was made.
+"""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -13,9 +23,7 @@ from lib.pipelines import Cell, Timetable
 from lib.pipelines.timetable import OPERATIONS, Message, first_incomplete, in_order
 
 from .reading import (
-    NAME as DUMP_NAME,
-)
-from .reading import (
+    DUMP_NAME,
     NameRule,
     RankProfile,
     Source,

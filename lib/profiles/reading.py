@@ -326,7 +326,7 @@ def hooks(framework: str) -> str:
 # --- Event dumps ---
 
 OPERATION = {"fwd": "F", "bwd": "B", "wgrad": "W"}
-NAME = re.compile(r"pp_rank_(\d{1,6})\.json(?:\.gz)?")
+DUMP_NAME = re.compile(r"pp_rank_(\d{1,6})\.json(?:\.gz)?")
 MOST_CELLS = 1_000_000
 
 
@@ -336,7 +336,7 @@ def is_dump_config(data: Any) -> bool:
 
 def read_dump(data: Any, file: str, config: Mapping[str, Any]) -> RankProfile:
     """What a dump says about its rank."""
-    named = NAME.fullmatch(file)
+    named = DUMP_NAME.fullmatch(file)
     if named is None:
         raise RuleError(f"{file} is not an event dump: next to config.json they are called pp_rank_0.json")
     ranks = whole_number(config.get("pp_size")) or 0

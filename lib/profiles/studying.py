@@ -1,4 +1,17 @@
-"""A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what could be shorter."""
+"""A profiled pipeline as data: its steps, the name of its schedule, where the time went, and what could be shorter.
+
+The causes of a bubble are found by replaying the run's own order: with equal times, with the times of each stage, with
+the time of each cell, with messages, and with the host. Each replay adds one cause, whose cost is what the step grows
+by. So the costs add up to the step, and what is left is shown as not explained.
+
+A shorter order is searched for with median times, and compared with the run's order replayed with the same times, not
+with the measured step. Where only full backwards were measured, their halves are assumed, and the result is given for
+several shares.
+
+Files, clocks and complete steps are decided by `gathered`; words and pictures by the callers.
+"""
+
+from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
@@ -8,15 +21,12 @@ from itertools import accumulate
 from math import inf
 from statistics import mean, median, quantiles
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.errors import RuleError, Sentences
 from lib.ledger.algebra import union
 from lib.pipelines import Cell, Recognition, Timetable, recognize_table
 from lib.pipelines.rank_work import Pipeline
-from lib.pipelines.solver import Problem, solve
-from lib.pipelines.solver.problem import bound
-from lib.pipelines.solver.solving import figures
 
 from .gathered import (
     NOT_NAMED,
@@ -30,6 +40,9 @@ from .gathered import (
     replayed,
 )
 from .reading import JoinedCall, NameRule, RankProfile, RankStep, Source, Span, without
+
+if TYPE_CHECKING:
+    from lib.pipelines.solver import Problem
 
 # --- Where the time of a step went ---
 #
@@ -334,6 +347,12 @@ def median_times(accounting: Accounting) -> dict[tuple[int, str], float]:
 
 def prospect(accounting: Accounting, effort: float = EFFORT) -> Prospect:
     """The bound of the measured order's kind, and a shorter order if one is found."""
+    try:
+        from lib.pipelines.solver import Problem  # here and below, since an installation may lack the solver
+        from lib.pipelines.solver.problem import bound
+        from lib.pipelines.solver.solving import figures
+    except ModuleNotFoundError as why:
+        return Prospect(refusal=f"There is no bound: this installation has no {why.name}.")
     table = accounting.step.table
     pipeline = Pipeline.of_table(table)
     kind, p, v, _ = pipeline.placement
@@ -364,6 +383,8 @@ def prospect(accounting: Accounting, effort: float = EFFORT) -> Prospect:
 
 def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], float], effort: float) -> Better | None:
     """The shortest order of the solver and the textbooks, if it is shorter than the run's."""
+    from lib.pipelines.solver import solve  # here, as in `prospect`
+
     wholes = [(problem, measured)] if problem.whole else []
     halves = replace(problem, whole=False, **_lengths(times, problem.stages, 0.5, whole=False))
     shorter = []
@@ -387,6 +408,8 @@ def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], fl
 
 
 def _makespan(problem: Problem, rows: Rows) -> float:
+    from lib.pipelines.solver.solving import figures  # here, as in `prospect`
+
     return problem.time(max(figures(problem, rows).ends))
 
 

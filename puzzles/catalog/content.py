@@ -240,7 +240,7 @@ def said_of(track: str, slug: str) -> Fields:
 
 def read_puzzle(track: str, slug: str, fields: Fields) -> Any:
     """The puzzle of a slug from the fields of its file. What reads it is imported only now: some need numpy."""
-    return import_module(f"puzzles.catalog.{track}.puzzle").read_puzzle(slug, fields)
+    return import_module(f"puzzles.catalog.{track}").read_puzzle(slug, fields)
 
 
 def chapters(track: str) -> tuple[Chapter, ...]:

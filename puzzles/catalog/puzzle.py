@@ -1,14 +1,23 @@
-"""What a puzzle has in every track, the publications that it cites, and the listing of a track's puzzles."""
+"""What a puzzle has in every track, the publications that it cites, and the listing of a track's puzzles.
+
+A puzzle is a frozen dataclass, which each track extends by its sizes and targets; how a definition is judged is the
+track's. The texts and rules that all files have are read here. A publication is written once, in papers.toml, and cited
+by its name. A listing loads a puzzle when it is first asked for, so that commands which only list slugs stay fast.
+Rejected: a list of puzzles, which would load all of them, with numpy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from .content import PACKAGE, PuzzleGroup, content
 from .fields import Fields
+
+if TYPE_CHECKING:
+    from lib.pipelines import Recognition
 
 # --- Publications ---
 
@@ -58,6 +67,59 @@ def cited(source: str) -> Paper | str:
     are."""
     name, _, note = source.partition(": ")
     return paper(name).cited_for(note) if name in content()["papers.toml"] else source
+
+
+# --- Who published a schedule ---
+
+
+@cache
+def papers_of_schedules() -> Mapping[str, tuple[str, ...]]:
+    """By schedule that `lib.pipelines` names: the papers that published it."""
+    from lib.pipelines.rank_work import Names  # here, since only who asks for it needs pipelines
+
+    return {
+        Names.GPIPE: ("GPIPE",),
+        Names.ONE_F_ONE_B: ("PIPEDREAM",),
+        Names.INTERLEAVED: ("MEGATRON_CLUSTERS",),
+        Names.BREADTH_FIRST: ("BREADTH_FIRST_PIPELINE",),
+        Names.ZB_H1: ("ZERO_BUBBLE",),
+        Names.ZB_H2: ("ZERO_BUBBLE",),
+        Names.ZB_V: ("ZERO_BUBBLE",),
+        Names.INTERLEAVED_ZB: ("ZERO_BUBBLE",),
+        Names.V_MIN: ("CONTROLLABLE_MEMORY",),
+        Names.V_HALF: ("CONTROLLABLE_MEMORY",),
+        Names.DUALPIPE_V: ("DEEPSEEK_V3",),
+        Names.DUALPIPE: ("DEEPSEEK_V3",),
+        Names.CHIMERA: ("CHIMERA",),
+        Names.HANAYO: ("HANAYO",),
+        Names.EAGER: ("EAGER_1F1B",),
+        Names.SEQ_1F1B: ("SEQ_1F1B",),
+        Names.TWO_BW: ("PIPEDREAM_2BW",),
+        Names.DATA: ("PYTORCH_DDP",),
+        Names.ZERO_1: ("ZERO",),
+        Names.ZERO_2: ("ZERO",),
+        Names.ZERO_1_OR_2: ("ZERO",),
+        Names.ZERO_3: ("ZERO", "PYTORCH_FSDP"),
+        Names.HYBRID: ("PYTORCH_FSDP",),
+        Names.LOCAL_SGD: ("LOCAL_SGD",),
+        Names.DILOCO: ("DILOCO",),
+        Names.STREAMING_DILOCO: ("DILOCO", "STREAMING_DILOCO"),
+        Names.TENSOR: ("MEGATRON",),
+        Names.SEQUENCE: ("SEQUENCE_PARALLELISM",),
+        Names.EXPERT: ("GSHARD",),
+        Names.RING: ("RING_ATTENTION",),
+        Names.ZIGZAG: ("RING_ATTENTION", "STRIPED_ATTENTION"),
+        Names.GATHERED_KEYS: ("RING_ATTENTION",),
+        Names.ULYSSES: ("ULYSSES",),
+        Names.USP: ("USP",),
+    }
+
+
+def with_papers(found: Recognition) -> str:
+    """A schedule's name, with authors and year: '1F1B (Narayanan et al. 2019)'."""
+    published = [papers_of_schedules().get(name, ()) for name in found.names]
+    cited = dict.fromkeys(", ".join(paper(name).short for name in names) for names in published if names)
+    return f"{found.text} ({'; '.join(cited)})" if cited else found.text
 
 
 # --- Puzzles ---

@@ -11,7 +11,7 @@ import click
 
 from puzzles.custom import OwnPuzzle, add_folder, folder_added, shown
 from puzzles.sandbox.limits import Limits
-from puzzles.teaching import clone
+from puzzles.teaching import writing
 from puzzles.tracks import ALL, SHIPPED, TRACKS, track_of
 from puzzles.tracks.outcomes import listed
 
@@ -50,7 +50,7 @@ def check(ctx: click.Context, folder: str | None, write: bool, only: tuple[str, 
             raise click.UsageError(f"{there} has no puzzle '{unknown[0]}'; it has {listed([*slugs])}")
         clean = [_checked(slug, read, write, client, limits) for slug in only or slugs]
         if write and folder is None:
-            clone.write_lists()
+            writing.write_lists()
     ctx.exit(0 if all(clean) else 1)
 
 
@@ -58,9 +58,9 @@ def check(ctx: click.Context, folder: str | None, write: bool, only: tuple[str, 
 def _to_check(folder: str | None) -> Iterator[tuple[Collection[str], Callable[[str], OwnPuzzle]]]:
     """The puzzles of a folder, or in a clone without one those of the game, and what reads one of them again."""
     if folder is None:
-        if not clone.is_here():
+        if not writing.in_clone():
             raise click.UsageError("name the folder of your puzzles: puzzles check FOLDER")
-        yield [slug for slug in ALL if slug in SHIPPED], clone.puzzle_in_clone
+        yield [slug for slug in ALL if slug in SHIPPED], writing.puzzle_in_clone
     else:
         with folder_added(folder, draft=True) as found:
             yield found.puzzles, lambda slug: add_folder(folder, draft=True).puzzles[slug]
@@ -68,16 +68,14 @@ def _to_check(folder: str | None) -> Iterator[tuple[Collection[str], Callable[[s
 
 def _checked(slug: str, read: Callable[[str], OwnPuzzle], write: bool, client: Client, limits: Limits) -> bool:
     """Checks a puzzle, prints the findings, and returns whether none is a problem."""
-    from puzzles.teaching.writing import can_be_written, write_rows, write_targets
-
     made, findings = _found(read(slug), client, limits)
     wrote = []
-    if write and can_be_written(made.own):
+    if write and writing.can_be_written(made.own):
         if made.targets and not made.own.has_targets:
-            write_targets(made.own, made.targets)
+            writing.write_targets(made.own, made.targets)
             wrote.append("the targets")
         if made.rows is not None:
-            write_rows(made.own, made.rows)
+            writing.write_rows(made.own, made.rows)
             wrote.append("the reference's figures")
     if wrote:
         click.echo(f"Wrote {' and '.join(wrote)} to {shown(made.own.file)}.")
@@ -125,13 +123,11 @@ def new(name: str, track: str, folder: Path | None, chapter: str) -> None:
     'puzzles check' to find the targets and to see what is missing. In a clone of the game, without -o, it is a puzzle
     of the game.
     """
-    from puzzles.teaching.writing import begin, begin_in_clone
-
-    in_clone = folder is None and clone.is_here()
+    in_clone = folder is None and writing.in_clone()
     if chapter and not in_clone:
         raise click.UsageError("--chapter is for a puzzle of the game, in a clone of it and without -o")
     own = folder or Path("my_puzzles")
     with usage_errors():
-        written = begin_in_clone(name, track, chapter) if in_clone else begin(name, track, own)
+        written = writing.begin_in_clone(name, track, chapter) if in_clone else writing.begin(name, track, own)
     click.echo("".join(f"Wrote {shown(path)}.\n" for path in written), nl=False)
     click.echo(f"Edit them, then: puzzles check {f'--only {name}' if in_clone else own}")

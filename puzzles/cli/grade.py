@@ -53,9 +53,8 @@ from .puzzle_params import SLUG_TEXT, add_folders, puzzle_slugs
 if TYPE_CHECKING:
     from puzzles.judge.verdict import Scoring
     from puzzles.teaching.class_pages import ClassPages
-    from puzzles.teaching.course_file import Course
+    from puzzles.teaching.course_file import Course, Late
     from puzzles.teaching.handed_in import Submitted
-    from puzzles.teaching.points import Late
 
 
 # --- Options ---
@@ -207,7 +206,7 @@ def _grade(
 ) -> None:
     from puzzles.judge.batch import grade_all
     from puzzles.judge.checkpoint import Checkpoint, GradingJob
-    from puzzles.judge.discover import hard_links
+    from puzzles.judge.submission import hard_links
     from puzzles.teaching.export import write_reports
     from puzzles.teaching.handed_in import Gathering
 
@@ -325,7 +324,7 @@ def _advice() -> str:
 
 def _is_own_work(folder: Path) -> bool:
     """True for the current folder, if all submissions in it belong to the user."""
-    from puzzles.judge.discover import submissions
+    from puzzles.judge.submission import submissions
 
     if folder.resolve() != Path.cwd():
         return False

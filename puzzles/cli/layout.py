@@ -23,8 +23,7 @@ import click
 from lib import PuzzleError
 from puzzles.text_lines import print_table
 
-from .params import Parsed, mesh_text, terminal, usage_errors, write_text
-from .plan import amount_text
+from .params import Parsed, amount_text, mesh_text, terminal, usage_errors, write_text
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan, ImportedGraph, TensorLayout
@@ -82,7 +81,7 @@ def layout(
         report = LayoutReport(*_loaded(program, axes), memory, effort)
         report.place(given, wanted)
         if code:
-            from lib.layout import code_of
+            from lib.layout.code import code_of
 
             click.echo(code_of(report.best, code), nl=False)
         else:
@@ -143,7 +142,7 @@ class LayoutReport:
     def __init__(
         self, function: Callable[..., Any], args: tuple[Any, ...], grid: Any, memory: int | None, effort: int | None
     ) -> None:
-        from lib.layout import from_jax
+        from lib.layout.jax_functions import from_jax
 
         self.doing = LayoutProgress()
         self.doing("importing the function")

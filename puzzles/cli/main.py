@@ -91,11 +91,15 @@ class Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Click's step that runs the command. Ctrl-C ends each with one sentence and the exit code that shells use, and
-        so does a fault in a puzzle's file."""
+        so does a fault in a puzzle's file, or a part of the game that is not installed."""
         try:
             return super().invoke(ctx)
         except OwnPuzzleError as why:
             raise click.UsageError(str(why)) from None
+        except ModuleNotFoundError as why:
+            if (why.name or "").partition(".")[0] not in ("lib", "drawing", "puzzles"):
+                raise
+            raise click.UsageError(f"this installation has no {why.name}, which the command needs") from None
         except (KeyboardInterrupt, click.Abort) as why:
             if isinstance(why, click.Abort) and not isinstance(why.__context__, KeyboardInterrupt):
                 raise  # a question was answered with no

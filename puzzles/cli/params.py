@@ -11,10 +11,9 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stdout, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
-from io import StringIO
-from math import isfinite
+from math import isfinite, isinf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,7 +21,7 @@ import click
 
 from lib import PuzzleError, trace_to_json
 from puzzles.catalog.fields import RefusedError
-from puzzles.failure import write_file
+from puzzles.failure import require_ending, write_file
 from puzzles.sandbox.limits import MIB, Limits
 from puzzles.text_lines import COLOURS
 
@@ -92,6 +91,35 @@ def bytes_text(value: Any) -> int:
     if not 0 < size < 1 << 50:
         raise ValueError(f"'{value}' is not a size; write a number of bytes, or 64k, 512M, 2G")
     return size
+
+
+NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
+
+
+@partial(Parsed, "number")
+def amount_text(value: Any) -> Any:
+    """A number of tokens, parameters, bytes or flops: 4096, 4M, 80GiB, 312e12."""
+    if not isinstance(value, str):
+        return value
+    try:
+        number = amount(value)
+    except ValueError:
+        raise ValueError(f"'{value}' is not a number; write 4096, 4M, 80GiB or 312e12") from None
+    if not number:
+        raise ValueError("this must be more than 0")
+    return number
+
+
+def amount(text: str) -> int | float:
+    """A number as people write it."""
+    found = NUMBER.fullmatch(text.strip())
+    if not found:
+        raise ValueError(text)
+    power = " kmgtp".index(found[2].lower() or " ")
+    number = float(found[1]) * (1024 if found[3] else 1000) ** power
+    if isinf(number):
+        raise ValueError(text)
+    return int(number) if number == int(number) else number
 
 
 AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([1-9]\d{0,8})\s*")
@@ -205,12 +233,9 @@ def require_endings(paths: Sequence[str], more: Sequence[str] = ()) -> None:
         return  # without loading what draws
     from drawing import ENDINGS
 
-    known = [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])]
-    for path in paths:
-        if Path(path).suffix.lower() not in known:
-            raise click.UsageError(
-                f"cannot write {path}: the name must end with {', '.join(known[:-1])} or {known[-1]}"
-            )
+    with usage_errors():
+        for path in paths:
+            require_ending(path, [*dict.fromkeys([*ENDINGS, ".json", ".csv", *more])])
 
 
 def write_run(
@@ -232,6 +257,5 @@ def write_run(
             if ending in texts:
                 write_file(path, texts[ending]())
             else:
-                with redirect_stdout(StringIO()):  # `draw` prints figures, which are shown already
-                    drawing.save(trace(), path, title, colour=colour or "layer")
+                drawing.save(trace(), path, title, colour=colour or "layer")
         click.echo(f"Wrote {path}.")

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lib.ledger.algebra import counted
+from puzzles.failure import require_ending
 from puzzles.text_lines import print_wrapped, wrapped
 
 from .params import Parsed, colour_option, require_endings, require_picture, terminal, usage_errors, write_run
@@ -76,8 +77,8 @@ def profile(
     phases of a step. PyTorch is not needed.
     """
     from lib.profiles.reading import hooks as hooks_for
+    from puzzles.player.profile import ENDINGS
     from puzzles.player.profile import profile as profiled
-    from puzzles.player.profile import require_known
 
     if hooks:
         click.echo(hooks_for(hooks), nl=False)
@@ -86,7 +87,7 @@ def profile(
         raise click.UsageError("name the folder of a run, as in: puzzles profile traces/")
     with usage_errors():
         for output in outputs:
-            require_known(output)
+            require_ending(output, ENDINGS)
         found = profiled(*paths, names=names_file, ranks=only, step=step)
         if as_json:
             click.echo(json.dumps(found.record, indent=1))

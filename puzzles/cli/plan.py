@@ -11,21 +11,33 @@ import json
 import re
 from dataclasses import asdict, replace
 from functools import partial
-from math import isinf
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from lib import PuzzleError
 from lib.ledger.trace import no_collection
+from lib.planning import Job, gpu, transformer
+from lib.planning.presets import gpu_of_file, table, transformer_of_file
 from puzzles.text_lines import print_table
 
-from .params import Parsed, colour_option, preset, require_picture, terminal, text_of, usage_errors, write_text
+from .params import (
+    Parsed,
+    amount,
+    amount_text,
+    colour_option,
+    preset,
+    require_picture,
+    terminal,
+    text_of,
+    usage_errors,
+    write_text,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lib.planning import Job, Plan, Transformer
+    from lib.planning import Plan, Transformer
 
 SETTING = re.compile(r"(model|gpu|job)\.(\w+)=(\S+)")
 OF_JOB = ("weight", "gradient", "state", "loss_chunks", "imbalance")
@@ -34,35 +46,8 @@ OF_JOB = ("weight", "gradient", "state", "loss_chunks", "imbalance")
 OPTIONS_OF_JOB = ("optimizer", "modules", "dispatch", "graphs", "ep_overlap", "balanced", "mtp")
 """Fields of a job that have an option of the same name."""
 
-NUMBER = re.compile(r"(\d+(?:\.\d*)?(?:e\d{1,3})?)\s*([kmgtp]?)(i?)(b?)", re.IGNORECASE)
 USUAL_TOKENS = 4 * 2**20
 """Tokens of a step, unless something else is asked for."""
-
-
-@partial(Parsed, "number")
-def amount_text(value: Any) -> Any:
-    """A number of tokens, parameters, bytes or flops: 4096, 4M, 80GiB, 312e12."""
-    if not isinstance(value, str):
-        return value
-    try:
-        number = amount(value)
-    except ValueError:
-        raise ValueError(f"'{value}' is not a number; write 4096, 4M, 80GiB or 312e12") from None
-    if not number:
-        raise ValueError("this must be more than 0")
-    return number
-
-
-def amount(text: str) -> int | float:
-    """A number as people write it."""
-    found = NUMBER.fullmatch(text.strip())
-    if not found:
-        raise ValueError(text)
-    power = " kmgtp".index(found[2].lower() or " ")
-    number = float(found[1]) * (1024 if found[3] else 1000) ** power
-    if isinf(number):
-        raise ValueError(text)
-    return int(number) if number == int(number) else number
 
 
 @partial(Parsed, "numbers")
@@ -172,7 +157,7 @@ def plan(
 
     Times are in seconds. Traffic is what each GPU sends in a step, in GB. Memory is of the fullest GPU, in GiB.
     """
-    from lib.planning import search
+    from lib.planning.split_search import search
     from puzzles.screens.plans import report_config, report_largest, report_plans, report_training
 
     require_picture(colour, None if target else output)
@@ -240,8 +225,8 @@ def plan_of_config(
     path: str, named: tuple[Any, ...], how: dict[str, Any], kernels: str | None, fixed: dict[str, Any]
 ) -> Plan:
     """The plan of a config file on a number of GPUs; options replace what it says."""
-    from lib.planning import plan as plan_split
     from lib.planning.configs import read_config
+    from lib.planning.plans import plan as plan_split
 
     said = read_config(text_of(path))
     model, gpu, gpus, batch, tokens, sequence, numbers = named
@@ -265,9 +250,6 @@ def job_of(
     model: str | Callable[..., Transformer], gpu_name: str, gpus: Any, batch: Any, tokens: Any, sequence: Any,
     numbers: tuple[str, ...], **how: Any,
 ) -> Job:  # fmt: skip
-    from lib.planning import Job, gpu, transformer
-    from lib.planning.presets import gpu_of_file, transformer_of_file
-
     changed: dict[str, dict[str, Any]] = {"model": {}, "gpu": {}, "job": {}}
     for text in numbers:
         found = SETTING.fullmatch(text)
@@ -338,9 +320,6 @@ def draw(plans: list[Plan], pareto: str | None, output: str | None, colour: str)
 
 def list_presets() -> None:
     from rich.table import Table
-
-    from lib.planning import gpu, transformer
-    from lib.planning.presets import table
 
     shown = Table(box=None, pad_edge=False, show_header=False)
     for style in ("bold", "", "dim"):

@@ -13,7 +13,7 @@ import webbrowser
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from rich.console import Console
@@ -22,17 +22,18 @@ from rich.text import Text
 from lib import Costs, PuzzleError, Setting, Size, Trace
 from lib import referee as judged
 from lib import run as played
+from lib.pipelines import Timetable, pipeline
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, of_source, write_file
-from puzzles.judge.discover import submissions
+from puzzles.failure import Failure, of_source
 from puzzles.judge.grader import grade_puzzle
 from puzzles.judge.session import Session, run_in
-from puzzles.judge.submission import Submission
+from puzzles.judge.submission import Submission, submissions
 from puzzles.sandbox.limits import TIME_LIMIT, Limits
 from puzzles.screens.terminal import report_on
 from puzzles.text_lines import next_command
 from puzzles.tracks import ALL, Track, track_for, track_of
 from puzzles.tracks.base import TensorOptions
+from puzzles.tracks.free_play import FreeGame, own_game, replay_trace, show_report
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .params import (
@@ -43,13 +44,9 @@ from .params import (
     terminal,
     usage_errors,
     write_run,
+    write_text,
 )
 from .puzzle_params import FIELDS, SLUG_TEXT, chosen, costs_text, game_options
-
-if TYPE_CHECKING:
-    from lib.pipelines import Timetable
-    from puzzles.tracks.free_play import FreeGame
-
 
 # --- A player's file ---
 
@@ -152,18 +149,11 @@ def export(
         text = write_csv(trace, communication)
     except PuzzleError as why:
         raise click.ClickException(f"{found.slug} cannot be exported: {why}") from None
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    with usage_errors():
-        write_file(output, text)
-    click.echo(f"Wrote {output}.")
+    write_text(text, output)
 
 
 def judged_run(path: str, name: str, options: Mapping[str, Any], seconds: float) -> tuple[FreeGame, Trace]:
     """The game, and the trace of a correct run."""
-    from puzzles.tracks.free_play import FreeGame, own_game
-
     puzzle = chosen(name, options)
     track = track_for(puzzle)
     if isinstance(puzzle, Puzzle):
@@ -208,8 +198,6 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
     follow from the order. In the game, each rank runs its cells in order, receives a value before its first use, and
     sends it when it is made.
     """
-    from puzzles.tracks.free_play import FreeGame, show_report
-
     require_picture(colour, outputs)
     require_endings(outputs)
     table, trace = imported(path, layers, Setting(costs))
@@ -228,7 +216,6 @@ def import_(path: str, costs: Costs, layers: int, outputs: tuple[str, ...], colo
 
 def imported(path: str, layers: int, setting: Setting) -> tuple[Timetable, Trace]:
     """The order of PyTorch's file, and a run of it."""
-    from lib.pipelines import pipeline
     from lib.pipelines.torch_csv import read_csv
 
     try:
@@ -335,11 +322,13 @@ def run(
         bool(through), communication, str(folder.resolve()) if folder else "", time_limit or PATIENCE,
         width or 0,
     )  # fmt: skip
+    puzzle: Puzzle | FreeGame
     if path.endswith(".csv"):
         others = game["more"] or [field for field in FIELDS if field != "costs" and game[field] is not None]
         if name is not None or ranks is not None or tensors is False or others:
             raise click.UsageError("a .csv states its own size and name; of these options only --costs applies to it")
-        puzzle, trace = _in_csv(path, game["costs"])
+        _, trace = imported(path, 1, Setting(game["costs"] or "parts"))
+        puzzle = FreeGame(Path(path).stem, trace.size, trace.setting)
     elif name is None:
         raise click.UsageError("name the puzzle after the file, as in 'puzzles run mine.py zb_h1'; a .csv needs none")
     else:
@@ -359,14 +348,5 @@ def run(
         if trace is None:
             passed = track.show.run_on_tensors(puzzle, options, bench)
         else:
-            from puzzles.tracks.free_play import replay_trace
-
             passed = replay_trace(puzzle.slug, puzzle.title, trace, options, bench)
     ctx.exit(0 if passed else 1)
-
-
-def _in_csv(path: str, costs: Any) -> tuple[Any, Any]:
-    from puzzles.tracks.free_play import FreeGame
-
-    _, trace = imported(path, 1, Setting(costs or "parts"))
-    return FreeGame(Path(path).stem, trace.size, trace.setting), trace

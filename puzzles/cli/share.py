@@ -11,13 +11,15 @@ import click
 
 from lib import PuzzleError
 from lib.ledger.setting import setting_to_json
-from puzzles.address import site as published
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, sanitized
 from puzzles.judge.judge import judge_saved
 from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
+from puzzles.page.in_browser.calls import LOCAL, link, split
 from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks.free_play import figures, judged_saved, show_report
 from puzzles.tracks.outcomes import capitalized
+from puzzles.version import site as published
 
 from .params import terminal
 from .puzzle_params import saved_puzzle
@@ -38,8 +40,6 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
     The link itself contains the compressed code or, with --run, the trace of a run, which the browser judges again.
     Nothing is uploaded. The code runs in the browser of the person who opens the link.
     """
-    from puzzles.page.links import LOCAL, link
-
     text = _run(path, puzzle) if of_run else _code(path, puzzle.slug)
     address = site or published()
     made = link(address or LOCAL, puzzle.slug, "run" if of_run else "code", text)
@@ -55,8 +55,6 @@ def share(ctx: click.Context, /, path: str, puzzle: Puzzle, of_run: bool, site: 
 
 
 def _code(path: str, slug: str) -> str:
-    from puzzles.page.links import split
-
     submission = Submission.read(Path(path))
     if submission.failure is not None:
         raise click.ClickException(f"{path}: {submission.failure.message}")
@@ -122,8 +120,6 @@ def verify(ctx: click.Context, /, path: str, puzzle: Puzzle | None, as_json: boo
 
 def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     """Judges a saved trace of any size and setting, shows its figures, and returns whether it is correct."""
-    from puzzles.tracks.free_play import figures, judged_saved
-
     try:
         if len(saved) > MAX_FILE_SIZE:
             raise PuzzleError(f"it has more than {MAX_FILE_SIZE:,} bytes")
@@ -151,7 +147,5 @@ def _verify_freely(path: str, saved: bytes, as_json: bool) -> bool:
     if isinstance(result, Failure):
         console.print(f"{game.slug} is not correct ({game.described}): {result.message}", soft_wrap=True)
     else:
-        from puzzles.tracks.free_play import show_report
-
         show_report(console, game, *result)
     return not failed

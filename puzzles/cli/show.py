@@ -17,12 +17,12 @@ from lib import Costs
 from lib.ledger.algebra import counted
 from lib.ledger.named_costs import MEANINGS, costs_named
 from lib.ledger.setting import record_to_json
-from puzzles.address import page
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.judge.progress import remember_hint
 from puzzles.text_lines import MAX_WIDTH, aligned_lines, next_command, print_table, print_wrapped, text_lines
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
+from puzzles.version import page
 
 from .params import terminal, usage_errors
 from .puzzle_params import PUZZLE
@@ -151,7 +151,9 @@ def costs(name: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(record_to_json(record), indent=2))
     else:
-        show_record(record)
+        console = terminal()
+        for line in (f"{record.name}: {MEANINGS[record.name]}.", *facts(record)):
+            print_wrapped(console, line)
 
 
 def show_names() -> None:
@@ -163,12 +165,6 @@ def show_names() -> None:
     for name, meaning in MEANINGS.items():
         table.add_row(name, meaning)
     print_table(terminal(), table)
-
-
-def show_record(record: Costs) -> None:
-    console = terminal()
-    for line in (f"{record.name}: {MEANINGS[record.name]}.", *facts(record)):
-        print_wrapped(console, line)
 
 
 def facts(record: Costs) -> list[str]:

@@ -35,6 +35,7 @@ from puzzles.tracks import ALL, chapter_of, track_of
 from puzzles.tracks.outcomes import capitalized
 
 from .params import bytes_text, colour_option, seconds_text, terminal
+from .show import print_paragraphs, show_hint
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -154,8 +155,6 @@ class WatchState:
 
     def statement(self, said: str = "") -> None:
         """The current puzzle's statement, what was just done, and as much of the verdict as fits."""
-        from puzzles.cli.show import print_paragraphs
-
         statement = track_of(self.current).puzzle(self.current).statement
         parts = [ScreenPart(lambda console: print_paragraphs(console, statement), optional=False)]
         if said:
@@ -168,8 +167,6 @@ class WatchState:
         self._show([ScreenPart(self._print_picture if self._picture_lines() else self._say_undrawn, optional=False)])
 
     def hint(self) -> None:
-        from puzzles.cli.show import show_hint
-
         puzzle = track_of(self.current).puzzle(self.current)
         number = min(self.hints.get(self.current, 0) + 1, len(puzzle.hints))
         self.hints[self.current] = number

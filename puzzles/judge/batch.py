@@ -1,4 +1,13 @@
-"""Grades many files at once. Processes get a few files at a time, so memory does not grow with their number."""
+"""Grades many files at once. Processes get a few files at a time, so memory does not grow with their number.
+
+It decides which process grades which file, what is graded again after a process broke, and what a report says of a file
+whose grading failed: one bad file never costs the verdicts on others. A file that may have broken a process is graded
+once more, alone. What is in a verdict is the judge's; which files there are is found by `submission`.
+
+Processes are forked where that is safe, since they then share what was loaded. Rejected: threads, because Python would
+run them in turns; a queue of all files, whose contents would be in memory at once; and cancelling of futures after an
+interrupt, on which the executor's own thread breaks.
+"""
 
 import gc
 import multiprocessing
@@ -17,14 +26,21 @@ from typing import Any
 
 import click
 
+from lib.errors import Sentences
 from lib.ledger.algebra import counted
-from puzzles.search_path import START
+from puzzles import START
 from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint, GradingJob, close_kept_client
 from .submission import SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
-from .words import SAYS
+
+SAYS = Sentences(
+    {
+        "grader failed": "the grader itself failed on this file ({why}); the other rows are not affected",
+    }
+)
+"""Why a file has no verdict."""
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, and others so that the process never waits."""

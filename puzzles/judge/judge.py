@@ -1,7 +1,13 @@
 """The one judge: requests a definition's runs, scores their outcomes, and states the verdict.
 
-It is a generator that yields the next run and is sent the outcome, so that the same code serves a notebook's event loop
-and the sandbox.
+It is a generator that yields the next run and is sent the outcome, so that the same code serves a notebook's event
+loop, the sandbox, the page and a test with written-down outcomes. It decides the status, the stars and what a failure
+at another size costs: at a size that the statement shows it fails the solution, at a hidden one it costs the third
+star. It does not decide what is run and how a run is scored, which is the track's, nor how a run is isolated.
+
+Rejected: a quick check of its own for players, teachers or the browser, since two judges would disagree one day. The
+price is that a track must describe its runs as data before anything is run. Rejected: a callback that runs, because an
+event loop cannot wait in one.
 """
 
 from collections.abc import Callable, Generator, Iterator
@@ -9,6 +15,7 @@ from dataclasses import dataclass, replace
 from secrets import token_hex
 from typing import NamedTuple
 
+from lib.errors import Sentences
 from lib.ledger.algebra import counted
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import fault_in
@@ -20,7 +27,16 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .submission import MAX_FILE_SIZE
 from .verdict import Verdict
-from .words import SAYS
+
+SAYS = Sentences(
+    {
+        "puzzle at fault": "this puzzle cannot be graded here: {fault}; ask its author to fix it",
+        "not at this size": "there is no {slug} at this size",
+        "shown size only": "works only at the shown size ({shown}); with {size} it fails: {why}",
+        "file not judged": "this file cannot be judged: {why}",
+    }
+)
+"""Why a run is not judged, or costs a star."""
 
 Judging = Generator[RunRequest, RunOutcome, Verdict]
 

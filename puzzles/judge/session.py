@@ -1,4 +1,13 @@
-"""One submission's session with a sandbox: it is surveyed once, then runs its definitions."""
+"""One submission's session with a sandbox: it is surveyed once, then runs its definitions.
+
+It turns what a worker sends into an outcome: the last row of JSON that it wrote, a failure with one of the known reasons,
+or a failure that says how the process ended. A worker is not trusted, so a row is read field by field, and what is not a
+text or a line is dropped. All runs of a definition share one time limit. A sandbox that is lost twice is no fault of the
+file: the verdict says so, and the file can be graded again. Processes, folders and limits are `puzzles.sandbox`'s.
+
+Rejected: reading the file in the grader to find its definitions, because Python may crash on it. Rejected: pickle for
+rows, which would execute what a player's process sends.
+"""
 
 import json
 import signal
@@ -6,6 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from typing import Any
 
+from lib.errors import Sentences
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.client import (
     START_SECONDS,
@@ -27,7 +37,23 @@ from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 from .submission import Submission
 from .verdict import LOST
-from .words import SAYS
+
+SAYS = Sentences(
+    {
+        "machine too busy": "the machine was too busy to read this file within {seconds:g} s; grade it again",
+        "Python crashed": "Python crashed on this file, or took too long to read it ({why}); make it shorter or simpler",
+        "sandbox lost": "the sandbox was {why} twice, and this file may not be the cause; grade it again",
+        "no report": "the run failed, and its report cannot be read",
+        "output": "it printed more than {most:,} bytes; print less, or allow more with --limit output=64M",
+        "files": "it wrote more than {most:,} bytes to files; write less, or allow more with --limit files=64M",
+        "result": "the run sent back more than {most:,} bytes; a solution needs far fewer",
+        "memory": "its processes used more than {most:,} bytes of memory together; use less, or allow more with --limit memory=2048M",
+        "killed": "the process was killed, probably because memory ran out; use less memory",
+        "signal": "the process was ended by signal {signal} ({name}); leave its memory and signals alone",
+        "exited": "the process exited with code {code} before its run was over; let the function return instead",
+    }
+)
+"""Why a run has no result."""
 
 
 def new_client() -> Client:

@@ -1,7 +1,12 @@
-"""Reads a player's file as untrusted bytes: its text for the sandbox, which parses it, and its lines for messages.
+"""Finds the files to grade, and reads each as untrusted bytes: its text for the sandbox, its lines for messages.
 
 Only a regular file is opened, reached without links from the given folder. A link could lead to a classmate's work or a
-teacher's file, which would then be graded or quoted; opening a pipe or a device could hang.
+teacher's file, which would then be graded or quoted; opening a pipe or a device could hang. Entries that cannot be
+graded, such as links, are listed with the reason, so that nobody is missing from a report. Nothing is parsed or run
+here but the cells of a notebook: a sandboxed process reads the code.
+
+Rejected: checking a path and opening it afterwards, since it may be exchanged in between; where the system can, folders
+are opened one below the other, and the opened file is what is checked.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import codecs
 import os
 import re
 import stat
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import cached_property
 from io import BytesIO
@@ -18,11 +24,25 @@ from pathlib import Path
 from tokenize import detect_encoding
 from typing import Any, NamedTuple
 
+from lib.errors import Sentences
 from puzzles.failure import UNPARSABLE, Failure, UnreadableError, of_source
 from puzzles.sandbox.worker.reading import NotebookCell, read_cells, require_few, without_magics
 from puzzles.tracks import ALL
 
-from .words import SAYS
+SAYS = Sentences(
+    {
+        "link": "it is a link, or below a link; grade the file itself by its own path",
+        "folder": "it is a folder",
+        "no regular file": "it is a pipe, a device or a socket, which is never opened; grade a regular file",
+        "too deep": "it is more than {depth} folders deep",
+        "folder not listed": "this folder cannot be listed: {why}",
+        "file too large": "this file has {nbytes:,} bytes; at most {most:,} are read",
+        "UTF-16": "this file is in UTF-16, which Python does not read; save it in UTF-8",
+        "other encoding": "this file declares the encoding {encoding}; save it as UTF-8 or Latin-1",
+    }
+)
+"""Why a file is not graded."""
+
 
 MAX_FILE_SIZE = 16 << 20
 """Most bytes of a file; one more is read to recognize a larger file."""
@@ -257,3 +277,92 @@ def fingerprints(submission: Submission) -> dict[str, str]:
             name = getattr(node, "name", "")
             found[name if name in ALL else ""] = found.get(name if name in ALL else "", "") + ast.dump(node)
     return found
+
+
+# --- The files at paths of a command line ---
+
+
+MAX_DEPTH = 32
+"""Levels of folders that are searched."""
+
+
+def submissions(paths: Sequence[str]) -> list[SourceFile]:
+    """The given files, and every Python file and notebook below the given folders, each once.
+
+    A single path may be a link. Several paths, as the shell expands `class/*`, may not lead through a link below the
+    folder that they share.
+    """
+    return [file for files in found_in(paths).values() for file in files]
+
+
+def found_in(paths: Sequence[str]) -> dict[str, list[SourceFile]]:
+    """`submissions`, by the first path that each was found at."""
+    found: dict[str, list[SourceFile]] = {}
+    seen: set[str] = set()
+    shared = None if len(paths) == 1 else os.path.commonpath([os.path.dirname(os.path.abspath(path)) for path in paths])
+    for path in paths:
+        here = [file for file in _at(path, shared) if os.path.abspath(file.path) not in seen]
+        seen.update(os.path.abspath(file.path) for file in here)
+        found.setdefault(path, []).extend(here)
+    return found
+
+
+def entries(folder: str) -> list[str]:
+    """The sorted names of Python files, notebooks and folders directly in a folder, without hidden names; none if it
+    cannot be listed."""
+    try:
+        with os.scandir(folder) as listed:
+            return sorted(one.name for one in listed if _is_shown(folder, one.name, one.is_dir()))
+    except OSError:
+        return []
+
+
+def hard_links(files: Iterable[SourceFile]) -> list[list[str]]:
+    """The paths of each file that was found under several names."""
+    names: dict[tuple[int, int], list[str]] = {}
+    for file in files:
+        with suppress(OSError, ValueError):
+            seen = os.lstat(file.path)
+            if seen.st_nlink > 1 and stat.S_ISREG(seen.st_mode):
+                names.setdefault((seen.st_dev, seen.st_ino), []).append(file.path)
+    return [paths for paths in names.values() if len(paths) > 1]
+
+
+def _at(path: str, shared: str | None) -> Iterable[SourceFile]:
+    if shared is not None:
+        below = Path(os.path.abspath(path)).relative_to(shared)
+        if any(os.path.islink(os.path.join(shared, part)) for part in (below, *below.parents)):
+            return [SourceFile(path, refused=SAYS("link"))]
+    return sorted(_below(path)) if os.path.isdir(path) else [SourceFile(path, shared)]
+
+
+def _below(folder: str) -> Iterator[SourceFile]:
+    """Leaves out names that begin with `.` or `_`, and virtual environments."""
+    unreadable: list[OSError] = []
+    for here, folders, names in os.walk(folder, onerror=unreadable.append):
+        folders[:] = [name for name in folders if _is_shown(here, name, True)]
+        if Path(here).relative_to(folder).parts[MAX_DEPTH - 1 :]:
+            refused = SAYS("too deep", depth=MAX_DEPTH)
+            yield from (SourceFile(os.path.join(here, name), refused=refused) for name in folders)
+            folders.clear()
+        paths = (os.path.join(here, name) for name in folders)
+        yield from (SourceFile(path, refused=SAYS("link")) for path in paths if os.path.islink(path))
+        for name in names:
+            if _is_shown(here, name, False):
+                yield SourceFile(os.path.join(here, name), folder)
+    for why in unreadable:
+        yield SourceFile(str(why.filename), folder, SAYS("folder not listed", why=why.strerror))
+
+
+def _is_shown(here: str, name: str, is_folder: bool) -> bool:
+    if is_folder:
+        return not (name.startswith((".", "__")) or os.path.exists(os.path.join(here, name, "pyvenv.cfg")))
+    return name.endswith((".py", ".ipynb")) and not name.startswith((".", "_"))
+
+
+def shared_folder(paths: Sequence[str]) -> str:
+    """The folder that contains all paths; empty if they have none in common."""
+    try:
+        return os.path.commonpath([os.path.dirname(path) for path in paths])
+    except ValueError:  # relative and absolute paths, other drives, no files
+        return ""

@@ -1,4 +1,13 @@
-"""The result of one puzzle in one file, the same for all tracks."""
+"""The result of one puzzle in one file, the same for all tracks; its JSON; and what it is worth in points.
+
+A verdict is plain data: a status, a reason where it failed, stars, figures by name, and sentences. It says nothing of
+how it was reached, so a checkpoint, a report and an autograder read it alike. It is frozen, and a row that comes back
+from a checkpoint is checked field by field, because the file may have been edited. Points are not part of it: a course
+gives them, and may change them after grading.
+
+Rejected: a class of verdicts for each track, which every table and report would have to tell apart; figures have names
+instead. Rejected: a JSON of the class's own fields, whose names could then never change.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 a built one to this machine.
 """
 
-from puzzles.search_path import leave_out_current_folder
+from puzzles import leave_out_current_folder
 
 if __name__ == "__main__":  # and not where a test imports this
     leave_out_current_folder()
@@ -16,7 +16,7 @@ import click
 from puzzles.custom import add_installed
 
 from .build import MARK, RELEASE, SiteError, build
-from .links import PORT
+from .in_browser.calls import PORT
 
 
 @click.command()

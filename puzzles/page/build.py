@@ -27,7 +27,7 @@ from urllib.request import urlopen
 from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
 from drawing.html import SCRIPTS, viewer_elements, web_file
-from puzzles import address
+from puzzles import version
 from puzzles.catalog.content import COMPILED, CONTENT, compiled
 from puzzles.custom import TAKEN, folders, unfinished
 
@@ -162,13 +162,6 @@ NOT_IN_A_BROWSER = (
 
 DATE = (1980, 1, 1, 0, 0, 0)
 """Of every file in the archive, so that equal sources make equal archives."""
-
-
-def write_archives(game: Path, arrays: Path, modules: Path, folder: Path) -> None:
-    """Writes the game, and what goes with numpy; `folder` is for the files on the way there."""
-    _compile(files(), modules, folder)
-    _pack(game, folder, lambda name: not name.startswith(WITH_NUMPY))
-    _pack(arrays, folder, lambda name: name.startswith(WITH_NUMPY))
 
 
 def write_library(target: Path, modules: Path, folder: Path, game: Path) -> None:
@@ -364,7 +357,7 @@ def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = N
         (site / PARS / f"{slug}.json").write_text(json.dumps(view, separators=(",", ":")))
         shown["puzzles"][slug]["par"] = f"{PARS}/{slug}.json"
     shown["numpy"] = numpy_files(site, folder, wheel, work / ARRAYS)
-    shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else address.documentation() or ""
+    shown["docs"] = f"{DOCS}/" if (site / DOCS).is_dir() else version.documentation() or ""
     (site / "puzzles.json").write_text(json.dumps(shown, separators=(",", ":")))
     (site / "references.json").write_text(json.dumps(references(), separators=(",", ":")))
     (site / "licences.txt").write_text(licences(modules, packages, PACKAGES, wheel), encoding="utf-8")
@@ -459,12 +452,14 @@ def python_folder(site: Path, modules: Path, work: Path, locked: LockedWheel) ->
     lock = json.loads((modules / "pyodide" / "pyodide-lock.json").read_text(encoding="utf-8"))
     (folder / "pyodide-lock.json").write_text(json.dumps({**lock, "packages": {"numpy": locked.entry}}))
     game = folder / "game.zip"
-    write_archives(game, work / ARRAYS, modules, work / "python")
+    _compile(files(), modules, work / "python")
+    _pack(game, work / "python", lambda name: not name.startswith(WITH_NUMPY))
+    _pack(work / ARRAYS, work / "python", lambda name: name.startswith(WITH_NUMPY))
     write_library(folder / LIBRARY, modules, work / "library", game)
     # Chromium starts no module in a worker of an opaque origin, so it is a classic script.
     bundle(modules, PAGE / "worker.js", folder / "worker.js", form="iife")
-    files = (*sorted(folder.iterdir()), work / ARRAYS)
-    digest = sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    served = (*sorted(folder.iterdir()), work / ARRAYS)
+    digest = sha256(b"".join(path.read_bytes() for path in served)).hexdigest()
     name = f"python-{digest[:12]}"
     shutil.move(folder, site / name)
     return name

@@ -23,16 +23,14 @@ from typing import Any, NamedTuple
 from lib import Value, Weight, WeightGrad
 from lib.errors import install_command
 from lib.ledger.collectives import COLLECTIVE_RULES
-from puzzles.address import requirement, source
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences, size_text
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle, differences, size_text
 from puzzles.custom import OwnFolder, folders
 from puzzles.screens.html import environment, rendered
 from puzzles.tracks import find, find_several, place, reference_file, track_of
 from puzzles.tracks.outcomes import capitalized
 from puzzles.tracks.schedule.words import reminder, value_calls
-from puzzles.version import VERSION
+from puzzles.version import VERSION, requirement, source
 
 # --- Pictures ---
 

@@ -123,10 +123,6 @@ def _tracebacks(error: BaseException) -> Iterator[TracebackType]:
 # --- Results ---
 
 
-_shown: list[tuple[int, object]] = []
-"""The results of the cell that ran last, with its number."""
-
-
 def rendered(part: str, *given: object) -> str:
     """What a macro of the reports' template `notebook.html` makes of its arguments."""
     from puzzles.screens.html import environment  # here, because it loads rich, and a browser has no jinja2
@@ -134,35 +130,32 @@ def rendered(part: str, *given: object) -> str:
     return str(getattr(environment().get_template("notebook.html").module, part)(*given))
 
 
-def show_once(result: object, text: str, page: Callable[[], str]) -> None:
-    """Displays a result as a page, or prints its text where nothing can be displayed."""
-    shell = _shell()
-    if shell is None:
+def displayed(text: str, page: Callable[[], str]) -> int:
+    """Displays a page, or prints its text where nothing can be displayed. Returns the number of the cell, or -1."""
+    if not (cell := _cell()):
         print(text)
-        return
+        return -1
     from IPython.display import display
 
     show: Any = display  # untyped
-
-    _shown[:] = [entry for entry in _shown if entry[0] == shell.execution_count]
-    _shown.append((shell.execution_count, result))
     show({"text/plain": text, "text/html": page()}, raw=True)
+    return cell
 
 
-def shown_in_this_cell(result: object) -> bool:
-    shell = _shell()
-    count = shell.execution_count if shell is not None else 0
-    return any(number == count and one is result for number, one in _shown)
-
-
-def _shell() -> Any:
-    """The running IPython, if any; does not import IPython."""
+def _cell() -> int:
+    """The number of the cell that runs; 0 without IPython, which is not imported."""
     ipython = sys.modules.get("IPython")
-    return ipython.get_ipython() if ipython is not None else None
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell.execution_count if shell is not None else 0
 
 
 class Shown:
     """A result that a cell shows once: when it is played, or as the value of the cell."""
+
+    reward = ""
+    """What only the text has, below it."""
+    _cell = -1
+    """The number of the cell that has shown it last."""
 
     def text(self) -> str:
         """The result in plain text."""
@@ -174,10 +167,10 @@ class Shown:
 
     def show(self) -> None:
         """Shows it again."""
-        show_once(self, self.text(), self.page)
+        object.__setattr__(self, "_cell", displayed(self.text() + self.reward, self.page))  # results are frozen
 
     def _ipython_display_(self) -> None:
-        if not shown_in_this_cell(self):
+        if self._cell != _cell():
             self.show()
 
 

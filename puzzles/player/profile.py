@@ -12,19 +12,11 @@ from lib import PuzzleError
 from lib.pipelines.torch_csv import write_table
 from lib.profiles import Shares, Source, Study, read_rules, sources_of, study
 from lib.profiles.studying import as_record
-from puzzles.failure import write_file
+from puzzles.failure import require_ending, write_file
 from puzzles.screens.profiles import text_of
 
 ENDINGS = (".html", ".svg", ".png", ".pdf", ".csv", ".json", ".txt")
 ORDERS = ("better", "measured")
-
-
-def require_known(path: str | Path) -> str:
-    """The ending of a file."""
-    ending = Path(path).suffix.lower()
-    if ending not in ENDINGS:
-        raise PuzzleError(f"cannot write {path}: the name must end with {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}")
-    return ending
 
 
 @dataclass(frozen=True)
@@ -66,7 +58,7 @@ class ProfiledRun:
         """Writes a file; its ending says what."""
         import drawing
 
-        ending = require_known(path)
+        ending = require_ending(path, ENDINGS)
         if ending in (".svg", ".png", ".pdf"):
             drawing.save(self.picture(), path)
             return

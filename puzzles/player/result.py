@@ -12,7 +12,7 @@ from puzzles.screens.feedback import HEADLINES, details, story, what_next
 from puzzles.tracks import Track, as_lines, differing_lines, reference_file, track_of
 from puzzles.tracks.outcomes import Measure, stars_text
 
-from .display import Shown, SourceLine, rendered, show_once
+from .display import Shown, SourceLine, displayed, rendered
 
 PUPPY = r"""
    / \__
@@ -165,10 +165,10 @@ class Result(Shown):
     def page(self) -> str:
         return rendered("page", self, self.picture)
 
-    def show(self) -> None:
-        """Shows it again, with the reward for three stars."""
-        reward = f"\n{PUPPY}\n{self.puzzle.praise}" if self.stars == 3 else ""
-        show_once(self, self.text() + reward, self.page)
+    @property
+    def reward(self) -> str:  # type: ignore[override]
+        """For three stars."""
+        return f"\n{PUPPY}\n{self.puzzle.praise}" if self.stars == 3 else ""
 
     def compare(self) -> None:
         """Shows the reference's run beside this one, and the lines that differ."""
@@ -179,4 +179,4 @@ class Result(Shown):
             picture = track.show.beside_reference(self.puzzle, trace, self.colour)
             return rendered("compared", text.splitlines(), picture)
 
-        show_once(object(), text, page)
+        displayed(text, page)

@@ -24,7 +24,7 @@ from time import monotonic
 from typing import IO, Any, NamedTuple
 from uuid import uuid4
 
-from puzzles.search_path import START
+from puzzles import START
 
 from . import protocol, remove_tree
 from .protocol import MAX_SHOWN_OUTPUT, RUN_FOLDER, Channel

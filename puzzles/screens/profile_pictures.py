@@ -16,7 +16,7 @@ from lib.pipelines.torch_csv import CellTimes, Pipeline, event_times
 from lib.profiles import Study
 from lib.profiles.gathered import makespan, replayed
 from lib.profiles.studying import median_times
-from puzzles.catalog.schedule_papers import with_papers
+from puzzles.catalog.puzzle import with_papers
 
 from .profiles import findings_text, ladder_text, prospect_text
 

@@ -8,7 +8,7 @@ from lib.ledger.algebra import counted
 from lib.profiles import Shares, Study
 from lib.profiles.gathered import numbers_text
 from lib.profiles.reading import RankProfile
-from puzzles.catalog.schedule_papers import with_papers
+from puzzles.catalog.puzzle import with_papers
 
 MOST_ROWS = 12
 """Rows of a table; of more stages or ranks only the first are shown."""

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from lib.ledger.algebra import counted
 from puzzles.failure import sanitized
-from puzzles.judge.discover import shared_folder
+from puzzles.judge.submission import shared_folder
 from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
 from puzzles.text_lines import fitted, least_width
 from puzzles.tracks import ALL, TRACKS, groups, outcomes

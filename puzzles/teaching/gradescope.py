@@ -39,7 +39,8 @@ def our_wheel(folder: Path) -> Path:
         installed = distribution(PACKAGE)
     except PackageNotFoundError:
         installed = None
-    if installed is not None and not _is_editable(installed):
+    origin = json.loads((installed and installed.read_text("direct_url.json")) or "{}")
+    if installed is not None and not origin.get("dir_info", {}).get("editable"):
         return packed_again(installed, folder)
     if not (INSTALL_ROOT / "pyproject.toml").is_file():
         raise WheelError("this game is neither installed nor in a clone; name its wheel with --wheel")
@@ -82,11 +83,6 @@ def _belongs(parts: tuple[str, ...]) -> bool:
     if ".." in parts or "__pycache__" in parts or Path(*parts).is_absolute():
         return False
     return not (parts[0].endswith(".dist-info") and parts[-1] in written)
-
-
-def _is_editable(installed: Distribution) -> bool:
-    origin = json.loads(installed.read_text("direct_url.json") or "{}")
-    return bool(origin.get("dir_info", {}).get("editable"))
 
 
 def add(archive: zipfile.ZipFile, name: str, data: bytes, mode: int = 0o644) -> None:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from puzzles.failure import sanitized
-from puzzles.judge.discover import entries, found_in
-from puzzles.judge.submission import SourceFile
+from puzzles.judge.submission import SourceFile, entries, found_in
 from puzzles.judge.verdict import LOST, Graded, Student, Verdict
 from puzzles.tracks import ALL, default_slugs, track_of
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import sanitized
-from puzzles.judge.discover import shared_folder
+from puzzles.judge.submission import shared_folder
 from puzzles.judge.verdict import Student
 from puzzles.teaching.handed_in import Submitted, distinct, tellers
 

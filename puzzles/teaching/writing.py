@@ -1,9 +1,20 @@
 """Writes a puzzle's files: begins a puzzle with its solutions; adds what `puzzles check` measured to its TOML file, in
-which everything else, comments and order too, stays as it is."""
+which everything else, comments and order too, stays as it is.
+
+A puzzle of a teacher is a folder's; a puzzle of the game stands in a clone of the game, with its parts in other places:
+the reference is in `solutions`, and wrong solutions are in `tests/catalog/wrong/SLUG`, as code or as edits of the
+reference, of which the first line says what each must get: `# ddp: over_target`. Both begin with the same drafts. What
+is measured is decided in `check`. No draft replaces a file that exists, and Python is written by people.
+"""
 
 import builtins
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from importlib.resources import files
 from keyword import iskeyword
 from pathlib import Path
@@ -13,12 +24,80 @@ import tomlkit
 from tomlkit import TOMLDocument
 from tomlkit.items import Array
 
+from puzzles.catalog.content import CONTENT, Chapter
 from puzzles.catalog.fields import OwnPuzzleError
-from puzzles.custom import TAKEN, OwnPuzzle, shown
-from puzzles.tracks import ALL, solutions_of
+from puzzles.custom import EDITS, TAKEN, OwnPuzzle, from_toml, shown
+from puzzles.sandbox.visible_files import INSTALL_ROOT
+from puzzles.tracks import ALL, TRACKS, reference_file, solutions_of, track_of
 from puzzles.tracks.base import ReferenceRow
 
-from . import clone
+# --- The game's own puzzles, in a clone ---
+
+
+WRONG = INSTALL_ROOT / "tests" / "catalog" / "wrong"
+
+
+def in_clone() -> bool:
+    """True where the current folder is a clone from which this program comes."""
+    with suppress(OSError):  # the current folder may be gone
+        return Path.cwd() == INSTALL_ROOT and WRONG.parent.is_dir()
+    return False
+
+
+def puzzle_in_clone(slug: str) -> OwnPuzzle:
+    """A puzzle of the game, read from its file now; it may lack targets."""
+    track = track_of(slug)
+    chapter = track.listing.chapter_of(slug) if track.listing is not None else None
+    assert isinstance(chapter, Chapter)
+    own = from_toml(CONTENT / track.name / chapter.name / f"{slug}.toml", chapter.about, draft=True, is_shipped=True)
+    reference = reference_file(slug)
+    return replace(
+        own,
+        reference="" if reference is None else reference.relative_to(INSTALL_ROOT).as_posix(),
+        wrong=wrong_solutions(slug),
+        root=INSTALL_ROOT,
+    )
+
+
+def wrong_solutions(slug: str) -> Mapping[str, str]:
+    """The wrong solutions of a puzzle by path, each with the status or reason that it must get."""
+    files = sorted(path for path in (WRONG / slug).glob("*.*") if path.suffix in (".py", EDITS))
+    return {path.relative_to(INSTALL_ROOT).as_posix(): expected_of(path) for path in files}
+
+
+def expected_of(path: Path) -> str:
+    """What the first line of a wrong solution says that it must get."""
+    text, slug = path.read_text(encoding="utf-8"), path.parent.name
+    said = re.match(r"# (\w+): (\w+)\n", text)
+    if said is None or said[1] != slug:
+        raise OwnPuzzleError(
+            f"{shown(path)}, line 1: it must name the puzzle and the status or reason that the file must get, such as "
+            f"'# {slug}: over_target'; it is {text.partition(chr(10))[0]!r:.80}"
+        )
+    return said[2]
+
+
+def write_lists() -> None:
+    """Brings the lists of puzzles in the documentation up to date."""
+    path = INSTALL_ROOT / "docs" / "generate" / "listings.py"
+    environment = {**os.environ, "PYTHONPATH": str(INSTALL_ROOT)}
+    done = subprocess.run([sys.executable, path], env=environment, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OwnPuzzleError(f"{shown(path)} failed: {done.stderr.strip().splitlines()[-1]}")
+
+
+def chapter_named(track: str, name: str) -> Path:
+    """The folder of a chapter of the game, by default the track's last."""
+    listing = TRACKS[track].listing
+    assert listing is not None
+    names = [chapter.name for chapter in listing.chapters if isinstance(chapter, Chapter)]
+    if name and name not in names:
+        raise OwnPuzzleError(f"there is no chapter '{name}' in the track '{track}'; there are {', '.join(names)}")
+    return CONTENT / track / (name or names[-1])
+
+
+# --- Files ---
+
 
 MARK = "# Measured by 'puzzles check --write': what the reference scores.\n"
 """Stands before the rows that were written first."""
@@ -115,11 +194,11 @@ def begin(name: str, track: str, folder: Path) -> list[Path]:
 
 def begin_in_clone(name: str, track: str, chapter: str = "") -> list[Path]:
     """Writes a puzzle of the game, at the end of a chapter, by default of the last one of its track."""
-    folder = clone.chapter_named(track, chapter)
+    folder = chapter_named(track, chapter)
     return _begin(name, track, {
         "puzzle": folder / f"{name}.toml",
         "reference": solutions_of(track) / f"{name}.py",
-        "wrong": clone.WRONG / name / "REST.py",
+        "wrong": WRONG / name / "REST.py",
         "trials": folder / f"{name}_trials.py",
     })  # fmt: skip
 
@@ -133,7 +212,7 @@ def _begin(name: str, track: str, places: Mapping[str, Path]) -> list[Path]:
         kind, _, rest = draft.removeprefix(f"{track}_").removesuffix(".txt").partition("_")
         wanted[places[kind].with_name(places[kind].name.replace("REST", rest))] = draft
     texts = {path: (drafts / draft).read_text(encoding="utf-8").replace("NAME", name) for path, draft in wanted.items()}
-    if places["wrong"].is_relative_to(clone.WRONG):
+    if places["wrong"].is_relative_to(WRONG):
         texts = dict(_as_in_clone(name, texts))
     try:
         for path in texts:
@@ -158,7 +237,7 @@ def _as_in_clone(name: str, texts: Mapping[Path, str]) -> Iterator[tuple[Path, s
         document["trials"] = f"{name}_trials.py"
     yield file, tomlkit.dumps(document).partition("\n")[2].rstrip() + "\n"
     for path, code in others:
-        yield path, f"# {name}: {wrong[path.name]}\n{code}" if path.is_relative_to(clone.WRONG) else code
+        yield path, f"# {name}: {wrong[path.name]}\n{code}" if path.is_relative_to(WRONG) else code
 
 
 def _require_name(name: str) -> None:

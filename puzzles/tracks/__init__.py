@@ -98,8 +98,10 @@ def unregister(track: Track[Any]) -> None:
         del _by_slug[slug]
 
 
-for _one in (Schedules(), Engine(), Layouts(), Plans()):
-    register(_one)
+register(Schedules())
+register(Engine())
+register(Layouts())
+register(Plans())
 
 SHIPPED = frozenset(ALL)
 """The puzzles of the game itself, without teachers' puzzles and tracks from outside."""

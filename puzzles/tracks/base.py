@@ -31,7 +31,7 @@ from puzzles.catalog.fields import Fields, OwnPuzzleError, RefusedError
 from puzzles.catalog.puzzle import Listing, Puzzle
 from puzzles.failure import Failure
 from puzzles.sandbox.limits import TIME_LIMIT
-from puzzles.sandbox.worker.stages import DefinitionSite
+from puzzles.sandbox.worker.stages import DefinitionSite, stage_of
 
 from .outcomes import SEE_NOTE, LocalRun, Measure, Row, RunOutcome, RunRequest, amount, capitalized, listed
 
@@ -53,11 +53,11 @@ class OptionError(RefusedError):
     """A command's option that a track does not support. The text says what to do instead."""
 
 
-def part(name: str) -> Any:
-    """An object of a track: of the class of this name, in the module of this name beside the track."""
+def part(name: str, module: str = "") -> Any:
+    """An object of a track: of the class of this name, in a module beside the track, by default that of its name."""
 
     def made(track: Track[Any]) -> Any:
-        return getattr(import_module(f"{type(track).__module__}.{name.lower()}"), name)(track)
+        return getattr(import_module(f"{type(track).__module__}.{module or name.lower()}"), name)(track)
 
     return cached_property(made)
 
@@ -134,7 +134,8 @@ class Judge(TrackPart[P], ABC):
     """The runs that a definition is judged by, and what is kept of them."""
 
     stage: str
-    """Dotted name of the module that runs definitions in the worker; see `puzzles.sandbox.worker.stages`."""
+    """What runs definitions in the worker: a module by its dotted name, or 'module:Class'; see
+    `puzzles.sandbox.worker.stages`."""
     max_result: int = 1 << 20
     """Bytes that one run may send back."""
     reasons: Sequence[str] = ("layout",)
@@ -153,7 +154,7 @@ class Judge(TrackPart[P], ABC):
 
         By default it runs the worker's stage as one turn.
         """
-        stage = import_module(self.stage)
+        stage = stage_of(self.stage)
         prepared = stage.prepare({**request.data, "slug": slug})
         site = DefinitionSite("", 0)
         result = turns.turn(lambda: stage.run_definition(slug, definition, prepared, site))

@@ -1,8 +1,12 @@
-"""Free play as commands and `play` know it: games without targets, which are shown, or replayed on tensors."""
+"""Free play as commands and `play` know it: games without targets, by name or saved, which are shown or replayed.
+
+Here is which game a name and options mean, and its run in JSON. How a game is run and judged is in
+`schedule.free_game`; only schedules have free play, and no command has to know that.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +15,20 @@ from lib.ledger.meetings import axes_of
 from lib.ledger.setting import Game
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
+from puzzles.failure import Failure
 
 from . import ALL, TRACKS, track_of
 from .base import TensorOptions, Workbench
 from .schedule.free_game import FreeGame as FreeGame
-from .schedule.free_game import figures as figures
-from .schedule.free_game import judged_saved as judged_saved
-from .schedule.free_game import require_size
 from .schedule.free_game import summary as summary
+from .schedule.judge import parse_trace
 from .schedule.show import timeline
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+MAX_SIZE = 1024
+"""Layers, batches and ranks."""
 
 
 def own_game(slug: str) -> tuple[Puzzle, Size, Setting] | None:
@@ -49,6 +55,47 @@ def game_of(slug: str, given: Mapping[str, Any]) -> Puzzle | FreeGame:
     if puzzle is not None and (size, setting) == (own_size, own):
         return puzzle
     return FreeGame.of(slug, size, setting)
+
+
+def require_size(size: object) -> Size:
+    """A size that a free game may have."""
+    given = size if isinstance(size, Sequence) and not isinstance(size, str) else [size]
+    if len(given) == 3 and all(type(n) is int and 1 <= n <= MAX_SIZE for n in given):
+        return Size(*given)
+    raise PuzzleError(
+        f"a size is layers, batches and ranks, each a whole number from 1 to {MAX_SIZE:,}, as 4,8,4; "
+        f"got {','.join(map(str, given))}"
+    )
+
+
+def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report] | Failure]:
+    """The game that a saved trace is of, and its trace and report; or what is wrong."""
+    try:
+        trace = parse_trace(saved.decode("utf-8-sig"))
+    except (RecursionError, MemoryError, ValueError, TypeError) as why:
+        raise PuzzleError(str(why)) from None
+    game = FreeGame(name, require_size(trace.size), trace.setting)
+    return game, game.report_on(trace)
+
+
+def figures(report: Report) -> dict[str, Any]:
+    """What a correct run took, as JSON holds it: times in steps, memory in elements."""
+    return {
+        "timesteps": report.timesteps,
+        "makespan": report.makespan,
+        "span": report.span,
+        "bubble": round(report.bubble, 6),
+        "peak_memory": report.peak.memory,
+        "lasting_peak": report.lasting_peak,
+        "traffic": report.traffic,
+        "traffic_total": report.traffic_total,
+        "family": report.family,
+        "tiers": {tier: peak.memory for tier, peak in report.peaks.items()},
+        "ranks": [
+            {"busy": round(r.busy, 6), "peak_memory": max(r.memory), "messages": r.messages, "bytes_sent": r.bytes_sent}
+            for r in report.ranks
+        ],
+    }
 
 
 def picture(game: FreeGame, trace: Trace, colour: str) -> str:

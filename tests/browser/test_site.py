@@ -18,9 +18,10 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from puzzles.catalog.path import CORE
-from puzzles.page import links
+from puzzles.page.in_browser import calls
 from puzzles.tracks import ALL, reference_file
 from tests.support.commands import ROOT, solution
+from tests.support.pages import read_link
 from tests.support.profiles import TRACES
 from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game
 
@@ -324,7 +325,7 @@ def test_what_is_printed_is_cut(game: Game) -> None:
 
 def test_a_link_to_code_opens_read_only_and_can_be_made_ones_own(game: Game) -> None:
     text = solution("fsdp")
-    game.open(links.fragment("fsdp", "code", text), "unrun")
+    game.open(calls.fragment("fsdp", "code", text), "unrun")
     assert game.code() == text
     assert "Run" in game.text(".verdict .next")
     game.find(".run").click()
@@ -338,26 +339,26 @@ def test_a_link_to_code_opens_read_only_and_can_be_made_ones_own(game: Game) -> 
     game.until_status("passed")
     game.menu_item("Copy a link to my code")
     made = game.until(lambda: game.script("return document.documentElement.dataset.link"))
-    assert links.read(made) == ("fsdp", "code", text)
+    assert read_link(made) == ("fsdp", "code", text)
 
 
 def test_a_link_to_a_run_is_verified_on_opening(game: Game) -> None:
     game.open("zb_h1", "passed")
     game.menu_item("Copy a link to the run only")
     made = game.until(lambda: game.script("return document.documentElement.dataset.link"))
-    slug, kind, trace = links.read(made)
+    slug, kind, trace = read_link(made)
     assert (slug, kind) == ("zb_h1", "run")
     game.open(made.partition("#")[2], "passed")
     assert game.browser.find_elements("css selector", ".cm-content") == []
     forged = json.loads(trace)
     del forged["operations"][0][-1]
-    game.open(links.fragment("zb_h1", "run", json.dumps(forged)), "failed")
-    game.open(links.fragment("zb_h1", "run", "[1, 2]"), "failed")
+    game.open(calls.fragment("zb_h1", "run", json.dumps(forged)), "failed")
+    game.open(calls.fragment("zb_h1", "run", "[1, 2]"), "failed")
     assert "cannot be judged" in game.text(".verdict")
 
 
 def test_a_damaged_link_says_so_and_opens_the_puzzle(game: Game) -> None:
-    game.open(f"{links.fragment('ddp', 'code', solution('ddp'))[:-40]}")
+    game.open(f"{calls.fragment('ddp', 'code', solution('ddp'))[:-40]}")
     assert "damaged" in game.text("#toast")
     assert "while" not in game.code()
 
@@ -450,7 +451,7 @@ def test_a_timetable_shows_its_figures_while_it_is_made_and_travels_as_a_link(ga
     game.script("delete document.documentElement.dataset.link; window.prompt = () => null")
     game.find("#handlink").click()
     link = game.until(lambda: game.script("return document.documentElement.dataset.link"))
-    assert links.read(link)[:2] == ("interleaved", "timetable")
+    assert read_link(link)[:2] == ("interleaved", "timetable")
     game.find("#clear").click()
     game.until(lambda: placed().startswith("0 of "))
     game.go(link.partition("#")[2])

@@ -9,7 +9,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from puzzles.page import links
+from puzzles.page.in_browser import calls
 from tests.support.commands import solution
 from tests.support.site_game import NEEDS_SITE, Game, opened_game
 
@@ -292,7 +292,7 @@ def test_code_of_one_puzzle_changes_nothing_for_the_next(game: Game) -> None:
 
 
 def test_a_link_is_run_only_by_the_button_and_leaves_nothing(game: Game) -> None:
-    game.open(links.fragment("basic", "code", PATCHED), "unrun")
+    game.open(calls.fragment("basic", "code", PATCHED), "unrun")
     assert "Not run yet" in game.text(".verdict")
     assert not game.is_running
     game.find(".run").click()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from puzzles.page import links
+from puzzles.page.in_browser import calls
 from tests.support.commands import ROOT, solution
 from tests.support.site_game import NEEDS_SITE, Game, opened_game
 
@@ -80,7 +80,7 @@ def test_nothing_is_found_in_any_verdict(game: Game) -> None:
     game.play("zb_h1", solution("zb_h1"), "passed")
     game.until(lambda: game.script("return document.querySelector('canvas')?.dataset.drawn"))
     findings |= found(game, "passed")
-    game.open(links.fragment("fsdp", "code", solution("fsdp")), "unrun")
+    game.open(calls.fragment("fsdp", "code", solution("fsdp")), "unrun")
     assert findings | found(game, "code of a link") == {}
 
 

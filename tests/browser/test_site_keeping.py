@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from puzzles.page import links
+from puzzles.page.in_browser import calls
 from tests.support.commands import solution
 from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game
 
@@ -314,7 +314,7 @@ def test_a_timetable_by_hand_is_kept(game: Game) -> None:
 def test_a_timetable_of_a_link_is_kept_with_the_first_move_only(game: Game, shared: str) -> None:
     own = [["0F0"], ["1F0"], ["2F0"], ["3F0"]]
     store(game, json.dumps({"drafts": {"gpipe": own}}))
-    open_table(game, links.fragment("gpipe", "timetable", shared))
+    open_table(game, calls.fragment("gpipe", "timetable", shared))
     left = 32 - len(shared.split())
     game.until(lambda: missing(game) == left)
     game.until(lambda: "somebody shared" in game.text(".byhand .told"))
@@ -332,7 +332,7 @@ def test_a_timetable_of_a_link_is_kept_with_the_first_move_only(game: Game, shar
 def test_a_link_to_a_timetable_that_is_only_looked_at_changes_nothing(game: Game) -> None:
     own = json.dumps({"drafts": {"gpipe": [["0F0"], [], [], []]}})
     store(game, own)
-    open_table(game, links.fragment("gpipe", "timetable", "0F1\n\n\n"))
+    open_table(game, calls.fragment("gpipe", "timetable", "0F1\n\n\n"))
     game.until(lambda: "somebody shared" in game.text(".byhand .told"))
     game.open("ddp")
     assert json.loads(own).items() <= game.kept().items()
@@ -429,7 +429,7 @@ def test_damaged_data_is_left_out_with_a_sentence(game: Game, damage: str) -> No
         ("gpipe/__proto__/x", "gpipe", "neither code, a run nor"),
         ("gpipe/code", "gpipe", ""),
         ("main", "map", "no puzzle main"),
-        (links.fragment("ddp", "timetable", "0F0"), "ddp", "no timetable by hand"),
+        (calls.fragment("ddp", "timetable", "0F0"), "ddp", "no timetable by hand"),
     ],
 )
 def test_a_damaged_address_leads_somewhere_with_a_sentence(game: Game, fragment: str, page: str, said: str) -> None:
@@ -501,7 +501,7 @@ def test_the_browser_is_asked_to_keep_what_is_stored_and_to_stay_while_something
 def test_the_last_of_two_quick_routes_is_shown_and_the_map_keeps_its_scroll(game: Game) -> None:
     game.visit()
     game.script("scrollTo(0, 900)")
-    long = links.fragment("gpipe", "code", "# " + "long " * 300_000)
+    long = calls.fragment("gpipe", "code", "# " + "long " * 300_000)
     game.script("location.hash = arguments[0]; setTimeout(() => { location.hash = 'ddp'; });", long)
     game.until_status("not_attempted")
     assert game.script("return [location.hash, document.querySelector('main').dataset.page]") == ["#ddp", "ddp"]

@@ -11,17 +11,15 @@ import pytest
 
 from lib.pipelines.rank_work import Names
 from puzzles.catalog import content as content_module
-from puzzles.catalog import schedule_papers
 from puzzles.catalog.content import COMPILED, CONTENT, ChapterFile, compiled, content, fields_of, parsed
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.fields import Fields, OwnPuzzleError, line_of
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.path import AFTER, CORE, ON_TENSORS, PATH, known, next_on_path
-from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.catalog.puzzle import Paper, Puzzle, papers
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.puzzle import read_puzzle
+from puzzles.catalog.puzzle import Paper, Puzzle, papers, papers_of_schedules
+from puzzles.catalog.schedule import PUZZLES, read_puzzle
 from puzzles.tracks import ALL, SHIPPED, TRACKS, before, mark, place, track_of
+from puzzles.tracks.layout import LAYOUT_PUZZLES
+from puzzles.tracks.plan import PLAN_PUZZLES
 from tests.screens.texts import approved
 
 # --- The puzzles as data: what is compiled is what the files say, and a fault in a file is named with its line ---
@@ -206,13 +204,13 @@ def test_every_publication_is_cited_and_listed_by_year() -> None:
     assert len({paper.title for paper in listed}) == len(listed)
     assert [paper.year for paper in listed] == sorted(paper.year for paper in listed)
     cited = {source.cited_for("") for _, puzzle in TEXTS for source in puzzle.sources if isinstance(source, Paper)}
-    by_schedules = {papers()[name] for names in schedule_papers.PAPERS.values() for name in names}
+    by_schedules = {papers()[name] for names in papers_of_schedules().values() for name in names}
     assert cited | by_schedules == set(listed)
 
 
 def test_each_schedule_that_has_a_name_has_its_papers() -> None:
     without = {Names.WEIGHT_SHARDED}  # a step of the classic puzzles on the way to ZeRO-3, which no paper named
-    assert schedule_papers.PAPERS.keys() == {value for name, value in vars(Names).items() if name.isupper()} - without
+    assert papers_of_schedules().keys() == {value for name, value in vars(Names).items() if name.isupper()} - without
 
 
 def test_authors_and_year_are_short() -> None:

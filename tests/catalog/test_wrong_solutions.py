@@ -18,7 +18,7 @@ from puzzles.judge.grader import grade_file
 from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
 from puzzles.teaching.check import MIN_WRONG
-from puzzles.teaching.clone import WRONG, expected_of, wrong_solutions
+from puzzles.teaching.writing import WRONG, expected_of, wrong_solutions
 from puzzles.tracks import ALL, SHIPPED
 from tests.catalog.lessons.tables import SKIPS
 from tests.support.mistakes import code_of

@@ -8,7 +8,7 @@ import pytest
 from click.testing import Result
 
 from drawing.palette import OPERATIONS, batch_colour
-from puzzles.sandbox.worker.stages import schedule
+from puzzles.sandbox.worker.stages.functions import Schedule
 from tests.support.commands import SOLUTIONS, puzzles, said
 
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
@@ -80,10 +80,10 @@ def test_a_deadlock_shows_where_each_rank_is_stuck_and_forged_facts_show_nothing
     Path("mine.py").write_text(RING)
     draw("mine.py", "ddp", code=1)
     assert [f"stuck in receive({rank}) on line 2" in written("ddp.svg") for rank in range(4)] == [True] * 4
-    real = schedule.run_definition
+    real = Schedule.run_definition
     for forged in FORGED:
         monkeypatch.setattr(
-            schedule, "run_definition",
+            Schedule, "run_definition",
             lambda *given, forged=forged: replace(result := real(*given), data={**result.data, "deadlock": forged}),
         )  # fmt: skip
         draw("mine.py", "ddp", code=1)

@@ -34,10 +34,9 @@ from lib import (
 )
 from lib.ledger.costs import CLASSIC, elements_sent
 from lib.planning import Split
-from puzzles import address
+from puzzles import version
 from puzzles.catalog.content import Chapter
 from puzzles.catalog.path import PATH
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import CHAPTERS, CLASSICS, PUZZLES
 from puzzles.cli.main import main
 from puzzles.failure import Failure
@@ -45,6 +44,7 @@ from puzzles.player import authoring
 from puzzles.player.authoring import FULL, INK, MARKER, SOURCES, books, collective_svg
 from puzzles.screens.html import rendered
 from puzzles.tracks import TRACKS
+from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import score_split
 from puzzles.version import VERSION
 from solutions.ring_context import ring_context
@@ -183,14 +183,14 @@ def test_in_jupyterlite_the_setup_installs_the_wheel_without_pip(
 def test_the_setup_installs_the_tested_version_once_it_is_published(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(address, "_addresses", lambda: {"Source": "https://github.com/acme/x"})
+    monkeypatch.setattr(version, "_addresses", lambda: {"Source": "https://github.com/acme/x"})
     assert set_up(tmp_path, monkeypatch) == [("pip", f"install --quiet git+https://github.com/acme/x@v{VERSION}")]
 
 
 def test_the_setup_installs_nothing_from_a_name_that_anybody_could_take(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(address, "_addresses", dict)
+    monkeypatch.setattr(version, "_addresses", dict)
     with pytest.raises(ImportError, match=f"put training_puzzles-{VERSION}-py3-none-any.whl"):
         set_up(tmp_path, monkeypatch)
 

@@ -23,10 +23,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 import puzzles.catalog.engine.puzzle as engines
-import puzzles.catalog.layout.puzzle as layouts
-import puzzles.catalog.plan.puzzle as plans
+import puzzles.catalog.layout as layouts
+import puzzles.catalog.plan as plans
 import puzzles.catalog.puzzle as texts
-import puzzles.catalog.schedule.puzzle as schedules
+import puzzles.catalog.schedule as schedules
 import puzzles.custom as toml_file
 from docs.generate import expresses, extended, gallery, listings, screens, truth
 from docs.generate.expresses import lines_of, outcome
@@ -42,20 +42,19 @@ from lib.planning import Job, gpu, plan, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer
 from lib.planning.plans import time_parts
 from lib.profiles import read_rules
-from puzzles import address
+from puzzles import version
 from puzzles.catalog.path import CORE
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.cli.main import main
 from puzzles.page.build import NODE_VERSION
-from puzzles.page.links import read
 from puzzles.sandbox import client
 from puzzles.tracks import SHIPPED
 from puzzles.tracks.outcomes import Score
+from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import score_split
 from tests.screens.scenes import MISTAKES
 from tests.support.commands import ROOT, as_line, puzzles
 from tests.support.mpi import mpiexec_or_skip
-from tests.support.pages import blocks, page
+from tests.support.pages import blocks, page, read_link
 from tests.support.profiles import TRACES
 from tests.support.published_runs import EXPERTS, seconds_of
 from tests.test_imports import ORDER
@@ -100,7 +99,7 @@ def test_the_commands_of_the_page_on_browsers_print_links(monkeypatch: pytest.Mo
         done = puzzles(*command.split())
         assert (done.exit_code, done.stderr) == (0, "")
         assert done.stdout.startswith("https://example.org/puzzles/#gpipe/")
-        kinds.append(read(done.stdout.strip())[1])
+        kinds.append(read_link(done.stdout.strip())[1])
     assert kinds == ["code", "run"]
     assert f"{NODE_VERSION} or newer" in page("docs/browser.md")
 
@@ -769,10 +768,10 @@ def test_the_page_of_mistakes_is_current() -> None:
 
 
 def test_a_page_is_at_its_address_or_in_the_clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_addresses", dict)
-    assert (address.page("mistakes"), address.page("no_such_page")) == ("docs/mistakes.md", "")
-    monkeypatch.setattr(address, "_addresses", lambda: {"Documentation": "https://acme.example/docs/"})
-    assert address.page("mistakes") == "https://acme.example/docs/mistakes/"
+    monkeypatch.setattr(version, "_addresses", dict)
+    assert (version.page("mistakes"), version.page("no_such_page")) == ("docs/mistakes.md", "")
+    monkeypatch.setattr(version, "_addresses", lambda: {"Documentation": "https://acme.example/docs/"})
+    assert version.page("mistakes") == "https://acme.example/docs/mistakes/"
 
 
 def test_there_are_twenty_mistakes_in_the_order_of_the_path() -> None:

@@ -27,7 +27,7 @@ from lib.layout import (
 )
 from lib.layout.examples import attention, feed_forward, megatron_mlp
 from lib.layout.propagation import CRITERIA, compares_of
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.screens.texts import approved, approved_refusal
 from tests.support.commands import puzzles
 from tests.support.svg import texts, tips

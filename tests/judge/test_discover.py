@@ -9,9 +9,7 @@ from tempfile import gettempdir
 
 import pytest
 
-from puzzles.judge.discover import MAX_DEPTH, entries, found_in, hard_links, submissions
-from puzzles.judge.submission import SourceFile
-from puzzles.judge.words import SAYS
+from puzzles.judge.submission import MAX_DEPTH, SAYS, SourceFile, entries, found_in, hard_links, submissions
 from tests.support.commands import puzzles
 from tests.support.fake_grading import real_verdict, stating
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from puzzles.cli.watch import WatchState
 from puzzles.judge import progress
 from puzzles.judge.checkpoint import Checkpoint, GradingJob
-from puzzles.judge.discover import submissions
+from puzzles.judge.submission import submissions
 from puzzles.judge.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
 from puzzles.teaching import export

@@ -10,7 +10,7 @@ import pytest
 from lib.layout import Graph, propagate
 from lib.layout.layouts import DeviceMatrix, LayoutError
 from lib.layout.notation import graph_from_data, graph_to_data
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.support.layout_examples import layer_norm, mixture_of_experts, rotary, swiglu
 
 

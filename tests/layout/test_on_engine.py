@@ -33,7 +33,7 @@ from lib.layout.examples import attention, embedding_and_head, feed_forward, meg
 from lib.layout.exchanges import REDUCING
 from lib.layout.execution import MovingDevice, PlannedDevice
 from lib.layout.plans import ends
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.support import layout_strategies
 from tests.support.examples import examples
 from tests.support.layout_examples import transformer

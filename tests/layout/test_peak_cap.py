@@ -27,7 +27,7 @@ from lib.layout.choices import Choices
 from lib.layout.examples import feed_forward, megatron_mlp, one_matmul
 from lib.layout.layouts import placement
 from lib.layout.redistribution import can_become
-from puzzles.catalog.layout import LAYOUT_PUZZLES
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.layout.test_peak import assert_peaks_are_measured
 from tests.layout.test_propagation import configured_ffn, small_graphs
 from tests.screens.texts import approved

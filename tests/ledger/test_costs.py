@@ -13,7 +13,7 @@ import pytest
 from lib import COSTS, Costs, Model, Setting, Size, referee
 from lib.ledger.costs import CLASSIC
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.sandbox.worker.stages.schedule import prepare
+from puzzles.sandbox.worker.stages.functions import Schedule
 from puzzles.tracks.schedule.judge import request_at
 from tests.support import finished
 from tests.support.step_costs import STEP_COSTS
@@ -82,7 +82,7 @@ def test_a_run_and_the_referee_agree_on_times_by_size() -> None:
 def test_the_request_to_a_sandbox_carries_the_setting() -> None:
     puzzle: Any = PUZZLES["basic"]
     assert request_at(puzzle, Size(1, 2, 3)).data == {"size": [1, 2, 3]}
-    assert prepare({"size": [1, 2, 3]}) == (Size(1, 2, 3), Setting())
+    assert Schedule().prepare({"size": [1, 2, 3]}) == (Size(1, 2, 3), Setting())
     setting = Setting(COSTS["slow"], (("dp", 3),), 4, "block", "local")
     other = replace(puzzle, goal=replace(puzzle.goal, setting=setting))
-    assert prepare(request_at(other, Size(1, 2, 3)).data) == (Size(1, 2, 3), setting)
+    assert Schedule().prepare(request_at(other, Size(1, 2, 3)).data) == (Size(1, 2, 3), setting)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from lib import MismatchError, Value, WeightGrad
 from lib.ledger.lanes import Lanes
-from lib.ledger.meetings import Call, Meeting, Meetings, require_same_call
+from lib.ledger.meetings import Call, Meetings, require_same_call
 from lib.ledger.setting import Game
 from lib.ledger.trace import Op
 from tests.support.examples import examples
@@ -23,7 +23,7 @@ members = st.lists(st.integers(0, 9), min_size=1, max_size=6, unique=True)
 
 
 def gradient(rank: int, layer: int = 0) -> WeightGrad:
-    return WeightGrad(layer, LAYERS, {rank}, BATCHES)
+    return WeightGrad(layer, LAYERS, {rank % BATCHES}, BATCHES)
 
 
 def calling(rank: int, clock: int, name: str, value: Value, group: tuple[int, ...] | None = None) -> Call:
@@ -39,42 +39,44 @@ def reducing(
     return calling(rank, clock, name, gradient(rank, layer), group)
 
 
+def arriving(rank: int, group: list[int]) -> Call:
+    return reducing(rank, group=tuple(sorted(group)))
+
+
 @examples(100)
 @given(members, st.data())
 def test_the_last_to_come_gets_all_calls_in_the_order_of_the_members(group: list[int], data: st.DataObject) -> None:
-    meeting: Meeting[str] = Meeting(group)
+    meetings = Meetings(10)
     for _ in range(2):  # the next meeting opens by itself
-        order = data.draw(st.permutations(group))
-        answers = [meeting.arrive(rank, f"call of {rank}") for rank in order]
-        assert answers == [None] * (len(group) - 1) + [[f"call of {rank}" for rank in group]]
+        calls = [arriving(rank, group) for rank in data.draw(st.permutations(group))]
+        answers = [meetings.arrive(call) for call in calls]
+        assert answers == [()] * (len(group) - 1) + [sorted(calls, key=lambda call: call.rank)]
 
 
 @examples(100)
 @given(members, st.lists(st.tuples(st.integers(0, 9), st.booleans())))
 def test_every_member_is_present_or_missing(group: list[int], steps: list[tuple[int, bool]]) -> None:
-    meeting: Meeting[int] = Meeting(group)
-    here: set[int] = set()
+    meetings, here = Meetings(10), dict[int, Call]()
     for rank, comes in steps:
         if rank not in group:
             continue
-        if comes and len(here | {rank}) < len(group):
-            meeting.arrive(rank, rank)
-            here.add(rank)
-        elif not comes:
-            meeting.withdraw(rank, rank)
-            here.discard(rank)
-    assert (set(meeting.arrived()), meeting.missing()) == (here, tuple(rank for rank in group if rank not in here))
+        if comes and len({*here, rank}) < len(group):
+            here[rank] = arriving(rank, group)
+            meetings.arrive(here[rank])
+        elif not comes and rank in here:
+            meetings.withdraw(here.pop(rank))
+    assert meetings.pending() == ([[here[rank] for rank in sorted(here)]] if here else [])
+    assert meetings.missing(tuple(sorted(group))) == tuple(rank for rank in sorted(group) if rank not in here)
 
 
 def test_a_call_that_is_over_takes_no_later_one_back() -> None:
-    meeting: Meeting[Call] = Meeting((0, 1))
-    over, later = reducing(0), reducing(0)
-    meeting.arrive(0, later)
-    meeting.withdraw(0, over)
-    assert meeting.arrived()[0] is later
+    meetings, over, later = Meetings(2), reducing(0), reducing(0)
+    meetings.arrive(later)
+    meetings.withdraw(over)
+    assert meetings.pending() == [[later]]
 
 
-class NotedLanes(Lanes):
+class NotedLanes(Lanes[int]):
     """Notes the calls that are settled, in order."""
 
     def __init__(self, game: Game, ranks: int) -> None:
@@ -112,12 +114,12 @@ def test_nobody_there_to_disagree() -> None:
 
 
 def test_every_group_has_meetings_of_its_own() -> None:
-    meetings: Meetings[str] = Meetings(4)
-    assert meetings.of((0, 1)).arrive(0, "a") is None
-    assert meetings.of((0, 2)).arrive(0, "b") is None
-    assert meetings.of(None).arrive(3, "c") is None
-    assert [dict(meeting.arrived()) for meeting in meetings.pending()] == [{0: "a"}, {0: "b"}, {3: "c"}]
-    assert meetings.of((0, 1)).arrive(1, "d") == ["a", "d"]
-    assert meetings.of((0, 1)).arrive(1, "next") is None
-    assert meetings.of((0, 1)).missing() == (0,)
-    assert meetings.of(None).missing() == (0, 1, 2)
+    meetings = Meetings(4)
+    a, b, c = reducing(0, group=(0, 1)), reducing(0, group=(0, 2)), reducing(3)
+    assert [meetings.arrive(call) for call in (a, b, c)] == [(), (), ()]
+    assert meetings.pending() == [[a], [b], [c]]
+    d, following = reducing(1, group=(0, 1)), reducing(1, group=(0, 1))
+    assert meetings.arrive(d) == [a, d]
+    assert meetings.arrive(following) == ()
+    assert meetings.missing((0, 1)) == (0,)
+    assert meetings.missing(None) == (0, 1, 2)

@@ -19,9 +19,7 @@ from lib.ledger.values import (
     Parked,
     Weight,
     WeightGrad,
-    copy_of,
     unrecorded,
-    with_fields,
 )
 from tests.support import finished
 
@@ -116,7 +114,7 @@ CHECKED = [
 def test_a_value_made_without_checks_is_as_a_checked_one(checked: Value) -> None:
     kind = type(checked)
     label = [getattr(checked, field.name) for field in fields(checked)]  # type: ignore[arg-type]  # a dataclass
-    for value in (kind.made(*label), copy_of(checked), with_fields(checked), pickle.loads(pickle.dumps(checked))):
+    for value in (kind.made(*label), checked.copied(), checked.copied(), pickle.loads(pickle.dumps(checked))):
         assert type(value) is kind
         assert value is not checked
         assert (value, hash(value), repr(value), str(value)) == (checked, hash(checked), repr(checked), str(checked))
@@ -137,10 +135,10 @@ def test_a_value_made_without_checks_is_as_a_checked_one(checked: Value) -> None
 @pytest.mark.parametrize("checked", CHECKED, ids=repr)
 def test_a_value_differs_from_one_with_another_field(checked: Value) -> None:
     name = "tier" if isinstance(checked, Parked) else "layer"
-    changed = with_fields(checked, **{name: "disk" if name == "tier" else 2})
+    changed = checked.copied(**{name: "disk" if name == "tier" else 2})
     assert changed != checked
     assert getattr(changed, name) in ("disk", 2)
-    assert len({changed, checked, copy_of(checked)}) == 2
+    assert len({changed, checked, checked.copied()}) == 2
 
 
 def test_a_copy_belongs_to_no_record() -> None:

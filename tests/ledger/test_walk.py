@@ -8,13 +8,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lib import TraceError
 from lib.ledger.lanes import Cursor, Walk
 from lib.ledger.meetings import Call
 from lib.ledger.setting import Game
 from lib.ledger.trace import Op
 from tests.support.examples import examples
-from tests.support.refusals import Refused
 
 RANKS = 3
 
@@ -164,8 +162,3 @@ def test_two_senders_that_wait_for_room_at_each_other() -> None:
 
 def test_a_buffer_for_every_message_lets_both_senders_go_on() -> None:
     assert Diary(CROSSED, buffered=True).stuck == []
-
-
-def test_a_rank_that_does_not_exist() -> None:
-    with Refused("sent to nobody", rank=0, to=2, error=TraceError):
-        Diary([[send(2)], []])

@@ -17,11 +17,11 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from puzzles import address
+from puzzles import version
 from puzzles.catalog.path import CORE
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli.share import judge_saved
-from puzzles.page import build, links
+from puzzles.page import build
 from puzzles.page.__main__ import main
 from puzzles.page.build import (
     DOCS,
@@ -41,13 +41,15 @@ from puzzles.page.build import (
     require_node,
     wheel_of,
 )
-from puzzles.page.links import split
+from puzzles.page.in_browser import calls
+from puzzles.page.in_browser.calls import split
 from puzzles.page.listing import listing
 from puzzles.tracks import ALL
 from tests.screens.texts import approved
 from tests.support.commands import ROOT, puzzles
 from tests.support.examples import LETTERS, examples
 from tests.support.numpy_stand_in import write_wheel
+from tests.support.pages import read_link
 
 # --- Building the site: what is missing is named in a sentence, and other people's files stay. tests/browser builds
 # it ---
@@ -151,7 +153,7 @@ class NotHere:
     def find_spec(self, name, path=None, target=None):
         if name.partition(".")[0] in ("click", "rich", "markdown_it", "numpy", "greenlet", "scipy"):
             raise ModuleNotFoundError(f"No module named '{name}'", name=name)
-        if name.startswith(("lib.layout", "lib.engine", "drawing", "puzzles.cli")):
+        if name.startswith(("lib.layout", "lib.engine", "drawing.layout_", "puzzles.cli")):
             raise ModuleNotFoundError(f"{name} is not in the archive", name=name)
 
 sys.meta_path.insert(0, NotHere())
@@ -348,36 +350,19 @@ def test_its_licence_is_served(locked: LockedWheel, folder: Path) -> None:
     assert f"{NAME}:\n\nThe licence of" in text
 
 
-# --- Links to code and to runs: they give back what they hold, and a damaged one says so ---
+# --- Links to code and to runs: they give back what they hold ---
 
 
 IN_LINKS = set(string.ascii_letters + string.digits + "-_")
 
 
 @examples(15)
-@given(st.text(LETTERS, max_size=300), st.sampled_from(links.KINDS))
+@given(st.text(LETTERS, max_size=300), st.sampled_from(("code", "run", "timetable")))
 def test_a_link_gives_back_what_it_holds(text: str, kind: str) -> None:
-    made = links.link("https://example.org/#old", "gpipe", kind, text)
+    made = calls.link("https://example.org/#old", "gpipe", kind, text)
     assert made.startswith(f"https://example.org/#gpipe/{kind}/")
     assert set(made.rpartition("/")[2]) <= IN_LINKS
-    assert links.read(made) == ("gpipe", kind, text)
-
-
-@pytest.mark.parametrize(
-    ("link", "facts"),
-    [
-        ("https://example.org/", "not a link to code, to a run or to a timetable"),
-        ("#gpipe/film/abc", "#PUZZLE/code/"),
-        (f"#gpipe/code/{links.packed('some code' * 20)[:-6]}", "cut off"),
-        ("#gpipe/code/%%%", "damaged"),
-        ("#gpipe/code/AAAA", "damaged"),
-        ("#gpipe/code/é", "damaged"),
-        (f"#gpipe/code/{links.packed('0' * (links.MAX_UNPACKED + 1))}", "4,000,000 bytes"),
-    ],
-)
-def test_what_is_no_link_is_refused(link: str, facts: str) -> None:
-    with pytest.raises(links.LinkError, match=facts):
-        links.read(link)
+    assert read_link(made) == ("gpipe", kind, text)
 
 
 # --- The command ---
@@ -391,9 +376,9 @@ def share(*arguments: str) -> tuple[int, str, str]:
 def test_the_command_shares_code_and_runs() -> None:
     file = ROOT / "solutions" / "zb_h1.py"
     code, printed, _ = share(str(file), "zb_h1", "--site", "https://example.org/")
-    assert (code, links.read(printed.strip())) == (0, ("zb_h1", "code", file.read_text(encoding="utf-8")))
+    assert (code, read_link(printed.strip())) == (0, ("zb_h1", "code", file.read_text(encoding="utf-8")))
     code, printed, _ = share(str(file), "zb_h1", "--run", "--site", "https://example.org/")
-    slug, kind, trace = links.read(printed.strip())
+    slug, kind, trace = read_link(printed.strip())
     assert (code, slug, kind) == (0, "zb_h1", "run")
     assert judge_saved(PUZZLES["zb_h1"], trace.encode()).stars == 3
 
@@ -403,21 +388,21 @@ def test_of_several_solutions_only_one_is_shared(tmp_path) -> None:  # type: ign
     file.write_text("from lib import Model\n\n\ndef both():\n    pass\n\n\ndef ddp(model):\n    both()\n\n\n"
                     "def fsdp(model):\n    both()\n")  # fmt: skip
     _, printed, _ = share(str(file), "fsdp", "--site", "x")
-    text = links.read(printed.strip())[2]
+    text = read_link(printed.strip())[2]
     assert "def both" in text
     assert "def fsdp" in text
     assert "def ddp" not in text
 
 
 def test_without_a_public_address_the_link_is_for_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_addresses", dict)
+    monkeypatch.setattr(version, "_addresses", dict)
     code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
     assert (code, printed.startswith("http://127.0.0.1:8000/#ddp/code/")) == (0, True)
     approved("links", "without a public address the link is for this machine", warned)
 
 
 def test_a_public_address_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_addresses", lambda: {"Play": "https://acme.github.io/x/"})
+    monkeypatch.setattr(version, "_addresses", lambda: {"Play": "https://acme.github.io/x/"})
     code, printed, warned = share(str(ROOT / "solutions" / "ddp.py"), "ddp")
     assert (code, printed.startswith("https://acme.github.io/x/#ddp/code/"), warned) == (0, True, "")
 

@@ -15,8 +15,6 @@ import pytest
 
 from lib.pipelines.torch_csv import read_csv
 from puzzles.catalog.engine import ENGINE_PUZZLES
-from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import folder_added
 from puzzles.failure import Failure, of_crash
@@ -29,6 +27,8 @@ from puzzles.page.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, p
 from puzzles.player.local_run import judge_here
 from puzzles.sandbox.worker.reading import Sketch
 from puzzles.tracks import ALL
+from puzzles.tracks.layout import LAYOUT_PUZZLES
+from puzzles.tracks.plan import PLAN_PUZZLES
 from tests.support.commands import ROOT, solution
 from tests.support.engine_trials import REFERENCES
 from tests.support.numpy_stand_in import write_wheel
@@ -450,7 +450,7 @@ sys.path.insert(0, wheel)
 sys.platform = "emscripten"
 import numpy
 import lib.engine, lib.layout, drawing.layout_graph
-import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.layout
+import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.functions
 import puzzles.tracks.engine.judge, puzzles.tracks.layout.judge, puzzles.tracks.layout.show
 print(numpy.__version__, sys.modules["lib.engine.transport"].greenlet.__module__)
 """

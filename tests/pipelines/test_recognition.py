@@ -29,8 +29,8 @@ from lib.pipelines import (
     zero3,
 )
 from lib.pipelines.rank_work import Names
+from puzzles.catalog.puzzle import with_papers
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule_papers import with_papers
 from solutions.records import fsdp_layer_by_layer
 from tests.screens.texts import approved
 from tests.support import finished

@@ -17,7 +17,6 @@ from jupytext.magics import comment_magic
 import lib
 import lib.engine
 from puzzles.catalog.engine.trial import MethodCall, Trial
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.grader import grade_file
 from puzzles.judge.submission import Submission
@@ -28,6 +27,7 @@ from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.sandbox.worker.reading import MAX_CELLS, SubmissionCode, read_cells, without_magics
 from puzzles.sandbox.worker.runner import DefinitionRun
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.fuzz import __main__ as fuzz
 from tests.fuzz import targets
 from tests.fuzz.changes import changed_bytes, changed_tree

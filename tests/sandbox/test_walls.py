@@ -23,7 +23,6 @@ from lib import pipelines as schedules
 from lib.layout import plan
 from lib.layout.notation import graph_to_data
 from puzzles import play
-from puzzles.catalog.layout import LAYOUT_PUZZLES
 from puzzles.judge.grader import grade_file
 from puzzles.judge.session import run_in
 from puzzles.sandbox import visible_files
@@ -41,6 +40,7 @@ from puzzles.sandbox.visible_files import (
 from puzzles.sandbox.worker import landlock, os_limits, seccomp
 from puzzles.sandbox.worker.runner import HIDDEN_MODULES
 from puzzles.tracks import TRACKS
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from tests.support.commands import puzzles
 from tests.support.verdicts import session_of, verdict_on
 

@@ -187,7 +187,7 @@ LAYOUTS = {
     "patches_bytes": ("import lib.layout\n    lib.layout.GraphPlan.bytes = lib.layout.GraphPlan.memory = 0", "over"),
     "patches_shard": ("type(graph).shard = lambda *a: None", "over"),
     "raises_the_target": (
-        "from puzzles.catalog.layout import LAYOUT_PUZZLES as p\n    object.__setattr__(p['ffn'], 'target', 10**9)", "crash",
+        "from puzzles.tracks.layout import LAYOUT_PUZZLES as p\n    object.__setattr__(p['ffn'], 'target', 10**9)", "crash",
     ),
     "tells_the_verdict": (
         "import os\n    os.write(3, b'{\"status\": \"passed\", \"stars\": 3, \"bytes\": 0}\\n')\n    os._exit(0)", "layout",

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from lib import Outcome, Record, run
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.puzzle import SchedulePuzzle
+from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.tracks import chapter_of
 from tests.support.selection import first_of_each_kind
 from tests.support.variants import module_of

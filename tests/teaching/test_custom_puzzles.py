@@ -204,7 +204,7 @@ def test_calls_can_be_forbidden_and_allowed(week: Path) -> None:
 PYTHON_PUZZLE = """
 from lib import Goal, Record, Size
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.puzzle import ReferenceAt
+from puzzles.catalog.schedule import ReferenceAt
 
 REFERENCE = "solutions/relay_schedule.py"
 WRONG = {"wrong/relay_schedule_alone.py": "rule", "wrong/relay_schedule_twice.py": "over_target"}

@@ -15,9 +15,8 @@ from click.testing import Result
 from puzzles.catalog.fields import Fields, OwnPuzzleError
 from puzzles.custom import folder_added
 from puzzles.judge.verdict import Graded, Scoring, Student, Verdict
-from puzzles.teaching.course_file import read_course
+from puzzles.teaching.course_file import DAY, Late, due_from, late_from, points_from, read_course
 from puzzles.teaching.export import gradebook
-from puzzles.teaching.points import DAY, Late, due_from, late_from, points_from
 from puzzles.teaching.roster import CourseError
 from puzzles.tracks import ALL, UnknownPuzzleError, find_group, find_several
 from tests.support import course

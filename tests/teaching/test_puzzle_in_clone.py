@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from puzzles.custom import OwnPuzzleError
-from puzzles.teaching import clone
+from puzzles.teaching import writing
 from puzzles.tracks import SHIPPED, TRACKS
 from tests.test_imports import ROOT
 
@@ -132,7 +132,7 @@ def test_mistakes_get_one_sentence_each_and_lose_nothing(tmp_path: Path) -> None
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", sorted(SHIPPED))
 def test_a_puzzle_of_the_game_has_what_a_check_needs(slug: str) -> None:
-    own = clone.puzzle_in_clone(slug)
+    own = writing.puzzle_in_clone(slug)
     assert own.has_targets
     assert own.path(own.reference).is_file()
     assert all(own.path(name).is_file() for name in own.wrong)
@@ -142,12 +142,12 @@ def test_what_a_wrong_solution_must_get_is_said_in_its_first_line(tmp_path: Path
     file = tmp_path / "relay" / "alone.py"
     file.parent.mkdir()
     file.write_text("# relay: rule\n", encoding="utf-8")
-    assert clone.expected_of(file) == "rule"
+    assert writing.expected_of(file) == "rule"
     for text in ("", "# ddp: rule\n", "# relay rule\n"):
         file.write_text(text, encoding="utf-8")
         with pytest.raises(OwnPuzzleError, match=r"alone\.py, line 1: "):
-            clone.expected_of(file)
+            writing.expected_of(file)
 
 
 def test_the_tracks_of_the_game_have_drafts() -> None:
-    assert all(clone.chapter_named(track, "").is_dir() for track in TRACKS)
+    assert all(writing.chapter_named(track, "").is_dir() for track in TRACKS)

@@ -18,14 +18,14 @@ from lib.layout.execution import Executed
 from lib.planning import Job, Plan, Prediction, Split, search
 from puzzles import play
 from puzzles.catalog.fields import Fields, OwnPuzzleError
-from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.plan import PLAN_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.grader import grade_file
 from puzzles.judge.judge import judge_saved
 from puzzles.screens.feedback import achieved, built
 from puzzles.tracks import TRACKS
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from puzzles.tracks.layout.show import CLOSE, run_plan, whole_values
+from puzzles.tracks.plan import PLAN_PUZZLES
 from tests.support import CLASSICS
 from tests.support.commands import ROOT, puzzles
 from tests.support.mpi import mpiexec_or_skip

@@ -19,7 +19,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.cli.watch import WatchState
 from puzzles.failure import Failure
 from puzzles.judge import progress
-from puzzles.judge.words import SAYS
+from puzzles.judge.judge import SAYS
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, PuzzleGroup, Track, find, register, unregister
 from puzzles.tracks.base import Judge, Show, Words

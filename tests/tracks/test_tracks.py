@@ -16,8 +16,8 @@ from lib import COSTS, Model, Report, Setting, Size, Trace, referee, run, trace_
 from lib.ledger.family import PIPELINE
 from lib.pipelines import Recognition, one_f_one_b, pipeline, recognize
 from lib.pipelines.bounds import memory_bound, time_bound, traffic_bound
+from puzzles.catalog.puzzle import with_papers
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure
 from puzzles.judge import progress
 from puzzles.sandbox.plain_data import Foreign, pack, unpack

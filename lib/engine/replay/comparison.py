@@ -1,6 +1,10 @@
 """What is right: the results of a single device, and a replay compared with them and with the predictions.
 
 The single device trains in the most direct way, without the game's rules, so that an error in them shows.
+
+How a rank plays its part is left to `rank`, and what a layer computes to `workload`. Rejected: playing the schedule on
+one rank as the reference, because a rule that is wrong would be wrong in both. Only what a schedule may choose is read
+from its run: which replicas are averaged when, and how old the weights of a gradient are.
 """
 
 from collections import defaultdict
@@ -115,8 +119,6 @@ def versions_in(ranks: Sequence[RankState]) -> dict[int, int]:
 
 
 # --- The results of a single device for outer steps: it trains the replicas of a run one by one, and averages them ---
-#
-# The rounds, the copies, and the steps at which copies take over an average are read from the run.
 
 Own = tuple[int, frozenset[int]]
 """A replica's copy: the layer, and its batches."""

@@ -1,4 +1,11 @@
-"""PyTorch's own tools beside a replay: its profiler records a rank, and its pipelines run a schedule's CSV file."""
+"""PyTorch's own tools beside a replay: its profiler records a rank, and its pipelines run a schedule's CSV file.
+
+It decides how a profile names cells, how PyTorch's runtime is given a schedule, and when its gradients count as right.
+What a CSV file means is left to `lib.pipelines.torch_csv`, and what a profile tells to `lib.profiles`.
+
+PyTorch has no public call that reads a schedule from CSV, so the first version that was tried is required. Gradients
+are compared in float64: in float32, the order of sums would make differences that look like a wrong schedule.
+"""
 
 import os
 import re
@@ -16,8 +23,7 @@ from lib.engine.engine import ShardedEngine
 from lib.engine.launcher import launch
 from lib.engine.replay.rank import RankScript, ReplayEngine
 from lib.engine.replay.workload import Workload
-from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError, install_command
+from lib.errors import PuzzleError, RuleError, Sentences, install_command
 from lib.ledger.collectives import COLLECTIVES
 from lib.ledger.trace import Trace
 from lib.pipelines.torch_csv import CellTimes, Pipeline, slot_text, slots_of, write_csv
@@ -49,7 +55,7 @@ def names_of(trace: Trace) -> list[dict[int, str]]:
 @contextmanager
 def recorded(folder: str, rank: int) -> Iterator[None]:
     """Records the context with torch.profiler, and writes the profile to `rankN.json`."""
-    from torch.profiler import profile
+    from torch.profiler import profile  # here and below: torch is optional
 
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # it prints when it starts and stops
     with profile() as profiler:
@@ -90,9 +96,7 @@ class RecordingEngine(ReplayEngine):
         super().turn(at, call_runs, runs_later)
 
 
-# --- A pipeline from its CSV file ---
-#
-# Runs a pipeline from its CSV file with torch.distributed.pipelining: each device of a launch has a rank's stages.
+# --- Runs a pipeline from its CSV file with torch.distributed.pipelining: each device has a rank's stages ---
 
 OLDEST = 2, 13
 """The first version of PyTorch that was tried. Loading a CSV file is not part of its public interface, and may change.
@@ -274,3 +278,12 @@ def _timed(method: Any, stage: int, op: str, times: list[tuple[str, float, float
         return result
 
     return timed
+
+
+SAYS = Sentences(
+    {
+        "nothing to profile": "a profile shows cells or collectives, and this run has neither: {why}",
+        "cells alternate": "the operations of {slot} and of another cell alternate on rank {rank}; a profile shows cells one after the other, so compute all layers of a stage at once",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -2,6 +2,9 @@
 
 The contents of all tensors come from the referee, which has executed the trace before: a replay derives no labels of
 its own. Each operation has a function from the tensors it uses to those it creates.
+
+What an operation computes is left to `workload`, and whether results are right to `comparison`. The engine's messages
+have no tags, and need none: the order of sending is known, so messages that come early wait here.
 """
 
 from __future__ import annotations
@@ -46,10 +49,7 @@ from lib.ledger.recomputation import RankState, Recomputation
 from lib.ledger.trace import TIMED, Op, Trace, group_of, halves, root_of
 from lib.ledger.values import Delta, KeyValue, Value, Weight
 
-# --- What the referee says of each rank ---
-#
-# Reads from the referee's re-execution of a trace what each rank of a replay needs: the contents of all tensors, and
-# the order of its calls.
+# --- What the referee's re-execution says of each rank: the contents of all tensors, and the order of its calls ---
 
 CHAIN = -1
 """The tag of what a broadcast or a reduce sends from one rank to the next; messages have tags from 0 on."""

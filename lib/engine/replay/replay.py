@@ -2,6 +2,9 @@
 
 Devices are in this process, or processes of MPI or torch. Measured events are placed in time by the rules of the
 trace's walk, not by a clock: in one process, devices take turns.
+
+How a rank plays is left to `rank`, and what is compared to `comparison`. An operation that no tensor stands for is
+refused by name before anything runs.
 """
 
 import json
@@ -17,8 +20,7 @@ from lib.engine.replay.comparison import RankReplay, compared, error_of
 from lib.engine.replay.pipelining import RecordingEngine, names_of
 from lib.engine.replay.rank import PERFORM, TIERS, OrderedRecomputation, ReplayEngine
 from lib.engine.replay.workload import TOLERANCE, Workload, odd_kinds
-from lib.engine.words import SAYS
-from lib.errors import TraceError
+from lib.errors import Sentences, TraceError
 from lib.ledger.algebra import counted
 from lib.ledger.collectives import COLLECTIVES
 from lib.ledger.goal import Goal
@@ -306,3 +308,14 @@ def answer(request: str) -> str:
     """Replays the trace of a request in one of several processes under mpiexec."""
     asked = json.loads(request)
     return replay_to_json(replay(trace_from_json(asked["trace"]), "mpi", asked["small"]))
+
+
+SAYS = Sentences(
+    {
+        "no whole matrices": "a replay's weights are hidden x hidden, and the costs {costs!r} give a layer {weight:,} parameters, which is not a whole number of matrices; leave it out of the costs",
+        "cannot be played": "a replay cannot play {name}; rank {rank} calls it on line {line}",
+        "tier not replayed": "rank {rank} calls {name} with the tier {tier!r} on line {line}, and the devices of a replay have {tiers} only; name the tier {tier_here!r}",
+        "impossible measurement": "a replay measures at least 1 run, of matrices whose width is a multiple of {WIDTHS} unless they are small; got {runs}, width {width}, small {small}",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

@@ -3,6 +3,8 @@
 Operations of the game are played on matrices of the sizes that the game counts. Small replays use whole numbers, whose
 sums are exact in any order, so a wrong schedule cannot hide behind rounding; the others use float32. Layers are simple
 where the game's figures do not depend on them: attention has no softmax.
+
+In which order ranks compute is left to `rank`, and what a single device trains to `comparison`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,16 +17,13 @@ import numpy as np
 from lib.engine.collectives import Array
 from lib.engine.metering import unmetered
 from lib.engine.transport import cast_like, namespace, numbers
-from lib.engine.words import SAYS
-from lib.errors import TraceError
+from lib.errors import Sentences, TraceError
 from lib.ledger.costs import EMBEDDING, HEAD, PRODUCTS, Costs, Kind
 from lib.ledger.setting import Setting, Size
 from lib.ledger.trace import Op
 from lib.ledger.values import Activation, ActivationGrad, Batched, Parked, Scalar, Sharded, Value
 
-# --- Attention ---
-#
-# The mathematics of an attention layer, on arrays of numpy or torch: some tokens attend to some keys, head by head.
+# --- An attention layer, on arrays of numpy or torch: some tokens attend to some keys, head by head ---
 #
 # With z = x V as both keys and values, the output for n tokens is x + (x z' masked) z / n in each head. There is no
 # softmax: its two numbers per token change neither the order of operations nor sizes. Without the division, numbers
@@ -278,9 +277,8 @@ def turned(matrices: Array) -> Array:
 
 # --- Defines the training steps that a schedule performs on real tensors: data, loss, optimizer ---
 #
-# The loss is half the squared distance to a target, the optimizer SGD with momentum. With a
-# hidden width h and a length n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game
-# counts elements, 4 bytes each.
+# The loss is half the squared distance to a target, the optimizer SGD with momentum. With a hidden width h and a length
+# n, a weight is (h, h) and an activation (n, h) per batch: as many numbers as the game counts elements, 4 bytes each.
 
 SMALL = 16, 8
 """Width and tokens for tests, 32 times smaller than in the game; with 16 ranks, each still holds a row."""
@@ -456,10 +454,7 @@ class Workload:
             return drawn.astype(self.dtype)
 
 
-# --- What each tensor holds ---
-#
-# Says what each tensor of a replay holds: the rows of a weight or the tokens of microbatches that a value of the game
-# stands for.
+# --- What each tensor holds: the rows of a weight or the tokens of microbatches that a value of the game stands for ---
 
 
 class Content(NamedTuple):
@@ -572,9 +567,7 @@ def joined(tensors: Sequence[Array], contents: Sequence[Content], wanted: Conten
     return result
 
 
-# --- A head that is split by vocabulary ---
-#
-# The mathematics of a head that is split by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch.
+# --- A head that is split by vocabulary (Yeung et al. 2024, algorithm 2), on arrays of numpy or torch ---
 #
 # A shard of the head computes exp(z) for its scores z, negative at the target. Its part of the input gradient has three
 # columns: the weight's rows times exp(z), the row of the target, and the sum of exp(z). Parts are added; the gradient
@@ -633,3 +626,11 @@ class CutHead(Head):
             xp, right = namespace(grad), cast_like(grad, grad < 0)
             grad = (xp.abs(grad) / weight[..., -1:] - right) * self.rows
         return super().backward_weight(inp, grad)
+
+
+SAYS = Sentences(
+    {
+        "no equal shards": "{count} rows or tokens cannot be cut into {total} equal shards; replay a count that divides",
+    }
+)
+"""The refusals of this chapter: a reason, and a sentence over its facts."""

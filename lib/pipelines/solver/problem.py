@@ -1,5 +1,11 @@
 """What to schedule: a pipeline's size and times, the placement of its stages, and the memory of a rank; and lower
 bounds on its time, which no schedule of the problem beats.
+
+Times become whole ticks, and sizes whole numbers of one unit, so that search, proof and bounds compare exact numbers.
+A time with more than three decimals is refused, because costs cannot have it.
+
+The bounds are for one step of one placement under a cap on memory. `lib.pipelines.bounds` has the bounds of whole
+games. How a schedule is found is decided by `search`, and whether it is proven by `solving`.
 """
 
 from __future__ import annotations

@@ -2,6 +2,13 @@
 
 The search starts from the published orders, and is never worse than any that fits. A candidate is timed in one pass
 over flat lists, which is quick enough for a few thousand orders per second.
+
+A schedule is a shape, which orders forwards and input halves, and a policy, which places weight halves. Both have a few
+numbers for each rank, however many microbatches there are. A greedy search as another start found the same, but for a
+few problems, by up to 1.5 %; so it was given up.
+
+The effort is counted in timed operations, not in seconds, and the random numbers have a fixed seed: a problem has the
+same schedule in every run.
 """
 
 from __future__ import annotations

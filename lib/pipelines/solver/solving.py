@@ -1,5 +1,11 @@
 """`solve`: the best schedule that search, textbooks and, for small problems, a constraint solver find; and its other
 forms: a coroutine, a trace, a program.
+
+A result is never worse than a textbook order that fits, since these are measured too. The figures of all candidates
+are computed from their cells and the dependencies of a timetable, so they do not rest on the fast timing of `search`.
+
+The constraint solver is an optional package and takes small problems only. It proves that nothing takes less, or finds
+a better order; without it, the lower bound of `problem` says how far a schedule may be from the best.
 """
 
 from collections.abc import Callable, Coroutine, Sequence
@@ -204,31 +210,25 @@ MAX_CELLS = 120
 """The most operations of a problem that the constraint solver gets."""
 
 
-class Proof(NamedTuple):
-    """The result of a proof: nothing is better than `table`, or, if that is None, than what was known."""
-
-    table: Timetable | None
-
-
-def proven(problem: Problem, known: int, seconds: float) -> Proof | None:
-    """The proof that nothing takes less than what is known, or than what it finds; None if it was not ready in time,
-    the problem is too large, or ortools is missing."""
+def proven(problem: Problem, known: Solution, seconds: float) -> Timetable | None:
+    """The known order, or a better one, if it is shown that nothing takes less; None if the proof was not ready in
+    time, the problem is too large, or ortools is missing."""
     if problem.stages * problem.microbatches * (2 if problem.whole else 3) > MAX_CELLS:
         return None
     try:
         cp_model = import_module("ortools.sat.python.cp_model")
     except ImportError:
         return None
-    program = _Program(problem, cp_model.CpModel(), known - 1)
+    program = _Program(problem, cp_model.CpModel(), round(known.took * problem.unit) - 1)
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds = seconds
     status = solver.solve(program.model)
     if status == cp_model.INFEASIBLE:
-        return Proof(None)
+        return known.table
     if status != cp_model.OPTIMAL:
         return None
     order = sorted(program.at, key=lambda cell: (solver.value(program.at[cell]), cell.op == "W"))
-    return Proof(Timetable.of([c for c in order if problem.rank_of(c.stage) == r] for r in range(problem.ranks)))
+    return Timetable.of([c for c in order if problem.rank_of(c.stage) == r] for r in range(problem.ranks))
 
 
 class _Program:
@@ -331,10 +331,8 @@ def solve(
     solved = _found(problem, effort)
     if solved.is_optimal or proof_seconds <= 0:
         return solved
-    proof = proven(problem, round(solved.took * problem.unit), proof_seconds)
-    if proof is None:
-        return solved
-    return solution(problem, proof.table or solved.table, is_proven=True)
+    best_table = proven(problem, solved, proof_seconds)
+    return solved if best_table is None else solution(problem, best_table, is_proven=True)
 
 
 def _found(problem: Problem, effort: float) -> Solution:

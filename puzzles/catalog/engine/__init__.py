@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from puzzles.catalog.content import Chapter, chapters
 from puzzles.catalog.puzzle import Listing
 
-from .puzzle import EnginePuzzle
+from .puzzle import EnginePuzzle, read_puzzle
 
 if TYPE_CHECKING:
     from .lower_bounds import FigureBounds
@@ -48,4 +48,4 @@ def _beside(chapter: Chapter, puzzle: EnginePuzzle) -> Any:
     return import_module(f"puzzles.content.engine.{chapter.name}.{Path(puzzle.trials).stem}")
 
 
-__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "EnginePuzzle", "lower_bounds_of", "trials_of"]
+__all__ = ["CHAPTERS", "ENGINE_PUZZLES", "EnginePuzzle", "lower_bounds_of", "read_puzzle", "trials_of"]

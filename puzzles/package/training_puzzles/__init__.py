@@ -11,7 +11,7 @@ inherit `sys.path`. Every module has one identity: `training_puzzles.lib` is the
 import sys
 from os.path import dirname, isdir, join, realpath
 
-TYPE_CHECKING = False  # modules that are not part of the interpreter are imported later; see `puzzles.search_path`
+TYPE_CHECKING = False  # modules that are not part of the interpreter are imported later; see `puzzles`
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec

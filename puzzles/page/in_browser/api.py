@@ -7,11 +7,10 @@ from lib import Trace
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.verdict import Verdict
-from puzzles.page import links
 from puzzles.tracks import TRACKS, as_lines, differing_lines, track_of
 from puzzles.tracks.schedule.judge import parse_trace
 
-from . import shown
+from . import calls, shown
 from .calls import Calls, add_custom_puzzles, answered, judged, judged_run
 from .shown import BLANK, described
 
@@ -81,7 +80,7 @@ def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
 
 def split(text: str) -> dict[str, str]:
     """The code for each puzzle in a file."""
-    return links.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
+    return calls.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
 
 
 async def answer(name: str, given: str) -> str:
@@ -119,7 +118,7 @@ CALLS: Calls = {
     "refusals": _of_puzzle(shown.refusals),
     "written": _of_puzzle(shown.code_written),
     "read_timetable": _of_puzzle(shown.rows_read),
-    "fragment": links.fragment,
-    "zipped": links.zipped,
+    "fragment": calls.fragment,
+    "zipped": calls.zipped,
 }
 """What the page may call, by name."""

@@ -5,21 +5,30 @@ runs is a record. The other reads it strictly, field by field, and gives its run
 record may come from hostile code, so nothing in it is believed but the traces that the referee executes again. Puzzles
 of teachers: their TOML files go into the archive of the site, without solutions, and are added here. Classes of
 teachers do not, because their trials are Python files and would be published with the site.
+
+A link holds a solution, a run or a timetable, compressed in its fragment, which no browser sends to a server. It is
+made here, for the page and for `puzzles share`, and read by the page's `share.js` alone.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
 import json
+import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+import zlib
+from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.util import find_spec
+from io import BytesIO, StringIO
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NamedTuple
+from zipfile import ZIP_DEFLATED, ZipFile
 
 from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
@@ -28,7 +37,7 @@ from puzzles.failure import Failure, sanitized
 from puzzles.judge.judge import judge, run_judge
 from puzzles.judge.verdict import Verdict
 from puzzles.player.local_run import NotebookDefinition
-from puzzles.sandbox.worker.reading import Sketch
+from puzzles.sandbox.worker.reading import Sketch, bound_names
 from puzzles.tracks import TRACKS, Track, track_of
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
@@ -151,43 +160,33 @@ class RunRecord:
         match data:
             case {
                 "problem": problem,
-                "sketch": [str(digest), todo, list(methods)],
+                "sketch": [str(digest), (None | list()) as todo, list(methods)],
                 "line": int(line),
                 "runs": list(runs),
             } if len(runs) <= MAX_RUNS:
-                calls = None if todo is None else tuple(map(_text, todo))
-                found = Sketch(digest, calls, tuple(map(_method, methods)))
+                calls = None if todo is None else tuple(_parts(todo, *[str] * len(todo)))
+                found = Sketch(digest, calls, tuple(tuple(_parts(one, str, int)) for one in methods))
                 return cls(_failure(problem), found, line, tuple(map(_run, runs)))
         raise ValueError("the run left no record that can be judged")
 
 
+def _parts(data: Any, *kinds: type) -> Any:
+    """A list of as many parts, each of its kind."""
+    if isinstance(data, list) and len(data) == len(kinds) and all(map(isinstance, data, kinds)):
+        return data
+    raise ValueError("the record of the run is damaged")
+
+
 def _run(data: Any) -> KeptRun:
-    match data:
-        case [str(sent), failure]:
-            return KeptRun(sent, _failure(failure))
-    raise ValueError("the record of the runs is damaged")
+    sent, failure = _parts(data, str, object)
+    return KeptRun(sent, _failure(failure))
 
 
 def _failure(data: Any) -> Failure | None:
-    match data:
-        case None:
-            return None
-        case [str(reason), str(sentence), int(line), str(file), str(method)]:
-            return Failure(reason[:MAX_TEXT], sanitized(sentence[:MAX_TEXT]), line, file[:MAX_TEXT], method[:MAX_TEXT])
-    raise ValueError("the record of a failure is damaged")
-
-
-def _method(data: Any) -> tuple[str, int]:
-    match data:
-        case [str(name), int(line)]:
-            return name, line
-    raise ValueError("the record of the definition is damaged")
-
-
-def _text(data: Any) -> str:
-    if isinstance(data, str):
-        return data
-    raise ValueError("the record of the definition is damaged")
+    if data is None:
+        return None
+    reason, sentence, line, file, method = _parts(data, str, str, int, str, str)
+    return Failure(reason[:MAX_TEXT], sanitized(sentence[:MAX_TEXT]), line, file[:MAX_TEXT], method[:MAX_TEXT])
 
 
 MISSING = RunOutcome(failure=Failure("crash", "this run is missing in the record"))
@@ -216,3 +215,62 @@ def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
     """The verdict on a saved run. It says nothing of other sizes, of which there is no run."""
     outcome = outcome_of(track_of(puzzle.slug), trace)
     return run_judge(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)
+
+
+# --- Solutions as links and as files ---
+
+
+PORT = 8000
+LOCAL = f"http://127.0.0.1:{PORT}/"
+"""The address of `make serve`."""
+
+
+def fragment(slug: str, kind: str, text: str) -> str:
+    """What follows the '#' in a link, whose `kind` is code, run (a trace as JSON) or timetable (as text)."""
+    return f"{slug}/{kind}/{squeezed(text)}"
+
+
+def link(site: str, slug: str, kind: str, text: str) -> str:
+    return f"{site.partition('#')[0]}#{fragment(slug, kind, text)}"
+
+
+def squeezed(text: str) -> str:
+    """A text, compressed (raw deflate), in the letters of base64 that addresses allow."""
+    squeeze = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return urlsafe_b64encode(squeeze.compress(text.encode()) + squeeze.flush()).decode().rstrip("=")
+
+
+def zipped(codes: Mapping[str, str]) -> str:
+    """An archive with the code for each puzzle as a file, in base64."""
+    data = BytesIO()
+    with ZipFile(data, "w", ZIP_DEFLATED) as archive:
+        for slug, code in codes.items():
+            name = re.sub(r"\W", "_", slug, flags=re.ASCII)
+            archive.writestr(f"my_solutions/{name}.py", code.encode(errors="surrogatepass"))
+    return b64encode(data.getvalue()).decode()
+
+
+def split(text: str, slugs: Collection[str]) -> dict[str, str]:
+    """The code for each puzzle that a file defines: the file without the lines that define other puzzles.
+
+    Raises:
+        SyntaxError, ValueError: the file is not valid Python.
+    """
+    nodes, lines = ast.parse(text).body, StringIO(text, newline="").readlines()
+    names = [frozenset(bound_names(node)) for node in nodes]
+    found = [slug for slug in slugs if any(slug in bound for bound in names)]
+
+    def code_of(slug: str) -> str:
+        others = {*found} - {slug}
+        lines_of = {True: set[int](), False: set[int]()}
+        for node, bound in zip(nodes, names):
+            lines_of[bool(bound & others) and slug not in bound].update(_lines(node))
+        left_out = lines_of[True] - lines_of[False]
+        return "".join(line for number, line in enumerate(lines, 1) if number not in left_out)
+
+    return {slug: code_of(slug) for slug in found}
+
+
+def _lines(node: ast.stmt) -> range:
+    first = min(one.lineno for one in (node, *getattr(node, "decorator_list", ())))
+    return range(first, (node.end_lineno or node.lineno) + 1)

@@ -8,9 +8,8 @@ because verdicts do not wait for it.
 
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import redirect_stdout
 from functools import partial
-from io import BytesIO, StringIO
+from io import BytesIO
 from typing import Any
 
 from lib import CLASSIC_SETTING, Goal, Trace, referee, run_async
@@ -21,7 +20,6 @@ from lib.pipelines.bounds import memory_bound, pipeline_memory_bound, pipeline_t
 from lib.pipelines.codegen import code_of
 from lib.pipelines.player import Axes, BegunTable, Draft, axes_of, begun
 from lib.pipelines.timetable import timetable_of
-from lib.profiles import Shares, Source
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
 from puzzles.judge.verdict import Verdict
@@ -105,7 +103,8 @@ def viewed(trace: Trace, title: str, goal: Goal, colour: str) -> dict[str, Any] 
 def profiled(files: list[list[str]]) -> dict[str, Any]:
     """A report on traces, and as data the pictures of a pipeline, with the lines that lead to its cells."""
     from drawing.html import run_data, view_words  # here, as above
-    from puzzles.player.profile import profile  # here, since verdicts need no profiles
+    from lib.profiles import Shares, Source  # here, since verdicts need no profiles
+    from puzzles.player.profile import profile
     from puzzles.screens.profile_pictures import page_parts
 
     found = profile(*(Source(name, partial(BytesIO, text.encode())) for name, text in files))
@@ -123,10 +122,10 @@ def picture(trace: Trace, title: str, goal: Goal, colour: str, dark: bool) -> st
     """The picture as papers have it, as SVG; empty if there is nothing to draw."""
     if not can_be_drawn(trace):
         return ""
-    import drawing  # here, as above
+    from drawing.scene import scene_of  # here, as above
+    from drawing.timeline import draw_scene
 
-    with redirect_stdout(StringIO()):  # `draw` prints the figures as well
-        return drawing.svg(drawing.draw(trace, title, goal=goal, colour=colour, dark=dark))
+    return draw_scene(scene_of(trace, goal, colour), title, dark=dark).in_svg()
 
 
 def compared(mine: Trace, theirs: Trace, puzzle: SchedulePuzzle, colour: str, dark: bool) -> str:
@@ -134,10 +133,7 @@ def compared(mine: Trace, theirs: Trace, puzzle: SchedulePuzzle, colour: str, da
     import drawing  # here, as above
 
     names = ("yours", "the reference")
-    with redirect_stdout(StringIO()):
-        return drawing.svg(
-            drawing.draw_compare(mine, theirs, puzzle.title, names, goal=puzzle.goal, dark=dark, colour=colour)
-        )
+    return drawing.draw_compare(mine, theirs, puzzle.title, names, goal=puzzle.goal, dark=dark, colour=colour).in_svg()
 
 
 # --- A timetable by hand ---

@@ -1,5 +1,5 @@
 // Links: a puzzle's code, a run of it or a timetable, compressed in the fragment of the address, which no browser sends to a server.
-// puzzles/page/links.py makes them.
+// puzzles/page/in_browser/calls.py makes them.
 
 import { tell } from "./dom.js";
 

@@ -62,8 +62,6 @@ from .repeating import (
 class RecordingMeter(Meter):
     """Counts as every meter does, for the lines of code at a peak; figures are those of the second run."""
 
-    __slots__ = ("recorder",)
-
     def __init__(self, recorder: DeviceRecorder, byte_time: Mapping[str, int] | None = None) -> None:
         super().__init__(byte_time)
         self.recorder = recorder
@@ -528,10 +526,8 @@ class RecordingExecutor(InProcessExecutor):
         size: int,
         late_puts: Collection[int] | None = None,
         byte_time: Mapping[str, int] | None = None,
-        after_call: Callable[[Any, int, str], None] = lambda player, device, method: None,
     ) -> None:
-        """`after_call` is given each device's object, its number, and the method that was called."""
-        self.size, self.metered, self.after_call = size, True, after_call
+        self.size, self.metered = size, True
         self.scheduler = Scheduler(size, True, late_puts, byte_time)
         self.scheduler.line_of_send = running_line
         self.recorders = [DeviceRecorder() for _ in range(size)]
@@ -548,10 +544,7 @@ class RecordingExecutor(InProcessExecutor):
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         self._begin()
-        results = super().call(method, arguments, lent)
-        for device in self.devices:
-            self.after_call(device.player, device.port.device, method)
-        return results
+        return super().call(method, arguments, lent)
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
         self._begin()

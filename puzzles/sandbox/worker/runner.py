@@ -9,7 +9,6 @@ import threading
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +19,7 @@ from puzzles.sandbox.limits import TimeLimitError, Timer
 
 from . import os_limits
 from .reading import CompiledCode, SubmissionCode
-from .stages import DefinitionSite, StageResult, forgotten_in
+from .stages import DefinitionSite, StageResult, forgotten_in, stage_of
 from .withheld import WITHHELD, refusal_of, withhold
 
 MODULE_NAME = "submission"
@@ -63,7 +62,7 @@ class DefinitionRun:
         self.code = code
         self.slug = request["slug"]
         self.graded = request.get("graded", False)
-        self.stage: Any = import_module(request["stage"])
+        self.stage: Any = stage_of(request["stage"])
         self.prepared = self.stage.prepare(request)
         self.recordings = request.get("recordings")
         """Of an earlier run: what is repeated instead of the file."""

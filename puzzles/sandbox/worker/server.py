@@ -28,7 +28,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from errno import EAGAIN
 from fcntl import F_DUPFD, fcntl, ioctl
-from importlib import import_module
 from struct import pack, unpack_from
 from time import monotonic
 from typing import IO, Any, NoReturn
@@ -40,6 +39,7 @@ from puzzles.sandbox.protocol import MAX_SHOWN_OUTPUT, RUN_FOLDER
 from . import os_limits
 from .reading import CompiledCode, SubmissionCode
 from .runner import DefinitionRun, set_up_interpreter
+from .stages import stage_of
 
 # --- How many processes a run has ---
 
@@ -402,4 +402,4 @@ def _warm_up(conditions: dict[str, Any]) -> None:
         if conditions["packages"] and conditions["packages"] not in sys.path:
             sys.path.append(conditions["packages"])
         with suppress(ImportError):  # which each worker then reports
-            import_module(stage)
+            stage_of(stage)

@@ -3,8 +3,13 @@ measures the plan."""
 
 from typing import Any
 
-from puzzles.catalog.layout import CHAPTER, LAYOUT_PUZZLES
+from puzzles.catalog.content import chapters
+from puzzles.catalog.puzzle import Listing
 from puzzles.tracks.base import Track
+
+(CHAPTER,) = chapters("layout")
+
+LAYOUT_PUZZLES: Listing[Any] = Listing([CHAPTER])
 
 
 class Layouts(Track[Any]):

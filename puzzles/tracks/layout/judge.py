@@ -8,7 +8,7 @@ from lib import PuzzleError
 from lib.layout import GraphPlan, propagate
 from lib.layout.graph import Out, Strategy
 from lib.layout.notation import graph_to_data
-from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.layout import LayoutPuzzle
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.sandbox.plain_data import unpack
 from puzzles.tracks import base
@@ -26,7 +26,7 @@ MAX_COUNT = 1 << 20
 
 
 class Judge(base.Judge[LayoutPuzzle]):
-    stage = "puzzles.sandbox.worker.stages.layout"
+    stage = "puzzles.sandbox.worker.stages.functions:Layout"
     reasons = ("layout", "annotations")
 
     def requests(self, puzzle: LayoutPuzzle) -> Iterator[RunRequest]:

@@ -21,7 +21,7 @@ from lib import PuzzleError
 from lib.layout import Graph, GraphPlan, complete, propagate
 from lib.layout.notation import graph_from_data, graph_to_data
 from lib.ledger.algebra import counted
-from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.layout import LayoutPuzzle
 from puzzles.failure import Failure, write_file
 from puzzles.text_lines import print_table, table_of_figures
 from puzzles.tracks import base

@@ -10,7 +10,7 @@ from puzzles.tracks.base import Section
 from puzzles.tracks.outcomes import Measure, capitalized
 
 if TYPE_CHECKING:
-    from puzzles.catalog.layout.puzzle import LayoutPuzzle
+    from puzzles.catalog.layout import LayoutPuzzle
 
 CALLS = (
     ("graph.shard(name, strategy)", "Configures an operator: for each input, the number of parts of each dimension."),

@@ -3,8 +3,13 @@ measured."""
 
 from typing import Any
 
-from puzzles.catalog.plan import CHAPTER, PLAN_PUZZLES
-from puzzles.tracks.base import Track
+from puzzles.catalog.content import chapters
+from puzzles.catalog.puzzle import Listing
+from puzzles.tracks.base import Show, Track, part
+
+(CHAPTER,) = chapters("plan")
+
+PLAN_PUZZLES: Listing[Any] = Listing([CHAPTER])
 
 
 class Plans(Track[Any]):
@@ -14,3 +19,4 @@ class Plans(Track[Any]):
     listing = PLAN_PUZZLES
     in_browser = True
     solutions = "plan"
+    show: Show[Any] = part("Show", "judge")

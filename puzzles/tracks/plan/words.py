@@ -11,7 +11,7 @@ from puzzles.tracks.outcomes import Measure
 
 if TYPE_CHECKING:
     from lib.planning import Job
-    from puzzles.catalog.plan.puzzle import PlanPuzzle
+    from puzzles.catalog.plan import PlanPuzzle
 
 SHOWN_TIED = 2
 """Kinds of splits that a sentence names."""

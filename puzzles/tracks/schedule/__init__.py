@@ -10,7 +10,7 @@ class Schedules(Track[SchedulePuzzle]):
     idea = "who computes and sends what, and when?"
     listing = PUZZLES
     in_browser = True
-    references: References[SchedulePuzzle] = part("References")
+    references: References[SchedulePuzzle] = part("References", "judge")
 
     def is_default(self, slug: str) -> bool:
         return slug in CLASSICS.slugs

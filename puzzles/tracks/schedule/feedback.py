@@ -34,8 +34,8 @@ from lib.pipelines.bounds import (
     traffic_bound,
 )
 from puzzles.catalog.path import place_of, taught_in
+from puzzles.catalog.puzzle import with_papers
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule_papers import with_papers
 from puzzles.tracks.outcomes import SEE_NOTE, amount, listed, number_text
 
 # --- A target is missed ---

@@ -5,23 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from lib import Goal, PuzzleError, Report, Setting, Size, Trace, referee
+from lib import Goal, Report, Setting, Size, Trace, referee
 from lib.ledger.named_costs import pricing
 from lib.ledger.setting import setting_to_json
 from lib.pipelines import recognize
-from puzzles.catalog.schedule import PUZZLES
-from puzzles.catalog.schedule.setting_text import setting_text, size_text
-from puzzles.catalog.schedule_papers import with_papers
+from puzzles.catalog.puzzle import with_papers
+from puzzles.catalog.schedule import PUZZLES, setting_text, size_text
 from puzzles.failure import Failure, of_refusal, sanitized
 from puzzles.tracks.outcomes import RunOutcome, RunRequest, Score
 
 from .feedback import above_possible
-from .judge import parse_trace, senseless, trace_in
-
-MAX_SIZE = 1024
-"""Layers, batches and ranks."""
+from .judge import senseless, trace_in
 
 MAX_RESULT = 16 << 20
 """Bytes that a run may send back: a trace of some 100,000 operations."""
@@ -73,9 +68,10 @@ class FreeGame:
         trace = trace_in(outcome.row or {})
         if isinstance(trace, Failure):
             return outcome.explained(trace)
-        return self._report_on(trace, outcome)
+        return self.report_on(trace, outcome)
 
-    def _report_on(self, trace: Trace, outcome: RunOutcome = RunOutcome()) -> tuple[Trace, Report] | Failure:  # noqa: B008
+    def report_on(self, trace: Trace, outcome: RunOutcome = RunOutcome()) -> tuple[Trace, Report] | Failure:  # noqa: B008
+        """The same of a trace, which may be forged."""
         try:
             report = free_report(trace, self.slug, self.size, self.setting)
         except (Exception, RecursionError) as why:  # a forged trace may break even the referee
@@ -83,16 +79,6 @@ class FreeGame:
         if report.error is not None:
             return advised(outcome.explained(of_refusal(report.error)))
         return trace, report
-
-
-def judged_saved(name: str, saved: bytes) -> tuple[FreeGame, tuple[Trace, Report] | Failure]:
-    """The game that a saved trace is of, and its trace and report; or what is wrong."""
-    try:
-        trace = parse_trace(saved.decode("utf-8-sig"))
-    except (RecursionError, MemoryError, ValueError, TypeError) as why:
-        raise PuzzleError(str(why)) from None
-    game = FreeGame(name, require_size(trace.size), trace.setting)
-    return game, game._report_on(trace)
 
 
 def free_report(trace: Trace, name: str, size: Size, setting: Setting) -> Report:
@@ -109,26 +95,6 @@ def advised(failure: Failure) -> Failure:
     able = pricing(found[1])
     advice = f"costs that price it: {', '.join(able)}" if able else f"no named costs price {found[1]}"
     return failure._replace(sentence=f"{failure.sentence}; {advice}")
-
-
-def figures(report: Report) -> dict[str, Any]:
-    """What a correct run took, as JSON holds it: times in steps, memory in elements."""
-    return {
-        "timesteps": report.timesteps,
-        "makespan": report.makespan,
-        "span": report.span,
-        "bubble": round(report.bubble, 6),
-        "peak_memory": report.peak.memory,
-        "lasting_peak": report.lasting_peak,
-        "traffic": report.traffic,
-        "traffic_total": report.traffic_total,
-        "family": report.family,
-        "tiers": {tier: peak.memory for tier, peak in report.peaks.items()},
-        "ranks": [
-            {"busy": round(r.busy, 6), "peak_memory": max(r.memory), "messages": r.messages, "bytes_sent": r.bytes_sent}
-            for r in report.ranks
-        ],
-    }
 
 
 def summary(trace: Trace, report: Report) -> Sequence[str]:
@@ -151,14 +117,3 @@ def summary(trace: Trace, report: Report) -> Sequence[str]:
         above_possible(trace, found, {"timesteps": report.timesteps, "peak_memory": peak.memory}) if found else ()
     )
     return [*lines, *possible, *(f"Note: {sanitized(note.text)}" for note in report.notes)]
-
-
-def require_size(size: object) -> Size:
-    """A size that a free game may have."""
-    given = size if isinstance(size, Sequence) and not isinstance(size, str) else [size]
-    if len(given) == 3 and all(type(n) is int and 1 <= n <= MAX_SIZE for n in given):
-        return Size(*given)
-    raise PuzzleError(
-        f"a size is layers, batches and ranks, each a whole number from 1 to {MAX_SIZE:,}, as 4,8,4; "
-        f"got {','.join(map(str, given))}"
-    )

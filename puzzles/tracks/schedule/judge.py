@@ -7,23 +7,24 @@ Rejected: targets at every size, which a statement cannot show.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
-from lib import PuzzleError, Report, Size, Trace, peak_lines, referee, run_async, trace_from_json, trace_to_json
+from lib import PuzzleError, Record, Report, Size, Trace, peak_lines, referee, run_async, trace_from_json, trace_to_json
 from lib.ledger.algebra import counted
 from lib.ledger.family import ONE_RANK
+from lib.ledger.goal import figures_text
 from lib.ledger.setting import CLASSIC_SETTING, setting_to_json
 from lib.ledger.trace import no_collection
 from lib.ledger.traffic import traffic_lines
-from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import size_text
+from puzzles.catalog.fields import NO_LIMIT
+from puzzles.catalog.schedule import ReferenceAt, SchedulePuzzle, size_text
 from puzzles.failure import Failure, of_refusal, sanitized
-from puzzles.sandbox.worker.stages.schedule import prepare, require_schedule
+from puzzles.sandbox.worker.stages.functions import Schedule, require_schedule
 from puzzles.tracks import base
-from puzzles.tracks.base import Turns
+from puzzles.tracks.base import ReferenceRow, Turns
 from puzzles.tracks.outcomes import LocalRun, Row, RunRequest, Score
 
 from .feedback import advice, traffic_sentences
@@ -45,7 +46,7 @@ MAX_SENTENCE = 2000
 
 
 class Judge(base.Judge[SchedulePuzzle]):
-    stage = "puzzles.sandbox.worker.stages.schedule"
+    stage = "puzzles.sandbox.worker.stages.functions:Schedule"
     is_saved = True
     turn_seconds = 0.8
     """A turn is what a rank does between two waits; most take less than a thousandth of it."""
@@ -57,7 +58,7 @@ class Judge(base.Judge[SchedulePuzzle]):
     async def run_here(self, slug: str, definition: Any, request: RunRequest, turns: Turns) -> LocalRun:
         """All ranks on the running loop; also a run that failed has its trace, as far as it went."""
         require_schedule(slug, definition)
-        size, setting = prepare(request.data)
+        size, setting = Schedule().prepare(request.data)
         outcome = await run_async(turns.in_turns(definition), *size, setting=setting)
         row, error = {"trace": outcome.trace}, outcome.error
         if error is None:
@@ -227,3 +228,59 @@ def _star_notes(report: Report) -> Iterator[str]:
 def sends_too_much(report: Report) -> bool:
     """True if a schedule sends too much, and no cause is known: then all its calls are shown."""
     return not (report.meets_traffic or report.causes)
+
+
+# --- What a file states of its reference ---
+
+
+class References(base.References[SchedulePuzzle]):
+    """Records at the shown size, and figures at the others."""
+
+    def games(self, puzzle: SchedulePuzzle) -> list[SchedulePuzzle]:
+        """The puzzle at each of its sizes, the shown one first, without targets."""
+        return [
+            replace(puzzle, goal=replace(puzzle.goal, size=size, time=NO_LIMIT, memory=NO_LIMIT), other_sizes=())
+            for size in dict.fromkeys((puzzle.goal.size, *puzzle.other_sizes))
+        ]
+
+    def row(
+        self, game: SchedulePuzzle, puzzle: SchedulePuzzle, file: str, figures: Mapping[str, float], family: str
+    ) -> ReferenceRow | None:
+        """At the shown size the row is a record: the first that a better schedule has to beat; none if a record beats
+        it."""
+        timesteps, memory = float(figures["timesteps"]), int(figures["peak_memory"])
+        traffic = int(figures.get("traffic", 0))
+        if game.goal.size == puzzle.goal.size:
+            ideas = next((one.ideas for one in puzzle.goal.records if one.by == file), ())
+            record = Record(timesteps, memory, file, family, traffic, ideas)
+            others = [one for one in puzzle.goal.records_to_beat(family) if one.by != file]
+            return None if any(other.dominates(*record.figures) for other in others) else _record_row(record)
+        return _elsewhere_row(ReferenceAt(game.goal.size, timesteps, memory, traffic))
+
+    def stated(self, puzzle: SchedulePuzzle, file: str) -> Sequence[ReferenceRow]:
+        """The rows on the reference in `file` that a puzzle has."""
+        records = [_record_row(record) for record in puzzle.goal.records if record.by == file]
+        return [*records, *map(_elsewhere_row, puzzle.reference_at)]
+
+
+def _record_row(record: Record) -> ReferenceRow:
+    python = f"Record({record.timesteps}, {record.peak_memory:_}, {record.by!r}, {record.family!r}{_traffic(record)})"
+    words = f"{figures_text(*record.figures)} ({record.family or 'of no family'})"
+    return ReferenceRow("records", _fields(record), "at the shown size", words, f"{python} in the goal's records")
+
+
+def _elsewhere_row(row: ReferenceAt) -> ReferenceRow:
+    python = f"ReferenceAt({row.size!r}, {row.timesteps}, {row.peak_memory:_}{_traffic(row)}) in reference_at"
+    fields = {**_fields(row), "size": row.size._asdict()}
+    words = figures_text(row.timesteps, row.peak_memory, row.traffic)
+    return ReferenceRow("reference_at", fields, f"with {size_text(row.size)}", words, python)
+
+
+def _fields(row: Record | ReferenceAt) -> dict[str, object]:
+    """The fields of a row; on one rank there is no traffic."""
+    given = {name: content for name, content in row._asdict().items() if content not in (None, ())}
+    return given | ({"ideas": [*given["ideas"]]} if "ideas" in given else {})
+
+
+def _traffic(row: Record | ReferenceAt) -> str:
+    return "" if row.traffic is None else f", traffic={row.traffic:_}"

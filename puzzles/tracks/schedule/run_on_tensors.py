@@ -23,8 +23,8 @@ from lib.engine.replay.replay import Replay, replay, replay_from_json, usual_wid
 from lib.ledger.algebra import counted
 from lib.pipelines import recognize
 from lib.pipelines.torch_csv import Pipeline, event_times
+from puzzles.catalog.puzzle import with_papers
 from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule_papers import with_papers
 from puzzles.failure import Failure
 from puzzles.text_lines import print_table, table_of_figures
 from puzzles.tracks.base import TensorOptions, Workbench

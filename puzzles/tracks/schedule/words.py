@@ -16,9 +16,7 @@ from typing import Any
 from lib import Goal, Model
 from lib.ledger.algebra import counted
 from lib.ledger.goal import MEMORY_PRECISION
-from puzzles.catalog.schedule import SchedulePuzzle
-from puzzles.catalog.schedule.puzzle import EXTENDED
-from puzzles.catalog.schedule.setting_text import differences, price_text, size_text
+from puzzles.catalog.schedule import EXTENDED, SchedulePuzzle, differences, price_text, size_text
 from puzzles.tracks import base
 from puzzles.tracks.base import Section
 from puzzles.tracks.outcomes import Measure

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from lib.layout import bound, plan, propagate
-from puzzles.catalog.layout import LAYOUT_PUZZLES
-from puzzles.catalog.layout.puzzle import LayoutPuzzle
+from puzzles.catalog.layout import LayoutPuzzle
 from puzzles.failure import Failure
 from puzzles.judge.grader import grade_file
 from puzzles.tracks import TRACKS
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from puzzles.tracks.layout.judge import completed
 from tests.screens.texts import approved
 from tests.support.commands import puzzles

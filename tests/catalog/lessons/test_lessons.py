@@ -19,7 +19,7 @@ from lib import COSTS, Model, PuzzleError, Report, Setting, referee, run
 from lib.ledger.named_costs import FLOPS, INFINIBAND
 from lib.pipelines.orders import dualpipev, interleaved, one_f_one_b, v_half, zb_h1, zb_h2, zb_v
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.teaching.clone import wrong_solutions
+from puzzles.teaching.writing import wrong_solutions
 from tests.catalog.lessons.families.grid import grid
 from tests.catalog.lessons.families.mixes import random_mix
 from tests.catalog.lessons.families.one_rank import host_plan, infer, input_once, inputs, load_again
@@ -365,8 +365,8 @@ def test_only_the_place_of_tensor_parallelism_differs() -> None:
     words = text("axis_inside")
     assert inside.traffic == across.traffic
     assert f"{across.timesteps / inside.timesteps:.1f} times" in words
-    assert f"{across.traffic_between:,} of them go" in words
-    assert f"{inside.traffic_between:,} in the fast placement" in words
+    assert f"{across.sent.between:,} of them go" in words
+    assert f"{inside.sent.between:,} in the fast placement" in words
     together = judged(grid(1, 8, together=2), PUZZLES["axis_inside"].goal)
     assert f"each microbatch take {us(together.timesteps)}" in words
 
@@ -393,7 +393,7 @@ def test_a_sum_in_two_levels_takes_what_its_text_says() -> None:
     assert f"{us(one_ring)} against {us(sum(calls))}" in words
     report, flat = measured("hierarchy"), measured("hierarchy", "one ring")
     assert f"{us(report.timesteps)} in place of {us(flat.timesteps)}" in words
-    assert report.traffic == flat.traffic == 5 * report.traffic_between
+    assert report.traffic == flat.traffic == 5 * report.sent.between
     assert us(measured("hierarchy", "all-reduce inside, then between").timesteps) in PUZZLES["hierarchy"].hints[0]
     assert us(measured("hierarchy", "scatter between, all-reduce inside").timesteps) in words
 

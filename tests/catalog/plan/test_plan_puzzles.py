@@ -13,11 +13,11 @@ from lib.planning import Job, Split, plan
 from lib.planning.estimate import estimate
 from lib.planning.plans import family_of
 from lib.planning.split import DOMINATES, Prediction, problems
-from puzzles.catalog.plan import PLAN_PUZZLES
-from puzzles.catalog.plan.puzzle import PlanPuzzle
+from puzzles.catalog.plan import PlanPuzzle
 from puzzles.failure import Failure
 from puzzles.tracks import TRACKS
 from puzzles.tracks.outcomes import Score
+from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import dominating, score_split
 from tests.support import published_runs
 from tests.support.commands import ROOT

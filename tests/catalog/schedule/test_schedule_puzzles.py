@@ -18,8 +18,7 @@ from lib.pipelines import recomputed
 from puzzles.catalog.content import placed
 from puzzles.catalog.path import CORE, TRICKS
 from puzzles.catalog.puzzle import END_OF_GAP, GAP
-from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle
-from puzzles.catalog.schedule.setting_text import differences, price_text
+from puzzles.catalog.schedule import CLASSICS, PUZZLES, SchedulePuzzle, differences, price_text
 from puzzles.judge.grader import grade_file
 from puzzles.judge.starters import is_unchanged_starter, starter_file
 from puzzles.player.play import play

@@ -1,16 +1,29 @@
-"""Steps of a worker that depend on the track, one module each: prepare a request, run the definition, return data.
+"""Steps of a worker that depend on the track, a stage each: prepare a request, run the definition, return data.
 
-Here are the types that all stages share: the place of a definition, and its result as plain data or a failure.
+A stage is a module with these functions, or an object with these methods. Here are the types that all stages share: the
+place of a definition, and its result as plain data or a failure.
 """
 
 import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from lib import PuzzleError
 from puzzles.failure import Failure, line_in, of_crash, of_refusal
+
+
+def stage_of(name: str) -> Any:
+    """The stage of this name, with all that it needs imported: a module, or an object of the class in 'module:Class'.
+
+    Raises:
+        ImportError: there is none.
+    """
+    module, _, inner = name.partition(":")
+    stage = import_module(module)
+    return getattr(stage, inner)() if inner else stage
 
 
 class UnplayableError(Exception):
