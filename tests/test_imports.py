@@ -32,11 +32,10 @@ lib.engine.collectives lib.engine.flops lib.engine.metering lib.engine.suspended
 lib.engine.inprocess lib.engine.engine lib.engine.devices lib.engine.processes lib.engine.mpi lib.engine.torch
 lib.engine.process_devices lib.engine.launcher lib.engine lib.engine.replay.workload lib.engine.replay.rank
 lib.engine.replay.comparison lib.engine.replay.pipelining lib.engine.replay
-lib.layout.layouts lib.layout.exchanges lib.layout.redistribution lib.layout.operators
-lib.layout.graph lib.layout.training_step lib.layout.notation lib.layout.plans lib.layout.propagation
-lib.layout.completion lib.layout.choices lib.layout.integer_program lib.layout.exact lib.layout.code
-lib.layout.jax_primitives lib.layout.jax_functions lib.layout lib.layout.xla lib.layout.examples lib.layout.execution
-lib.layout.spmd
+lib.layout.layouts lib.layout.exchanges lib.layout.redistribution lib.layout.operators lib.layout.graph
+lib.layout.training_step lib.layout.notation lib.layout.plans lib.layout.propagation lib.layout.completion
+lib.layout.choices lib.layout.integer_program lib.layout.exact lib.layout.code lib.layout.jax_primitives
+lib.layout.jax_functions lib.layout lib.layout.xla lib.layout.examples lib.layout.execution lib.layout.spmd
 drawing.palette drawing.pen drawing.picture drawing.scene drawing.glyphs drawing.run_text drawing.timeline
 drawing.plans drawing.predicted_vs_measured drawing.values drawing.layout_tensor drawing.layout_graph
 drawing.layout_text drawing.html drawing.files drawing

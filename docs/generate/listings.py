@@ -1,4 +1,5 @@
-"""Lists the puzzles where pages list them: docs/map.md with its three views, README.md, and other pages.
+"""Lists the puzzles where pages list them: docs/map.md with its three views, README.md, and other
+pages; and the rooms of docs/architecture.md.
 
 `make docs` and `puzzles check --write` run it.
 """
@@ -14,7 +15,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from docs.generate import extended, papers
+from docs.generate import architecture, extended, papers
 from docs.generate.extended import filled, linked
 from puzzles.catalog.content import placed
 from puzzles.catalog.engine import EnginePuzzle
@@ -179,6 +180,7 @@ PAGES = {
     PICTURES: pictures,
     papers.FILE: papers.page,
     extended.FILE: extended.page,
+    architecture.FILE: architecture.page,
 }
 
 

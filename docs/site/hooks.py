@@ -1,7 +1,8 @@
 """Builds pages of the site from the README, the catalog and docs/*.md, so that nothing is written twice.
 
 The line `{readme:}` includes the README without its title, down to its table of pages. `{file: NAME}` includes a file
-of the repository, `{puzzles: TRACK}` the table of a track's puzzles. Links to files outside the site point into the
+of the repository, `{puzzles: TRACK}` the table of a track's puzzles, `{api: PACKAGE}` the names that a package exports,
+also those that it loads late. Links to files outside the site point into the
 public repository; until there is one, their words stay without a link.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import re
 import sys
+from importlib import import_module
 from os.path import normpath, relpath
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,7 @@ from puzzles.tracks import TRACKS, PuzzleGroup, Track  # noqa: E402
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 SOURCE = version.source()
 
-MARKER = re.compile(r"^\{(readme|file|puzzles): *(.*?)\}$", re.MULTILINE)
+MARKER = re.compile(r"^\{(readme|file|puzzles|api): *(.*?)\}$", re.MULTILINE)
 LINK = re.compile(r"\[([^\[\]]*)\]\((?!\w+:)([^)#\s]*)(#[^)\s]*)?\)")
 
 PAGE_OF = {
@@ -82,6 +84,12 @@ def file(name: str, here: str) -> str:
     return turned((ROOT / name).read_text(encoding="utf-8"), name, here)
 
 
+def api(name: str, _: str) -> str:
+    """What a package exports. Mkdocstrings reads the source, and so cannot see an `__all__` that is computed."""
+    exported = import_module(name).__all__
+    return f"::: {name}\n    options:\n      members: [{', '.join(exported)}]"
+
+
 def puzzles(name: str, here: str) -> str:
     """The puzzles of a track by chapter, each with its title."""
     track = TRACKS[name]
@@ -97,7 +105,7 @@ def table(track: Track, group: PuzzleGroup) -> str:
     return "\n".join(["| name | puzzle |", "|---|---|", *rows])
 
 
-FILLED = {"readme": readme, "file": file, "puzzles": puzzles}
+FILLED = {"readme": readme, "file": file, "puzzles": puzzles, "api": api}
 
 
 def turned(text: str, origin: str, here: str) -> str:

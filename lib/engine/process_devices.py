@@ -267,7 +267,7 @@ class Nursery:
         atexit.register(self.end)
 
     def ask(self, kind: str, content: Any, ends: Sequence[int] = ()) -> Any:
-        """The answer to a request. A "fork" comes with the `ends` that the device has: its output, errors and parent."""
+        """The answer to a request. A "fork" comes with the device's `ends`: its output, its errors and its parent."""
         with self.lock:
             try:
                 self.connection.send((kind, content))

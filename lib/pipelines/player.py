@@ -29,9 +29,7 @@ from lib.ledger.values import object_text
 from .timetable import (
     Cell,
     Dependencies,
-    DryRun,
     Slot,
-    Tagging,
     Timetable,
     by_message,
     in_order,
@@ -339,18 +337,6 @@ class Draft:
     def without(self, cell: Cell) -> Draft:
         return replace(self, rows=tuple(tuple(other for other in row if other != cell) for row in self.rows))
 
-    def put(self, cell: Cell, rank: int, at: int) -> Draft:
-        """The draft with a cell moved to index `at` of a rank's row, counted without the cell.
-
-        Raises:
-            RuleError: it cannot be there; the text says why.
-        """
-        bare = self.without(cell)
-        if why := bare.refusals(cell)[rank][at]:
-            raise RuleError(why)
-        row = bare.rows[rank]
-        return replace(self, rows=(*bare.rows[:rank], (*row[:at], cell, *row[at:]), *bare.rows[rank + 1 :]))
-
     def refusals(self, cell: Cell) -> list[list[str]]:
         """For each rank and each index in its row, up to its end, why an unplaced cell cannot be there; empty where it
         can."""
@@ -481,12 +467,8 @@ class BegunTable(Timetable):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "needs", Dependencies(self.rows, self.count))
-        if DryRun(self.rows, self.tag, self.needs).stuck:
+        if not self.has_tags and self.tag is not untagged:
             raise RuleError(SAYS("messages change places"))
-
-    @property
-    def tags(self) -> tuple[Tagging, ...]:
-        return super().tags if self.has_tags else (untagged,)
 
     @property
     def stages(self) -> int:

@@ -293,12 +293,8 @@ class Timetable:
     def tag(self) -> Tagging:
         """The tag of each message: 0 for all if that can be played, else one for each stream, else one for each
         message."""
-        return next((tag for tag in self.tags if not DryRun(self.rows, tag, self.needs).stuck), self.tags[-1])
-
-    @property
-    def tags(self) -> tuple[Tagging, ...]:
-        """The taggings that are tried."""
-        return untagged, by_stream, by_message(self.stages)
+        few = (tag for tag in (untagged, by_stream) if not DryRun(self.rows, tag, self.needs).stuck)
+        return next(few, by_message(self.stages))
 
     @classmethod
     def of(cls, rows: Iterable[Iterable[Cell | Slot]]) -> Self:

@@ -1,9 +1,10 @@
 """One submission's session with a sandbox: it is surveyed once, then runs its definitions.
 
-It turns what a worker sends into an outcome: the last row of JSON that it wrote, a failure with one of the known reasons,
-or a failure that says how the process ended. A worker is not trusted, so a row is read field by field, and what is not a
-text or a line is dropped. All runs of a definition share one time limit. A sandbox that is lost twice is no fault of the
-file: the verdict says so, and the file can be graded again. Processes, folders and limits are `puzzles.sandbox`'s.
+It turns what a worker sends into an outcome: the last row of JSON that it wrote, a failure with one of the known
+reasons, or a failure that says how the process ended. A worker is not trusted, so a row is read field by field, and
+what is not a text or a line is dropped. All runs of a definition share one time limit. A sandbox that is lost twice
+is no fault of the file: the verdict says so, and the file can be graded again. Processes, folders and limits belong
+to `puzzles.sandbox`.
 
 Rejected: reading the file in the grader to find its definitions, because Python may crash on it. Rejected: pickle for
 rows, which would execute what a player's process sends.

@@ -28,7 +28,7 @@ import puzzles.catalog.plan as plans
 import puzzles.catalog.puzzle as texts
 import puzzles.catalog.schedule as schedules
 import puzzles.custom as toml_file
-from docs.generate import expresses, extended, gallery, listings, screens, truth
+from docs.generate import architecture, expresses, extended, gallery, listings, screens, truth
 from docs.generate.expresses import lines_of, outcome
 from docs.generate.gallery import FOLDER
 from docs.generate.short_schedules import SHORT, Short
@@ -57,7 +57,7 @@ from tests.support.mpi import mpiexec_or_skip
 from tests.support.pages import blocks, page, read_link
 from tests.support.profiles import TRACES
 from tests.support.published_runs import EXPERTS, seconds_of
-from tests.test_imports import ORDER
+from tests.test_imports import imports, modules
 
 # --- Pages of the docs: their code and commands do what they show, what they name exists, and each is on the site ---
 
@@ -580,13 +580,40 @@ def test_a_run_makes_the_ten_stops_in_their_order(tmp_path: Path, monkeypatch: p
     assert [*dict.fromkeys(call for call in called if call in named)] == named
 
 
-def test_every_room_has_a_line() -> None:
-    rooms = ARCHITECTURE.split("## Rooms")[1].split("\n## ")[0]
-    packages = {"/".join(place.split(".")[:2]) for place in ORDER if "." in place}
-    folders = [
-        name for name in packages if (ROOT / name).is_dir() and not name.startswith(("drawing", "puzzles/package"))
-    ]
-    assert [name for name in folders if f"`{name}/`" not in rooms] == []
+def test_the_arrows_of_the_picture_are_the_imports() -> None:
+    """Against the imports as tests/test_imports.py reads them: none is missing, and none is there without an import."""
+    places = {name: room for name in modules() if (room := architecture.room_of(name))}
+    direct = {(room, places[to]) for name, room in places.items() for to, _ in imports(name) if to in places}
+    drawn = {(room, to) for room, ends in architecture.arrows(architecture.built_on()).items() for to in ends}
+    chains = set(drawn)
+    while longer := {(a, d) for a, b in chains for c, d in drawn if b == c} - chains:
+        chains |= longer
+    assert {(room, to) for room, to in direct if room != to} <= chains
+    outside = {to for name in modules() if name not in places for to, _ in imports(name)}
+    assert {(room, to) for room, to in drawn - direct if not any(places.get(name) == to for name in outside)} == set()
+
+
+def test_the_picture_is_that_of_today() -> None:
+    assert (ROOT / "docs/pictures/architecture.svg").read_text(encoding="utf-8") == svg(architecture.picture())
+
+
+QUESTIONS = re.findall(r"^\| (.*\?) \| `(.*?)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("question", "file"), QUESTIONS)
+def test_a_strangers_question_finds_its_file(question: str, file: str) -> None:
+    """A search for the noun, which is marked in the question: names of files first, then the files that use it most."""
+    (noun,) = re.findall(r"\*(.*?)\*", question)
+    rows = []
+    for path in (path for name in ("lib", "drawing", "puzzles") for path in (ROOT / name).rglob("*")):
+        if path.suffix in (".py", ".toml"):
+            uses = path.read_text(encoding="utf-8").lower().count(noun.lower())
+            rows.append((noun.lower() not in path.stem.lower(), -uses, path.relative_to(ROOT).as_posix()))
+    assert file in [name for *_, name in sorted(rows)[:3]]
+
+
+def test_ten_questions_are_asked() -> None:
+    assert len(QUESTIONS) == 10
 
 
 # --- docs/teaching.md: its commands are run as they are shown, one after the other, and its list of fields is

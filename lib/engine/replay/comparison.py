@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import reduce
 from itertools import chain
 from operator import add
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -124,48 +124,21 @@ Own = tuple[int, frozenset[int]]
 """A replica's copy: the layer, and its batches."""
 
 
-class _Course(NamedTuple):
-    """By layer, the rounds; by copy, the steps at which a round's average is merged into it or replaces it."""
-
-    rounds: Mapping[int, tuple[Average, ...]]
-    copies: Mapping[int, frozenset[frozenset[int]]]
-    merged: frozenset[tuple[Own, int, int]]
-    replaced: frozenset[tuple[int, int, int, int]]
-
-
-def _course(ranks: Sequence[RankState]) -> _Course:
-    rounds: dict[int, tuple[Average, ...]] = defaultdict(tuple)
-    copies: dict[int, set[frozenset[int]]] = defaultdict(set)
-    for value in (value for rank in ranks for value in rank.values.values()):
-        if isinstance(value, Weight) and value.copy is not None:
-            rounds[value.layer] = max(rounds[value.layer], value.copy.averages, key=len)
-            copies[value.layer] |= {value.copy.batches} - {frozenset()}
-    merges = [rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})]
-    merged = {
-        ((weight_copy.layer, weight_copy.copy.batches), weight_copy.step, len(weight_copy.copy.averages))
-        for weight_copy in merges
-        if isinstance(weight_copy, Weight) and weight_copy.copy is not None
-    }
-    replaced = set()
-    for _, values in uses_of_weights(ranks):
-        weight = next(value for value in values if isinstance(value, Weight))
-        if weight.copy is not None and not weight.copy.batches:
-            batches = values[0].batches  # type: ignore[attr-defined]  # data have batches
-            replaced |= {(weight.layer, batch, weight.step, len(weight.copy.averages)) for batch in batches}
-    return _Course(
-        rounds, {layer: frozenset(batches) for layer, batches in copies.items()}, frozenset(merged), frozenset(replaced)
-    )
-
-
 class _Training:
     """The copies of all replicas, and the weights on which they agree."""
 
-    def __init__(self, workload: Workload, course: _Course) -> None:
-        self.workload, self.course = workload, course
+    def __init__(self, workload: Workload, ranks: Sequence[RankState]) -> None:
+        self.workload = workload
+        self.rounds: dict[int, tuple[Average, ...]] = defaultdict(tuple)
+        """By layer."""
+        self.merged: set[tuple[Own, int, int]] = set()
+        """By copy: the steps at which a round's average is merged into it."""
+        self.replaced: set[tuple[int, int, int, int]] = set()
+        """By layer and microbatch: the steps at which a round's average replaces the copy."""
         layers = self.layers = range(workload.size.layers)
+        every = dict.fromkeys((layer, batches) for layer, batches in self._read(ranks) if batches)
         self.agreed = [[workload.weight(layer)] for layer in layers]
         self.outer = [workload.outer_state(layer) for layer in layers]
-        every = [(layer, copy) for layer in layers for copy in course.copies.get(layer, ())]
         self.copies: dict[Own, Array] = {copy: self.agreed[copy[0]][0] for copy in every}
         self.states: dict[Own, Array] = {copy: workload.state(copy[0]) for copy in every}
         for step in range(workload.setting.steps):
@@ -173,10 +146,25 @@ class _Training:
             self.train(step)
         self.average(workload.setting.steps)
 
+    def _read(self, ranks: Sequence[RankState]) -> Iterator[Own]:
+        """What a schedule may choose, from its run. Yields the copies."""
+        for value in (value for rank in ranks for value in rank.values.values()):
+            if isinstance(value, Weight) and value.copy is not None:
+                self.rounds[value.layer] = max(self.rounds[value.layer], value.copy.averages, key=len)
+                yield value.layer, value.copy.batches
+        for weight in (rank.values[op.outputs[0]] for rank in ranks for op in rank.all({"merge"})):
+            if isinstance(weight, Weight) and weight.copy is not None:
+                self.merged.add(((weight.layer, weight.copy.batches), weight.step, len(weight.copy.averages)))
+        for _, values in uses_of_weights(ranks):
+            weight = next(value for value in values if isinstance(value, Weight))
+            if weight.copy is not None and not weight.copy.batches:
+                batches = values[0].batches  # type: ignore[attr-defined]  # data have batches
+                self.replaced |= {(weight.layer, batch, weight.step, len(weight.copy.averages)) for batch in batches}
+
     def average(self, step: int) -> None:
         """Ends the rounds that end before a step, and lets copies take over their averages."""
         for layer in self.layers:
-            rounds = self.course.rounds.get(layer, ())
+            rounds = self.rounds[layer]
             for number in range(len(rounds) + 1):
                 self.take_over(layer, number, step)
                 if number < len(rounds) and rounds[number][1] == step:
@@ -184,9 +172,9 @@ class _Training:
 
     def take_over(self, layer: int, number: int, step: int) -> None:
         for copy in (copy for copy in self.copies if copy[0] == layer):
-            if (copy, step, number) in self.course.merged:
+            if (copy, step, number) in self.merged:
                 self.copies[copy] = self.workload.mixed(self.copies[copy], self.agreed[layer][number])
-            elif any((layer, batch, step, number) in self.course.replaced for batch in copy[1]):
+            elif any((layer, batch, step, number) in self.replaced for batch in copy[1]):
                 self.copies[copy] = self.agreed[layer][number]
 
     def end_round(self, layer: int, number: int, ended: Average) -> None:
@@ -210,7 +198,7 @@ class _Training:
 
 def trained_with_outer_steps(workload: Workload, ranks: Sequence[RankState]) -> list[Array]:
     """The agreed weight of each layer after its last round, then for each microbatch the copies of its replica."""
-    training = _Training(workload, _course(ranks))
+    training = _Training(workload, ranks)
     right = [weights[-1] for weights in training.agreed]
     for batch in range(workload.size.batches):
         for layer in training.layers:

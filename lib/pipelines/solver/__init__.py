@@ -11,6 +11,4 @@ found = solve(ranks=8, microbatches=32, forward=1.0, backward_input=1.1, backwar
 from .problem import PLACEMENTS, LowerBound, Problem
 from .solving import Solution, solve
 
-Least = LowerBound  # its name until 0.2; for one more release
-
-__all__ = ["PLACEMENTS", "Least", "LowerBound", "Problem", "Solution", "solve"]
+__all__ = ["PLACEMENTS", "LowerBound", "Problem", "Solution", "solve"]

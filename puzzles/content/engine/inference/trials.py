@@ -1,7 +1,8 @@
 """Trials of the inference puzzles: chains of layers and generation, with limits on traffic and on time.
 
 Targets follow from the sizes by the puzzle's arithmetic. Weights have to be somewhere that a meter counts, which a
-check of its own requires: a class could keep them in Python's numbers otherwise.
+check of its own requires: a class could keep them in Python's numbers otherwise. The texts of the puzzles, and the
+targets, stand in their TOML files; here is what a class is run with, and which results are right.
 """
 
 from __future__ import annotations
