@@ -555,7 +555,7 @@ async def gpipe(model):
     from lib import pipelines
     await pipelines.pipeline(pipelines.gpipe)(model)
 """,
-        3,
+        4,
     ),
     "by name": (
         """
@@ -564,7 +564,7 @@ def gpipe(model):
     theirs = import_module("lib.pipelines")
     return theirs.pipeline(theirs.gpipe)(model)
 """,
-        4,
+        5,
     ),
     "as text": (
         """

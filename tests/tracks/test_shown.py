@@ -348,7 +348,7 @@ BODIES = [
     ("from lib.planning.plans import plan; return Split(dp=16)", "a graded plan cannot use the planner"),
     ("from lib.planning.estimate import walked; return Split(dp=16)", "a graded plan cannot use the planner"),
     ("import lib.planning; return lib.planning.search(job).best[0].split", "a graded plan cannot use the planner"),
-    ("from lib import pipelines; return Split(dp=16)", "a graded schedule cannot use lib.pipelines"),
+    ("from lib.pipelines import gpipe; return Split(dp=16)", "a graded schedule cannot use lib.pipelines"),
     ("yield Split(dp=16)", "must be a plain function, which returns a Split"),
 ]
 
