@@ -221,6 +221,7 @@ DOUBLE = {
     "Judge": "one of the three objects of a track, in each track",
     "Message": "sent between ranks in a run; sent between cells of a timetable",
     "Pipeline": "read from and written to CSV, public; as recognition reads it from a trace",
+    "Plan": "a split with its time and memory, public; the stage of plans in a worker",
     "Prices": "the least ticks of operations, for bounds; the cost of a split, for the planner",
     "References": "what files state of references: what a track has to say, and what the schedule track says",
     "Row": "values of one kind in the text on a peak; a rank's step, as recognition reads it",

@@ -8,7 +8,10 @@ from zlib import crc32
 
 import pytest
 
-TESTS_OF_PROGRAMS = {"puzzles", "docs", "drawing", "layout", "site"}
+TESTS_OF_PROGRAMS = {
+    *("browser", "catalog", "cli", "docs", "drawing", "judge", "layout"),
+    *("page", "player", "sandbox", "screens", "teaching", "tracks"),
+}
 """Folders whose tests take several times as long as others."""
 
 
