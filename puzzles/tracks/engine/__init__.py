@@ -2,7 +2,7 @@
 calls and plain numpy."""
 
 from puzzles.catalog.engine import ENGINE_PUZZLES, EnginePuzzle
-from puzzles.tracks.base import Show, Track, part
+from puzzles.tracks.base import Track
 
 
 class Engine(Track[EnginePuzzle]):
@@ -14,4 +14,3 @@ class Engine(Track[EnginePuzzle]):
     page_needs = ("numpy", "suspending")
     needs_trials = True
     solutions = "engine"
-    show: Show[EnginePuzzle] = part("Show", "words")

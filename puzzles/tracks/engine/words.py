@@ -1,7 +1,4 @@
-"""What is said of a class: its targets and figures, the calls of a device, and how it is judged; and how it is run.
-
-A class has no pictures, so what there is to show of it is a refusal for each option that draws: it stands here.
-"""
+"""What is said of a class: its targets and figures, the calls of a device, and how it is judged."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from puzzles.catalog.engine import EnginePuzzle, trials_of
 from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.tracks import base
-from puzzles.tracks.base import DrawOptions, OptionError, Section, TensorOptions, Workbench
+from puzzles.tracks.base import Section
 from puzzles.tracks.outcomes import SEE_NOTE, Measure
 
 PRODUCTS = frozenset(("flops", "clock", "elapsed"))
@@ -128,27 +125,3 @@ def _as_few(flops: float, lowest: int | None) -> bool:
 
 def _is_better(record: Mapping[str, int], figures: Mapping[str, float]) -> bool:
     return all(record[name] <= figures[name] for name in figures) and any(record[n] < figures[n] for n in figures)
-
-
-class Show(base.Show[EnginePuzzle]):
-    """Runs of a class on real tensors. Classes have no pictures."""
-
-    def draw(self, puzzle: EnginePuzzle, options: DrawOptions, bench: Workbench) -> bool:
-        raise OptionError(f"{puzzle.slug} is a class, and classes have no picture; 'puzzles grade' measures it")
-
-    def require_runnable(self, puzzle: EnginePuzzle, options: TensorOptions) -> None:
-        if options.output:
-            raise OptionError(f"{puzzle.slug} is a class, and only runs of schedules are drawn; leave out -o")
-        if options.on == "mpi":
-            raise OptionError(
-                f"{puzzle.slug} is a class, and runs in one process here; in your own program, launch(..., on='mpi') "
-                "runs it on MPI"
-            )
-        super().require_runnable(puzzle, options)
-
-    def run_on_tensors(self, puzzle: EnginePuzzle, options: TensorOptions, bench: Workbench) -> bool:
-        """In the sandbox, judged as `grade` judges it."""
-        needed = puzzle.devices
-        if options.devices not in (None, needed):
-            return bench.refuse(f"is tried on {needed} devices; leave out -n, or use -n {needed}")
-        return bench.grade()

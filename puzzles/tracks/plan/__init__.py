@@ -5,7 +5,7 @@ from typing import Any
 
 from puzzles.catalog.content import chapters
 from puzzles.catalog.puzzle import Listing
-from puzzles.tracks.base import Show, Track, part
+from puzzles.tracks.base import Track
 
 (CHAPTER,) = chapters("plan")
 
@@ -19,4 +19,3 @@ class Plans(Track[Any]):
     listing = PLAN_PUZZLES
     in_browser = True
     solutions = "plan"
-    show: Show[Any] = part("Show", "judge")
