@@ -3,11 +3,10 @@
 Sandbox servers are lent to tests; most of them end with the session.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import os
+import site
 from collections.abc import Iterator
 from functools import partial
 from itertools import count
@@ -20,8 +19,9 @@ import pytest
 from hypothesis import settings
 
 from puzzles.judge.progress import HOME
+from puzzles.sandbox.client import protection
 from puzzles.tracks import register, unregister
-from tests.support import examples, own_home  # noqa: F401  # registers the profiles
+from tests.support import examples  # noqa: F401  # registers the profiles
 from tests.support.fake_grading import without_sandbox
 from tests.support.fake_track import Fakes
 from tests.support.in_process import without_server
@@ -30,6 +30,26 @@ from tests.support.shared_sandbox_server import LENDER
 
 HOMES = pytest.StashKey[Path]()
 NUMBERS = count()
+
+HOMES_OF_PROGRAMS = """
+HOME USERPROFILE XDG_CACHE_HOME XDG_CONFIG_HOME XDG_DATA_HOME XDG_RUNTIME_DIR XDG_STATE_HOME
+HYPOTHESIS_STORAGE_DIRECTORY IPYTHONDIR JUPYTER_CONFIG_DIR JUPYTER_DATA_DIR JUPYTER_RUNTIME_DIR MPLCONFIGDIR
+""".split()
+"""Variables by which programs find a user's files."""
+
+NO_HOMES = "JUPYTER_CONFIG_PATH JUPYTER_PATH PYTHONSTARTUP TRAINING_PUZZLES_HOME".split()
+
+
+def _move_into(home: Path) -> None:
+    """Sets the variables to folders in this one. Packages that were installed for the user only are found as before."""
+    os.environ.setdefault("PYTHONUSERBASE", site.getuserbase())
+    for name in HOMES_OF_PROGRAMS:
+        folder = home / name.lower()
+        folder.mkdir(mode=0o700)
+        os.environ[name] = str(folder)
+    for name in NO_HOMES:
+        os.environ.pop(name, None)
+
 
 settings.load_profile("quick")  # unless --hypothesis-profile names the other
 
@@ -44,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
     home = mkdtemp(prefix="puzzles-tests-")
     config.add_cleanup(partial(rmtree, home, ignore_errors=True))  # here, and not at the exit of a forked process
     config.stash[HOMES] = Path(home, "players")
-    own_home.move_into(Path(home))
+    _move_into(Path(home))
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest looks at what is slow
@@ -142,6 +162,16 @@ def fakes() -> Iterator[Fakes]:
     register(track)
     yield track
     unregister(track)
+
+
+@pytest.fixture
+def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets `puzzles grade` take a folder without being asked to trust it, where there is no sandbox."""
+    from puzzles.cli.grade import grade  # which tests of lib never load
+
+    if not protection().guards_files:
+        (trust,) = (option for option in grade.params if option.name == "trust")
+        monkeypatch.setattr(trust, "default", True)
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The gate runs every quick test that has not run, and of the slow ones another tenth for each commit."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 JupyterLite's own page is not part of this; it would load Pyodide's packages from another host.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

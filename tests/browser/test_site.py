@@ -3,8 +3,6 @@
 `make site` builds it; without it the tests are skipped, or fail where PUZZLES_BROWSER=required.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time
@@ -22,9 +20,10 @@ from PIL import Image, ImageChops, ImageStat
 from puzzles.catalog.path import CORE
 from puzzles.page.in_browser import calls
 from puzzles.tracks import ALL, reference_file
+from tests.support.commands import ROOT, solution
 from tests.support.pages import read_link
 from tests.support.profiles import TRACES
-from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

@@ -1,7 +1,5 @@
 """Hostile code on the site, in Chromium: what it tries to reach, to change, to send, to forge and to leave behind."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +10,8 @@ from urllib.request import urlopen
 import pytest
 
 from puzzles.page.in_browser import calls
-from tests.support.site_game import NEEDS_SITE, Game, opened_game, solution
+from tests.support.commands import solution
+from tests.support.site_game import NEEDS_SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

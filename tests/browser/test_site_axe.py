@@ -1,13 +1,12 @@
 """axe finds nothing in any state of the page, light and dark, wide and on a phone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest
 
 from puzzles.page.in_browser import calls
-from tests.support.site_game import NEEDS_SITE, ROOT, Game, opened_game, solution
+from tests.support.commands import ROOT, solution
+from tests.support.site_game import NEEDS_SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

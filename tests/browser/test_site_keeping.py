@@ -1,7 +1,5 @@
 """What the site keeps, in Chromium: with storage off, in two tabs, across reloads, damaged; and addresses that are."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections.abc import Callable, Iterator
@@ -13,7 +11,8 @@ from zipfile import ZipFile
 import pytest
 
 from puzzles.page.in_browser import calls
-from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, solution
+from tests.support.commands import solution
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

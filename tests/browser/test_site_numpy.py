@@ -4,8 +4,6 @@ The wheel is loaded and imported as numpy's is, but computes nothing. So what ru
 needed for: how it is found, handed over, installed and kept, and devices that wait for each other.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -16,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from puzzles.page.build import ARRAYS, numpy_files
+from tests.support.commands import ROOT, solution
 from tests.support.numpy_stand_in import write_wheel
-from tests.support.site_game import NEEDS_SITE, ROOT, SITE, Game, opened_game, solution, write_offline_worker
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, write_offline_worker
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

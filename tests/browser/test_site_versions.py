@@ -1,7 +1,5 @@
 """A new version of the site while a page of the older one is open: it plays on, and the next visit has the new one."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil
@@ -10,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, solution, write_offline_worker
+from tests.support.commands import solution
+from tests.support.site_game import NEEDS_SITE, SITE, Game, opened_game, write_offline_worker
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 

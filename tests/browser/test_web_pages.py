@@ -1,7 +1,5 @@
 """The web page in a real browser, driven by keyboard and pointer; and every picture opens without a complaint."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,19 +1,29 @@
 """The puzzles as data: what is compiled is what the files say, and a fault in a file is named with its line."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
+from lib.pipelines.rank_work import Names
 from puzzles.catalog import content as content_module
 from puzzles.catalog.content import COMPILED, CONTENT, ChapterFile, compiled, content, fields_of, parsed
+from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.fields import Fields, OwnPuzzleError, line_of
+from puzzles.catalog.path import AFTER, CORE, ON_TENSORS, PATH, known, next_on_path
+from puzzles.catalog.puzzle import Paper, Puzzle, papers, papers_of_schedules
 from puzzles.catalog.schedule import PUZZLES, read_puzzle
+from puzzles.tracks import ALL, SHIPPED, TRACKS, before, mark, place, track_of
+from puzzles.tracks.layout import LAYOUT_PUZZLES
+from puzzles.tracks.plan import PLAN_PUZZLES
+from tests.screens.texts import approved
+
+# --- The puzzles as data: what is compiled is what the files say, and a fault in a file is named with its line ---
+
 
 NO_CHAPTER = ChapterFile("", "", (), 0, "")
 GPIPE = CONTENT / "schedule" / "classics" / "gpipe.toml"
@@ -153,3 +163,121 @@ def test_records_may_be_those_of_a_puzzle_of_the_same_size() -> None:
     for other in ("ddp", "nobody"):
         with pytest.raises(OwnPuzzleError, match=f"'{other}' is no schedule"):
             read_puzzle("own", with_fields(records_of=other))
+
+
+# --- All listings: each slug leads to its puzzle, and each publication is written once and cited ---
+
+
+TEXTS: list[tuple[str, Puzzle]] = [
+    *PUZZLES.items(),
+    *ENGINE_PUZZLES.items(),
+    *LAYOUT_PUZZLES.items(),
+    *PLAN_PUZZLES.items(),
+]
+
+
+@pytest.mark.parametrize("puzzle", dict(TEXTS).values(), ids=dict(TEXTS))
+def test_the_words_are_all_there_and_hints_grow_more_explicit(puzzle: Puzzle) -> None:
+    texts = (puzzle.title, puzzle.statement, puzzle.concept, puzzle.in_practice, puzzle.credit, *puzzle.hints)
+    assert all(text.strip() for text in texts)
+    first, *_, last = puzzle.hints
+    assert len(puzzle.hints) >= 3
+    assert len(first) < len(last) or puzzle.slug not in PUZZLES
+    assert "`" in last
+    years = {source.year for source in puzzle.sources}
+    assert years
+    assert all(
+        str(source).startswith(f"{source.authors} ({source.year}). {source.title}.") for source in puzzle.sources
+    )
+    assert {int(year) for year in re.findall(r"\b(?:19\d\d|20[0-2]\d)\b", puzzle.concept + puzzle.in_practice)} <= years
+
+
+def test_a_slug_that_is_not_there_is_a_key_error() -> None:
+    for catalog in (PUZZLES, ENGINE_PUZZLES, LAYOUT_PUZZLES, PLAN_PUZZLES):
+        assert "nobody" not in catalog
+        with pytest.raises(KeyError):
+            catalog["nobody"]
+
+
+def test_every_publication_is_cited_and_listed_by_year() -> None:
+    listed = list(papers().values())
+    assert len({paper.title for paper in listed}) == len(listed)
+    assert [paper.year for paper in listed] == sorted(paper.year for paper in listed)
+    cited = {source.cited_for("") for _, puzzle in TEXTS for source in puzzle.sources if isinstance(source, Paper)}
+    by_schedules = {papers()[name] for names in papers_of_schedules().values() for name in names}
+    assert cited | by_schedules == set(listed)
+
+
+def test_each_schedule_that_has_a_name_has_its_papers() -> None:
+    without = {Names.WEIGHT_SHARDED}  # a step of the classic puzzles on the way to ZeRO-3, which no paper named
+    assert papers_of_schedules().keys() == {value for name, value in vars(Names).items() if name.isupper()} - without
+
+
+def test_authors_and_year_are_short() -> None:
+    short = {name: papers()[name].short for name in ("GPIPE", "PIPEDREAM", "LOCAL_SGD", "DEEPSEEK_V3")}
+    assert [short["GPIPE"], short["PIPEDREAM"]] == ["Huang et al. 2019", "Narayanan et al. 2019"]
+    assert [short["LOCAL_SGD"], short["DEEPSEEK_V3"]] == ["Stich 2019", "DeepSeek-AI 2024"]
+    assert papers()["BREADTH_FIRST_PIPELINE"].short == "Lamy-Poirier 2022"
+
+
+# --- The core path: prerequisites form no circle and come first, and what is solved anywhere counts ---
+
+
+def test_the_path_has_ten_steps_of_puzzles_that_exist_each_once() -> None:
+    assert len(PATH) == 10
+    assert len(set(CORE)) == len(CORE)
+    assert SHIPPED.issuperset({*CORE, *AFTER, *ON_TENSORS, *ON_TENSORS.values(), *sum(AFTER.values(), ())})
+    assert {ALL[slug].name for slug in CORE} == set(TRACKS), "it crosses all tracks"
+
+
+def test_prerequisites_form_no_circle_and_come_first() -> None:
+    list(TopologicalSorter(AFTER).static_order())
+    for number, slug in enumerate(CORE):
+        assert set(CORE[:number]).issuperset(known(AFTER.get(slug, ()))), f"{slug} comes too early"
+
+
+@pytest.mark.parametrize("slug", CORE)
+def test_a_core_puzzle_speaks_of_earlier_puzzles_only(slug: str) -> None:
+    puzzle, earlier = track_of(slug).puzzle(slug), known(CORE[: CORE.index(slug)])
+    words = " ".join([puzzle.statement, puzzle.starter, *puzzle.hints])
+    assert {*re.findall(r"`(\w+)`", words)} & {*ALL} <= {slug, *earlier}
+
+
+def test_every_core_puzzle_but_the_first_builds_on_another() -> None:
+    assert [slug for slug in CORE if not AFTER.get(slug)] == ["basic"]
+
+
+def test_a_class_does_what_a_schedule_plans() -> None:
+    assert all(ALL[schedule].name == "schedule" for schedule in ON_TENSORS)
+    assert all(ALL[tensors].name == "engine" for tensors in ON_TENSORS.values())
+
+
+def test_the_path_is_walked_in_order() -> None:
+    solved: list[str] = []
+    while (slug := next_on_path(solved, solved[-1] if solved else "")) is not None:
+        solved.append(slug)
+    assert tuple(solved) == CORE
+
+
+PLACED = [
+    ((), "", "basic"),
+    (("fsdp",), "fsdp", "checkpoint"),  # FSDP builds on DataParallel, which is not known
+    (("fsdp", "DataParallel"), "fsdp", "FSDP"),
+    (("three_d",), "three_d", "RingAllReduce"),
+    (CORE, "llama_70b_64", None),
+    (("basic",), "gpipe", "gpipe"),  # tried and not solved
+    (("interleaved",), "interleaved", "DataParallel"),
+]
+
+
+@pytest.mark.parametrize(("solved", "after", "following"), PLACED)
+def test_what_comes_before_a_solved_puzzle_is_known(solved: tuple[str, ...], after: str, following: str | None) -> None:
+    assert next_on_path(solved, after) == following
+
+
+def test_the_words_on_a_place() -> None:
+    assert place("fsdp") == f"core 7 of {len(CORE)}; after: zero1; the same on real tensors: FSDP"
+    assert place("FSDP") == f"core 8 of {len(CORE)}; after: fsdp, DataParallel; the same as a schedule: fsdp"
+    assert place("wsdp") == "optional; after: ddp"
+    assert (mark("a teacher's"), place("a teacher's")) == ("", "")
+    approved("path", "the words on a place, 3", before(["basic", "FSDP", "a teacher's"]))

@@ -6,8 +6,6 @@ its table; `# facts: 3; receive(1)`, data that they show; `# figures: sent=6144`
 targets; and `# at: code`, of the line that is shown.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from puzzles.sandbox.limits import Limits
 from puzzles.teaching.check import MIN_WRONG
 from puzzles.teaching.writing import WRONG, expected_of, wrong_solutions
 from puzzles.tracks import ALL, SHIPPED
-from tests.catalog.lessons.tables.every import SKIPS
+from tests.catalog.lessons.tables import SKIPS
 from tests.support.mistakes import code_of
 from tests.support.selection import first_of_each_kind
 from tests.support.verdicts import reasons_in, worded

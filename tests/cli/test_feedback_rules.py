@@ -1,7 +1,5 @@
 """Each rule of the feedback after a pass, on verdicts that are written down."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

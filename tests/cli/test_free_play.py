@@ -1,7 +1,5 @@
 """Free play: `run` and `draw` of any schedule at any size and in any setting, `costs`, and `verify`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -14,12 +12,10 @@ from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunOutcome
 from puzzles.tracks.schedule.free_game import FreeGame, setting_text
 from solutions.gpipe import gpipe
-from tests.support.commands import puzzles
+from tests.support.commands import SOLUTIONS, puzzles, said
 
 pytestmark = pytest.mark.usefixtures("in_this_process")
 
-ROOT = Path(__file__).parents[2]
-SOLUTIONS = ROOT / "solutions"
 GPIPE = str(SOLUTIONS / "gpipe.py")
 
 MINE = '''
@@ -71,16 +67,12 @@ def _mine(in_an_empty_folder: Path) -> None:
     Path("mine.py").write_text(MINE)
 
 
-def shown(*arguments: str, code: int = 0) -> str:
-    return " ".join(puzzles(*arguments, code=code).output.split())
-
-
 # --- Run ---
 
 
 def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
     """Three layers on 5 ranks: 3 forwards and 3 x (1 + 0.3 + 0.5), the last of which ends 0.5 later than it starts."""
-    text = shown("run", "mine.py", "mine", "--size", "3,5,5")
+    text = said("run", "mine.py", "mine", "--size", "3,5,5")
     for fact in ("3 layers, 5 batches, 5 ranks", "costs classic", "data parallelism", "7.9 timesteps", "over at 8.4"):
         assert fact in text
     assert "0.0% of the time" in text
@@ -103,50 +95,50 @@ def test_any_function_runs_at_any_size_and_shows_what_it_took() -> None:
 )
 def test_the_rest_of_the_setting_has_an_option_each(options: list[str], facts: tuple[str, ...]) -> None:
     name = "on_axes" if "--mesh" in options else "mine"
-    text = shown("run", "mine.py", name, "--size", "3,2,2", *options)
+    text = said("run", "mine.py", name, "--size", "3,2,2", *options)
     assert all(fact in text for fact in facts), text
 
 
 @pytest.mark.slow
 def test_a_puzzles_name_at_another_size_or_in_other_costs_says_that_its_targets_do_not_apply() -> None:
     for options, fact in ((["--size", "4,4,4"], "4 layers"), (["--costs", "slow"], "costs slow")):
-        text = shown("run", "mine.py", "ddp", *options)
+        text = said("run", "mine.py", "ddp", *options)
         assert "4 ranks, costs classic;" in text
         assert fact in text
-    assert "targets" not in shown("run", "mine.py", "mine", "--size", "2,4,4")
+    assert "targets" not in said("run", "mine.py", "mine", "--size", "2,4,4")
 
 
 def test_a_puzzles_own_size_and_costs_are_that_puzzle() -> None:
-    text = shown("run", "mine.py", "ddp", "--size", "2,4,4", "--costs", "classic", "--no-tensors")
+    text = said("run", "mine.py", "ddp", "--size", "2,4,4", "--costs", "classic", "--no-tensors")
     assert "★" in text
     assert "5.1 (< 6)" in text
-    assert "as predicted" in shown("run", "mine.py", "ddp", "--size", "2,4,4", "--small")
+    assert "as predicted" in said("run", "mine.py", "ddp", "--size", "2,4,4", "--small")
 
 
 @pytest.mark.slow
 def test_tensors_are_used_when_they_are_asked_for() -> None:
-    plain = shown("run", "mine.py", "mine", "--size", "2,2,2")
+    plain = said("run", "mine.py", "mine", "--size", "2,2,2")
     assert "as predicted" not in plain
     for option in ("--small", "--tensors"):
-        text = shown("run", "mine.py", "mine", "--size", "2,2,2", option)
+        text = said("run", "mine.py", "mine", "--size", "2,2,2", option)
         assert text.startswith(plain.split(" rank ")[0])
         assert "device's" in text
 
 
 def test_a_schedule_that_fails_says_where_and_exits_with_1() -> None:
-    text = shown("run", "mine.py", "halves", "--size", "1,2,1", code=1)
+    text = said("run", "mine.py", "halves", "--size", "1,2,1", code=1)
     for fact in ("line 23", "backward_weight has no price in the costs 'classic'", "costs that price it: parts"):
         assert fact in text
-    assert "Correct: standard training" in shown("run", "mine.py", "halves", "--size", "1,2,1", "--costs", "parts")
-    assert "fake" in shown("run", "mine.py", "fakes", "--size", "1,1,1", code=1)
-    assert "'def nope(model):'" in shown("run", "mine.py", "nope", "--size", "1,1,1", code=1)
+    assert "Correct: standard training" in said("run", "mine.py", "halves", "--size", "1,2,1", "--costs", "parts")
+    assert "fake" in said("run", "mine.py", "fakes", "--size", "1,1,1", code=1)
+    assert "'def nope(model):'" in said("run", "mine.py", "nope", "--size", "1,1,1", code=1)
 
 
 @pytest.mark.parametrize("costs", ["classic", "overlap"])
 def test_a_call_that_is_not_awaited_is_shown_at_its_line(costs: str) -> None:
     """Also where it is the last one, and no line of the file runs any more."""
     Path("late.py").write_text("def late(model):\n    model.allreduce(model.fake_grad(0, []), 0)\n    return None\n")
-    text = shown("run", "late.py", "late", "--size", "1,2,2", "--costs", costs, code=1)
+    text = said("run", "late.py", "late", "--size", "1,2,2", "--costs", costs, code=1)
     assert "line 2: rank 0," in text
 
 
@@ -156,7 +148,7 @@ def test_it_runs_in_the_sandbox_that_grades() -> None:
     secret.write_text("x")
     path = str(secret.resolve())
     Path("thief.py").write_text(f"def thief(model):\n    raise ValueError(open({path!r}).read() * 9)\n")
-    text = shown("run", "thief.py", "thief", "--size", "1,1,1", code=1)
+    text = said("run", "thief.py", "thief", "--size", "1,1,1", code=1)
     assert "line 2" in text
     assert "xxxxxxxxx" not in text
 
@@ -164,7 +156,7 @@ def test_it_runs_in_the_sandbox_that_grades() -> None:
 @pytest.mark.slow
 def test_a_large_trace_comes_back_whole() -> None:
     """More than a megabyte, to which the results of puzzles are limited."""
-    text = shown("run", "mine.py", "mine", "--size", "32,32,32", "--time-limit", "60")
+    text = said("run", "mine.py", "mine", "--size", "32,32,32", "--time-limit", "60")
     assert "0-31 100.0%" in text
 
 
@@ -190,14 +182,14 @@ def test_a_run_that_sends_back_another_games_trace_is_refused(row: dict[str, obj
 
 @pytest.mark.slow
 def test_draw_takes_the_same_games() -> None:
-    text = shown("draw", "mine.py", "mine", "--size", "2,2,2", "--costs", "overlap", "--text")
+    text = said("draw", "mine.py", "mine", "--size", "2,2,2", "--costs", "overlap", "--text")
     assert "2 ranks, costs overlap" in text
     puzzles("draw", "mine.py", "ddp", "--size", "2,2,2", "--costs", "slow")
     picture = Path("ddp.svg").read_text()
     assert "costs slow" in picture
     assert "target" not in picture
     puzzles("draw", GPIPE, "gpipe", "--size", "4,4,4", "--against", GPIPE)
-    assert "parts" in shown("draw", "mine.py", "halves", "--size", "1,2,1", code=1)
+    assert "parts" in said("draw", "mine.py", "halves", "--size", "1,2,1", code=1)
 
 
 # --- Verify ---
@@ -211,7 +203,7 @@ def saved(text: str) -> str:
 def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
     record = costs_from_json({"name": "mine", "length": 64, "ticks": {**COSTS["classic"].ticks, "allreduce": 40}})
     trace = run(gpipe, 2, 2, 2, setting=Setting(record)).trace
-    text = shown("verify", saved(trace_to_json(trace)))
+    text = said("verify", saved(trace_to_json(trace)))
     assert "2 ranks, costs mine" in text
     assert "GPipe (Huang et al." in text
     row = json.loads(puzzles("verify", "trace.json", "--json").stdout)
@@ -223,13 +215,13 @@ def test_verify_reads_a_trace_with_a_whole_cost_record() -> None:
 
 def test_verify_refuses_what_is_altered_or_no_trace() -> None:
     trace = trace_to_json(run(gpipe, 4, 2, 2).trace)
-    assert "GPipe (Huang et al." in shown("verify", saved(trace))
+    assert "GPipe (Huang et al." in said("verify", saved(trace))
     data = json.loads(trace)
     data["operations"][0].pop(3)
-    assert "not correct" in shown("verify", saved(json.dumps(data)), code=1)
-    assert "cannot be judged" in shown("verify", saved("{}"), code=1)
+    assert "not correct" in said("verify", saved(json.dumps(data)), code=1)
+    assert "cannot be judged" in said("verify", saved("{}"), code=1)
     huge = json.dumps({**json.loads(trace), "layers": 9_999})
-    assert "from 1 to 1,024" in shown("verify", saved(huge), code=1)
+    assert "from 1 to 1,024" in said("verify", saved(huge), code=1)
     assert json.loads(puzzles("verify", saved("[]"), "--json", code=1).stdout)["status"] == "failed"
 
 
@@ -237,9 +229,9 @@ def test_verify_refuses_what_is_altered_or_no_trace() -> None:
 
 
 def test_costs_lists_every_record_and_shows_one() -> None:
-    text = shown("costs")
+    text = said("costs")
     assert all(f" {name} " in f" {text} " for name in COSTS)
-    assert "backward_input 1" in shown("costs", "parts")
+    assert "backward_input 1" in said("costs", "parts")
     for name, record in COSTS.items():
         lines = " ".join(facts(record))
         assert f"activation {record.activation:,}" in lines
@@ -254,7 +246,7 @@ def test_a_record_in_json_can_be_changed_and_given_back() -> None:
     record = json.loads(puzzles("costs", "copies", "--json").stdout)
     record["name"], record["ticks"]["forward"] = "slower", 20
     Path("slower.json").write_text(json.dumps(record))
-    text = shown("run", "mine.py", "mine", "--size", "1,1,1", "--costs", "slower.json")
+    text = said("run", "mine.py", "mine", "--size", "1,1,1", "--costs", "slower.json")
     assert "costs slower" in text
     assert "3.5 timesteps" in text
 
@@ -274,24 +266,24 @@ def outer(model):
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "told"),
     [
         (["mix=1/3"], "rounds of 2 steps"),
         (["late=1"], "averages up to 1 late"),
         (["lengths=1/2"], "lengths 1/2"),
     ],
 )
-def test_every_other_field_of_the_setting_can_be_set(fields: list[str], said: str) -> None:
+def test_every_other_field_of_the_setting_can_be_set(fields: list[str], told: str) -> None:
     Path("outer.py").write_text(DILOCO)
     named = [word for field in fields for word in ("--set", field)]
     options = ("--costs", "outer_steps", "--steps", "2", "--task", "outer", "--set", "outer=2", *named)
-    text = " ".join(shown("run", "outer.py", "outer", "--size", "1,1,1", *options).split())
-    assert said in text
+    text = said("run", "outer.py", "outer", "--size", "1,1,1", *options)
+    assert told in text
     assert "Correct: " in text
 
 
 def test_clipping_is_a_field_that_is_set() -> None:
-    text = shown("run", "mine.py", "mine", "--size", "3,2,2", "--set", "clip=true", code=1)
+    text = said("run", "mine.py", "mine", "--size", "3,2,2", "--set", "clip=true", code=1)
     assert "scale=" in text
 
 
@@ -342,7 +334,7 @@ AT = ["run", "mine.py", "mine", "--size", "2,2,2"]
 def test_bad_input_is_refused_in_a_sentence(arguments: list[str], facts: tuple[str, ...]) -> None:
     Path("bad.json").write_text("{")
     Path("odd.json").write_text('{"name": "x", "price": 1}')
-    text = shown(*arguments, code=2)
+    text = said(*arguments, code=2)
     assert all(fact in text for fact in facts), text
     assert "Traceback" not in text
 

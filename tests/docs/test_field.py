@@ -1,7 +1,5 @@
 """docs/field.md is written by its generator; docs/variants.md: its figures are measured, and it has every variant."""
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

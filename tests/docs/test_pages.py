@@ -1,42 +1,71 @@
-"""Pages of the docs: their code and commands do what they show, what they name exists, and each is on the site."""
-
-from __future__ import annotations
+"""README.md and the pages of the docs: they do what they show, what they name exists, and each is current."""
 
 import ast
+import csv
+import inspect
+import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from fractions import Fraction
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner, Result
 
-from docs.generate import expresses, extended, truth
+import puzzles.catalog.engine.puzzle as engines
+import puzzles.catalog.layout as layouts
+import puzzles.catalog.plan as plans
+import puzzles.catalog.puzzle as texts
+import puzzles.catalog.schedule as schedules
+import puzzles.custom as toml_file
+from docs.generate import architecture, expresses, extended, gallery, listings, screens, truth
 from docs.generate.expresses import lines_of, outcome
+from docs.generate.gallery import FOLDER
 from docs.generate.short_schedules import SHORT, Short
-from lib import COSTS, Report
+from drawing import svg
+from lib import COSTS, PuzzleError, Report, run
 from lib.engine import ShardedEngine, launch
 from lib.engine.replay.pipelining import missing
 from lib.errors import install_command
 from lib.ledger.named_costs import MEANINGS
-from lib.planning import Job, gpu, transformer
+from lib.planning import Job, gpu, plan, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer
+from lib.planning.plans import time_parts
 from lib.profiles import read_rules
+from puzzles import version
+from puzzles.catalog.path import CORE
+from puzzles.cli.main import main
 from puzzles.page.build import NODE_VERSION
+from puzzles.sandbox import client
+from puzzles.tracks import SHIPPED
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import score_split
-from tests.support.commands import puzzles
+from tests.screens.scenes import MISTAKES
+from tests.support.commands import ROOT, as_line, puzzles
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.pages import blocks, page, read_link
 from tests.support.profiles import TRACES
-from tests.test_imports import ROOT
+from tests.support.published_runs import EXPERTS, seconds_of
+from tests.test_imports import imports, modules
+
+# --- Pages of the docs: their code and commands do what they show, what they name exists, and each is on the site ---
+
+
+def outputs(lines: Iterable[str]) -> list[str]:
+    """What each of these commands prints, which all end well."""
+    return [puzzles(*line.split()[1:], code=0).output for line in lines]
+
 
 MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
 
@@ -144,13 +173,9 @@ TORCH = page("docs/torch.md")
 
 
 @pytest.mark.slow
-def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    shown = []
-    for line in re.findall(r"^puzzles .*", page("docs/solver.md"), re.MULTILINE):
-        result = puzzles(*line.split()[1:], *(["--effort", "0.2", "--proof-seconds", "1"] if "solve" in line else []))
-        assert result.exit_code == 0, result.output
-        shown.append(result.output)
+def test_the_commands_of_the_solver_work(in_an_empty_folder: Path, tmp_path: Path) -> None:
+    lines = re.findall(r"^puzzles .*", page("docs/solver.md"), re.MULTILINE)
+    shown = outputs(f"{line} --effort 0.2 --proof-seconds 1" if "solve" in line else line for line in lines)
     assert "longest span 104.7" in shown[0]
     assert "Optimal" in shown[0]
     assert "rank 7" in shown[0]
@@ -163,16 +188,11 @@ def test_the_commands_of_the_solver_work(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_the_commands_for_pytorch_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_for_pytorch_work(in_an_empty_folder: Path) -> None:
     Path("mine.py").write_text((ROOT / "solutions" / "zb_h1.py").read_text(encoding="utf-8"))
-    ran = []
-    for line in re.findall(r"^puzzles .*", TORCH, re.MULTILINE):
-        if "--on torch" in line:
-            continue  # tests/engine/test_pipelining.py and tests/profiles/test_recording.py run them
-        result = puzzles(*line.split()[1:])
-        assert result.exit_code == 0, result.output
-        ran.append(" ".join(result.output.split()))
+    lines = re.findall(r"^puzzles .*", TORCH, re.MULTILINE)
+    # those on torch run in tests/engine/test_pipelining.py and tests/profiles/test_recording.py
+    ran = [as_line(output) for output in outputs(line for line in lines if "--on torch" not in line)]
     assert len(ran) == 5
     assert "0SEND_F0" in Path("zb_comms.csv").read_text()
     assert "Correct: ZB-H1" in ran[2]
@@ -184,7 +204,7 @@ def test_the_example_for_torchtitan_loads_the_file_that_is_exported(tmp_path: Pa
     config = tomllib.loads(blocks(TORCH, "toml")[0])
     chosen, file = config["parallelism"], tmp_path / config["parallelism"]["pipeline_parallel_schedule_csv"]
     args = ["export", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--format", "torch-csv", "-o", str(file)]
-    assert puzzles(*args).exit_code == 0
+    puzzles(*args, code=0)
     assert len(file.read_text().splitlines()) == chosen["pipeline_parallel_degree"]
 
 
@@ -303,21 +323,13 @@ def test_a_meaning_states_prices_of_its_record_and_how_much_is_sent_in_a_step(na
     )
 
 
-def test_the_commands_of_the_page_on_extended_games_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_commands_of_the_page_on_extended_games_work(in_an_empty_folder: Path) -> None:
     """With the pipeline of the page as the schedule."""
-    monkeypatch.chdir(tmp_path)
     (pipeline,) = (code for code in blocks(EXTENDED, "python") if "def pipeline" in code)
     code = f"from lib import Model\n{pipeline.partition('for halves')[0]}\nmy_schedule = pipeline(True)\n"
     Path("mine.py").write_text(code)
-    shown = []
-    for line in (
-        next(code for code in blocks(EXTENDED, "") if code.startswith("puzzles run"))
-        .replace("4,8,4", "4,4,4")
-        .splitlines()
-    ):
-        result = puzzles(*line.split()[1:])
-        assert result.exit_code == 0, result.output
-        shown.append(result.output)
+    lines = next(code for code in blocks(EXTENDED, "") if code.startswith("puzzles run"))
+    shown = outputs(lines.replace("4,8,4", "4,4,4").splitlines())
     assert "Correct: GPipe " in shown[0]
     assert "over at 18" in shown[0]
     assert "my_schedule: 4 layers, 4 batches, 4 ranks, costs parts" in shown[1]
@@ -334,16 +346,14 @@ def test_the_report_of_the_page_on_profiles_is_the_commands(tmp_path: Path, monk
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "100")
     shown, *_ = blocks(PROFILE, "text")
-    done = puzzles("profile", "traces/")
-    assert done.exit_code == 0
+    done = puzzles("profile", "traces/", code=0)
     assert done.output == shown
 
 
 @pytest.mark.slow
 def test_the_picture_of_the_page_on_profiles_is_todays(tmp_path: Path) -> None:
     target = tmp_path / "profile.svg"
-    done = puzzles("profile", str(TRACES / "1f1b_slow"), "-o", str(target))
-    assert done.exit_code == 0
+    puzzles("profile", str(TRACES / "1f1b_slow"), "-o", str(target), code=0)
     assert target.read_text() == (ROOT / "docs" / "pictures" / "profile.svg").read_text()
 
 
@@ -352,7 +362,7 @@ def test_the_files_that_the_page_on_profiles_writes(tmp_path: Path, monkeypatch:
     (tmp_path / "traces").symlink_to(TRACES / "1f1b_slow")
     monkeypatch.chdir(tmp_path)
     (line,) = re.findall(r"^puzzles (profile traces/ -o .*)", PROFILE, re.MULTILINE)
-    assert puzzles(*line.split()).exit_code == 0
+    puzzles(*line.split(), code=0)
     assert {path.name for path in tmp_path.iterdir()} == {"traces", "run.html", "run.svg", "run.csv", "run.json"}
 
 
@@ -416,3 +426,382 @@ def test_the_example_of_the_page_on_real_jobs_is_played() -> None:
     assert isinstance(score, Score)
     assert score.stars == 3
     assert "Right" in score.why[1]
+
+
+# --- README.md and the pages that it begins: their code prints what they show; pictures and lists are new ---
+
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+PLAY = (ROOT / "docs" / "play.md").read_text(encoding="utf-8")
+NOTEBOOKS = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+PAGES = README + NOTEBOOKS + (ROOT / "docs" / "tensors.md").read_text(encoding="utf-8")
+"""The pages whose code runs in one namespace, in this order; PLAY comes last."""
+
+
+def blocks_of_pages(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGES + PLAY, re.MULTILINE | re.DOTALL)
+
+
+def lines(block: str) -> Iterator[str]:
+    return (line for line in block.splitlines() if line)
+
+
+def test_the_python_runs_and_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {}
+    for code in blocks_of_pages("python"):
+        exec(compile(code, "a page", "exec"), names)
+    printed = capsys.readouterr().out
+    _, *outputs = blocks_of_pages("text")
+    assert printed == "".join(outputs)
+
+
+def test_the_message_of_the_forgotten_allreduce_is_the_one_shown() -> None:
+    code = "\n".join(line for line in blocks_of_pages("python")[0].splitlines() if "model.allreduce" not in line)
+    names: dict[str, object] = {}
+    exec(code, names)
+    error = run(names["ddp"], 2, 4, 4).error  # type: ignore[arg-type]
+    assert isinstance(error, PuzzleError)
+    assert str(error) == blocks_of_pages("text")[0].strip()
+
+
+def test_the_commands_work_in_the_order_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder without `solutions/`, which `--against` finds where the game is installed. The reader has written
+    `my_schedule`."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
+    for line in lines("".join(blocks_of_pages("console"))):
+        words = shlex.split(line.removeprefix("$ puzzles "), comments=True)
+        if "my_schedule" in words:
+            pipeline = (ROOT / "solutions" / "gpipe.py").read_text(encoding="utf-8")
+            (tmp_path / "mine.py").write_text(pipeline.replace("def gpipe", "def my_schedule"), encoding="utf-8")
+        result = puzzles(*words)
+        unsolved = words[0] in ("grade", "draw")
+        assert result.exit_code == (1 if unsolved else 0), f"{line}: {result.output}"
+    assert (tmp_path / "mine.py").exists()
+
+
+@pytest.mark.parametrize("file", listings.PAGES, ids=lambda file: file.name)
+def test_a_page_lists_the_puzzles_of_today(file: Path) -> None:
+    assert file.read_text(encoding="utf-8") == listings.PAGES[file](), "out of date: make docs"
+
+
+def test_every_view_of_the_map_has_every_puzzle_once_and_every_link_leads_to_its_file() -> None:
+    _, *views = listings.MAP.read_text(encoding="utf-8").split("\n## ")
+    assert len(views) == 3
+    for view in views:
+        links = re.findall(r"\[(\w+)\]\(\.\./([\w/]+\.toml)\)", view)
+        assert sorted(slug for slug, _ in links) == sorted(SHIPPED)
+        assert all((ROOT / path).is_file() and Path(path).stem == slug for slug, path in links)
+
+
+def test_the_first_pictures_are_what_is_drawn_today() -> None:
+    for name, picture in islice(gallery.pictures(), 4):
+        assert (gallery.FOLDER / f"{name}.svg").read_text(encoding="utf-8") == svg(picture), "out of date: make docs"
+
+
+@pytest.mark.slow
+def test_the_pictures_are_what_is_drawn_today() -> None:
+    drawn = {f"{name}.svg": svg(picture) for name, picture in gallery.pictures()}
+    shown = {path.name: path.read_text(encoding="utf-8") for path in gallery.FOLDER.iterdir()}
+    for name in ("profile", *(f"screen_{name}" for name in screens.SHOWN)):  # which other tests draw
+        del shown[f"{name}.svg"]
+    assert sorted(shown) == sorted(drawn), "a picture is missing or left over: make docs"
+    assert [name for name in drawn if shown[name] != drawn[name]] == [], "out of date: make docs"
+
+
+def test_every_picture_is_shown() -> None:
+    page = "".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in ("pictures", "field"))
+    assert sorted(set(re.findall(r"\((?:docs/)?pictures/(.*?)\)", page + README))) == sorted(
+        path.name for path in gallery.FOLDER.iterdir()
+    )
+    for path in re.findall(r"\]\((docs/[^)]*)\)", README):
+        assert (ROOT / path).exists(), path
+
+
+# --- docs/architecture.md: the stops of a run are those of a real run, in their order, and every room has a line ---
+
+
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+FOLLOW = """
+def follow(path, root):
+    '''Writes each function of ours, when it is first called, to a file that forked processes share.'''
+    import mmap, sys
+    with open(path, "r+b") as file:
+        log = mmap.mmap(file.fileno(), 0)
+    seen = set()
+
+    def note(frame, event, arg):
+        code = frame.f_code
+        key = code.co_filename, code.co_qualname
+        if event == "call" and key not in seen and code.co_filename.startswith(root):
+            seen.add(key)
+            row = f"{code.co_filename[len(root) + 1:]} {code.co_qualname}\\n".encode()
+            at = int.from_bytes(log[:8], "little") or 8
+            log[at : at + len(row)] = row
+            log[:8] = (at + len(row)).to_bytes(8, "little")
+
+    sys.setprofile(note)
+"""
+
+
+def stops() -> list[str]:
+    return [
+        f"{file} {name}" for file, name in re.findall(r"^\|[ \d]+\| `(.*?)` \| `(.*?)` \|", ARCHITECTURE, re.MULTILINE)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.own_server
+def test_a_run_makes_the_ten_stops_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the process tier, whose processes can write to the file; the profile of a parent goes on in its forks."""
+    log, submission = tmp_path / "log", tmp_path / "mine.py"
+    log.write_bytes(bytes(1 << 20))
+    submission.write_text((ROOT / "solutions" / "ddp.py").read_text(encoding="utf-8"), encoding="utf-8")
+    command = client.command
+
+    def followed(*given: object) -> list[str]:
+        *words, program = command(*given)  # type: ignore[arg-type]
+        return [*words, f"{FOLLOW}\nfollow({str(log)!r}, {str(ROOT)!r})\n{program}"]
+
+    monkeypatch.setattr(client, "command", followed)
+    names: dict[str, object] = {}
+    exec(FOLLOW, names)
+    before = sys.getprofile()
+    names["follow"](str(log), str(ROOT))  # type: ignore[operator]
+    try:
+        main(["grade", str(submission), "--puzzle", "ddp"], standalone_mode=False)
+    finally:
+        sys.setprofile(before)
+    written = log.read_bytes()
+    called = written[8 : int.from_bytes(written[:8], "little")].decode().splitlines()
+    named = stops()
+    assert len(re.findall(r"^\| +\d+ \|", ARCHITECTURE, re.MULTILINE)) == 10
+    assert [*dict.fromkeys(call for call in called if call in named)] == named
+
+
+def test_the_arrows_of_the_picture_are_the_imports() -> None:
+    """Against the imports as tests/test_imports.py reads them: none is missing, and none is there without an import."""
+    places = {name: room for name in modules() if (room := architecture.room_of(name))}
+    direct = {(room, places[to]) for name, room in places.items() for to, _ in imports(name) if to in places}
+    drawn = {(room, to) for room, ends in architecture.arrows(architecture.built_on()).items() for to in ends}
+    chains = set(drawn)
+    while longer := {(a, d) for a, b in chains for c, d in drawn if b == c} - chains:
+        chains |= longer
+    assert {(room, to) for room, to in direct if room != to} <= chains
+    outside = {to for name in modules() if name not in places for to, _ in imports(name)}
+    assert {(room, to) for room, to in drawn - direct if not any(places.get(name) == to for name in outside)} == set()
+
+
+def test_the_picture_is_that_of_today() -> None:
+    assert (ROOT / "docs/pictures/architecture.svg").read_text(encoding="utf-8") == svg(architecture.picture())
+
+
+QUESTIONS = re.findall(r"^\| (.*\?) \| `(.*?)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+@pytest.mark.parametrize(("question", "file"), QUESTIONS)
+def test_a_strangers_question_finds_its_file(question: str, file: str) -> None:
+    """A search for the noun, which is marked in the question: names of files first, then the files that use it most."""
+    (noun,) = re.findall(r"\*(.*?)\*", question)
+    rows = []
+    for path in (path for name in ("lib", "drawing", "puzzles") for path in (ROOT / name).rglob("*")):
+        if path.suffix in (".py", ".toml"):
+            uses = path.read_text(encoding="utf-8").lower().count(noun.lower())
+            rows.append((noun.lower() not in path.stem.lower(), -uses, path.relative_to(ROOT).as_posix()))
+    assert file in [name for *_, name in sorted(rows)[:3]]
+
+
+def test_ten_questions_are_asked() -> None:
+    assert len(QUESTIONS) == 10
+
+
+# --- docs/teaching.md: its commands are run as they are shown, one after the other, and its list of fields is
+# complete ---
+
+
+TEACHING = (ROOT / "docs" / "teaching.md").read_text(encoding="utf-8")
+
+
+def run_line(line: str) -> tuple[int, str]:
+    """A line of a shell: one of our commands, or mkdir or cp."""
+    words = [str(found) for word in shlex.split(line, comments=True) for found in sorted(Path().glob(word)) or [word]]
+    match words:
+        case ["puzzles", *rest]:
+            result = CliRunner().invoke(main, rest)
+            assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
+            return result.exit_code, result.output
+        case ["mkdir", folder]:
+            Path(folder).mkdir()
+        case ["cp", source, target]:
+            shutil.copy(source, target)
+        case _:
+            raise AssertionError(f"the test cannot run: {line}")
+    return 0, ""
+
+
+@pytest.mark.slow
+def test_the_commands_of_the_page_work_in_their_order(in_an_empty_folder: Path) -> None:
+    said = {}
+    for language, block in re.findall(r"^```(sh|toml|python)\n(.*?)^```", TEACHING, re.MULTILINE | re.DOTALL):
+        if language != "sh":
+            first = block.partition("\n")[0]
+            Path(first.removeprefix("# ") if first.startswith("# ") else "week3/relay.toml").write_text(block)
+            continue
+        for line in block.splitlines():
+            code, said[line] = run_line(line)
+            wanted = re.search(r"# exits with (\d)", line)
+            assert code == int(wanted[1] if wanted else 0), said[line]
+    advised = [c for output in said.values() for c in re.findall(r"(puzzles (?:show|hint) relay [^']+)'", output)]
+    assert {"show", "hint"} == {command.split()[1] for command in advised}
+    assert [run_line(command)[0] for command in advised] == [0] * len(advised), "with the folder, as it was given"
+    assert "grade mine.py --puzzles week3" in "".join(said.values())
+    (checked,) = (output for line, output in said.items() if "check week3" in line)
+    assert "relay: ready" in checked
+    assert "time = 7" in Path("week3/relay.toml").read_text()
+    (elsewhere,) = re.findall(r"^```\n(\[\[reference_at\]\].*?)^```", TEACHING, re.MULTILINE | re.DOTALL)
+    assert elsewhere in Path("week3/relay.toml").read_text(), "as it is shown"
+    book = list(csv.DictReader(Path("book.csv").read_text().splitlines()))
+    assert [(row["ID"], row["relay"], row["points"]) for row in book] == [
+        ("ann", "11.0", "11.0"),
+        ("ben", "5.0", "5.0"),
+    ]
+    for name in ("out/index.html", "autograder.zip", "books/week3.ipynb"):
+        assert Path(name).is_file(), name
+    assert len(list(Path("out/students").iterdir())) == 2
+
+
+def test_every_field_is_in_the_table() -> None:
+    source = "".join(map(inspect.getsource, (toml_file, texts, schedules, engines, plans, layouts)))
+    source = source.replace(inspect.getsource(texts.paper), "")  # its fields are those of papers.toml
+    fields = set(re.findall(r'fields\.\w+\(\s*"(\w+)"', source))
+    table = TEACHING.partition("| field |")[2].partition("\n\n")[0]
+    assert fields - set(re.findall(r"\[*(\w+)\]*`", table)) == set()
+    assert len(fields) > 20
+
+
+# --- docs/planner.md: its commands work, print what is shown, and lead to the decision that it tells of ---
+
+
+PLANNER = page("docs/planner.md")
+COMMANDS = re.findall(r"^puzzles plan .*", PLANNER, re.MULTILINE)
+SHOWN = blocks(PLANNER, "text")
+EXAMPLE = next(line for line in COMMANDS if "--pareto" in line)
+CONFIGS = [line for line in COMMANDS if "run.toml" in line]
+MEASURED = [line for line in COMMANDS if "run.json" in line or "mine.toml" in line]
+HEAVY = [line for line in COMMANDS if "mixtral" in line or "gpt-3" in line or "32768" in line or "qwen3" in line]
+
+
+def ran(line: str) -> Result:
+    return puzzles(*line.split()[1:], code=0)
+
+
+def plain(text: str) -> str:
+    """Without the blanks that fill a table's rows."""
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+@pytest.mark.slow
+def test_the_example_prints_and_draws_what_is_shown(in_an_empty_folder: Path) -> None:
+    assert plain(ran(EXAMPLE).stdout) == plain(SHOWN[0])
+    assert "of the fullest GPU" in Path("front.svg").read_text(encoding="utf-8")
+    assert "one replica, in milliseconds" in Path("fastest.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.slow
+def test_the_python_of_the_page_prints_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    (code,) = blocks(PLANNER, "python")
+    exec(compile(code, "planner.md", "exec"), {})
+    assert capsys.readouterr().out == SHOWN[1]
+
+
+@pytest.mark.slow
+def test_a_slow_network_changes_the_decision() -> None:
+    slow, alone = (line for line in COMMANDS if "gpu.network" in line)
+    fast = json.loads(ran(f"{EXAMPLE.partition(' --pareto')[0]} --json").stdout)[0]
+    first, other = (json.loads(ran(f"{line} --json").stdout)[0] for line in (slow, alone))
+    assert [f"{one['seconds']:.2f}" for one in (first, fast, other)] == re.findall(
+        r"\d\.\d\d(?= s instead|\. It sends| s\. It gathers)", PLANNER
+    )
+    assert (first["split"]["pp"], first["split"]["tp"], first["split"]["zero"]) == (2, 2, 1)
+    assert (first["links"]["pp"], first["links"]["tp"], first["links"]["dp"]) == ("nvlink", "nvlink", "network")
+    assert (other["split"]["shards"], other["links"]["dp"], other["links"]["groups"]) == (8, "nvlink", "network")
+    sent = [round(first["sent"]["dp"] / 1e9), round(other["sent"]["groups"] / 1e9)]
+    assert [f"{count} GB" for count in sent] == re.findall(r"sends (\d+ GB)", PLANNER)
+
+
+@pytest.mark.slow
+def test_the_config_of_the_page_is_written_and_read(in_an_empty_folder: Path) -> None:
+    write, read = CONFIGS
+    ran(write)
+    assert Path("run.toml").read_text(encoding="utf-8").startswith("# torchtitan v0.2.2")
+    shown = " ".join(ran(read).stdout.split())
+    assert "It fits the 78.0 GiB" in shown
+    assert "waiting" in shown
+
+
+@pytest.mark.slow
+def test_the_measured_run_of_the_page_is_calibrated(in_an_empty_folder: Path) -> None:
+    (run,) = blocks(PLANNER, "json")
+    Path("run.json").write_text(run, encoding="utf-8")
+    calibrate, train = MEASURED
+    ran(calibrate)
+    assert "Measured peak 66.0 GiB" in Path("mine.toml").read_text(encoding="utf-8")
+    assert "GPU hours" in " ".join(ran(train).stdout.split())
+
+
+def test_the_figures_of_experts_are_those_of_the_published_runs() -> None:
+    """Measured and predicted seconds of two runs, and a run that waits for its host for most of its step."""
+    rows = ("Qwen3 30B BF16 EP16 alltoall", "Qwen3 30B BF16 EP16 overlap", "Qwen3 30B MXFP8 mbs1 b200 8")
+    apart, overlapped, late = (next(run for run in EXPERTS if run.row == row) for row in rows)
+    text = " ".join(PLANNER.split())
+    measured = f"took {apart.figure:.1f} s a step with all-to-alls, and {overlapped.figure:.1f} s with HybridEP"
+    predicted = [f"{seconds_of(run):.1f}" for run in (apart, overlapped)]
+    assert measured in text
+    assert f"the planner says {predicted[0]} and {predicted[1]} s" in text
+    seconds = late.job.tokens / late.figure / late.job.gpus
+    assert f"takes {seconds:.1f} s, of which kernels" in text
+    assert time_parts(plan(late.job, late.split))["host"] > seconds / 2
+
+
+@pytest.mark.parametrize("line", [pytest.param(one, marks=pytest.mark.slow) for one in HEAVY])
+def test_the_other_commands_work(line: str) -> None:
+    shown = ran(line).stdout
+    if "--json" in line:
+        assert all(0 < one["mfu"] < 1 for one in json.loads(shown))
+
+
+def test_every_command_of_the_page_is_one_of_these() -> None:
+    tested = {EXAMPLE, *CONFIGS, *MEASURED, *HEAVY, *(line for line in COMMANDS if "gpu.network" in line)}
+    assert [line for line in COMMANDS if line not in tested] == ["puzzles plan --list"]
+    listed = ran("puzzles plan --list").stdout
+    assert all(name in listed for name in ("llama-3-405b", "gpt-1t", "b200", "Grattafiori"))
+
+
+# --- docs/mistakes.md and the screens in README.md are drawn from the approved screens, and are current ---
+
+
+@pytest.mark.parametrize("name", screens.SHOWN)
+def test_the_picture_of_a_screen_is_current_and_loads_nothing(name: str) -> None:
+    file = FOLDER / f"screen_{name}.svg"
+    drawn = file.read_text(encoding="utf-8")
+    assert drawn == screens.picture(name), "make docs"
+    assert "url(" not in drawn.replace("url(#", "")
+    assert f"docs/pictures/{file.name}" in (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_page_of_mistakes_is_current() -> None:
+    assert screens.PAGE.read_text(encoding="utf-8") == screens.page(), "make docs"
+
+
+def test_a_page_is_at_its_address_or_in_the_clone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(version, "_addresses", dict)
+    assert (version.page("mistakes"), version.page("no_such_page")) == ("docs/mistakes.md", "")
+    monkeypatch.setattr(version, "_addresses", lambda: {"Documentation": "https://acme.example/docs/"})
+    assert version.page("mistakes") == "https://acme.example/docs/mistakes/"
+
+
+def test_there_are_twenty_mistakes_in_the_order_of_the_path() -> None:
+    places = [CORE.index(mistake.path.partition("/")[0]) for mistake in MISTAKES]
+    assert len({mistake.path for mistake in MISTAKES}) == 20
+    assert places == sorted(places)

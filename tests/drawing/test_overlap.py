@@ -15,8 +15,8 @@ from drawing.run_text import describe, describe_gap
 from drawing.scene import Scene, scene_of
 from lib import COLLECTIVES, COSTS, Costs, Model, Setting, Trace, run
 from solutions.fsdp_prefetch import fsdp_prefetch
-from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.families.replicas import buckets
 from tests.screens.texts import approved
 from tests.support.schedules.tiers import offload
 from tests.support.step_costs import STEP_COSTS

@@ -22,7 +22,7 @@ from lib.engine.replay.rank import PERFORM
 from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
 from lib.ledger.costs import Tier
 from lib.ledger.trace import FORMS
-from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.replicas import buckets
 from tests.ledger.test_labels import MESH, OVERLAPPING, Nested
 from tests.screens.texts import approved
 from tests.support.examples import examples

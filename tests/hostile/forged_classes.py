@@ -4,8 +4,6 @@ Each is a solution with something appended or replaced. It takes numbers from th
 where no meter charges them, or writes products in a way that once counted as none.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, NamedTuple
 

@@ -5,8 +5,6 @@ recorder and the pipe to the grader. Each forgery is right on the values of its 
 one that its recording does not need.
 """
 
-from __future__ import annotations
-
 from .forged_classes import Forgery, derived, solution
 
 SENT = 12_288

@@ -1,7 +1,5 @@
 """A whole class: many files, several processes, one table, and files for other programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json
@@ -165,8 +163,7 @@ def test_who_interrupts_does_not_wait_for_what_is_under_way(a_class: Path):
 
 
 @pytest.mark.usefixtures("stated_verdicts")
-def test_csv_has_a_row_for_each_puzzle_and_no_formulas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+def test_csv_has_a_row_for_each_puzzle_and_no_formulas(in_an_empty_folder: Path):
     crash = real_verdict("basic", "failed", stars=0, reason="crash", message="line 2: '<b>\"&'")
     write_verdicts("=cleo.py", crash)
     puzzles("grade", "--trust", "=cleo.py", "-o", "out.csv", "--puzzle", "basic")
@@ -188,8 +185,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=lambda x: " ".join(x) if isinstance(x, list) else "")
 def test_wrong_options_say_what_would_be_right(a_class: Path, arguments: list[str], message: str):
-    result = puzzles("grade", "class/emil.py", *arguments)
-    assert result.exit_code == 2
+    result = puzzles("grade", "class/emil.py", *arguments, code=2)
     assert message in " ".join(result.stderr.split())
 
 
@@ -207,8 +203,7 @@ def test_the_last_of_two_limits_counts(a_class: Path, monkeypatch: pytest.Monkey
     assert used == [Limits(3, 2 << 30, 64 << 10, 1 << 20, 9), Limits()]
 
 
-def test_gradescope_without_a_submission_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
+def test_gradescope_without_a_submission_is_refused(in_an_empty_folder: Path):
     assert "no submission" in puzzles("grade", ".", "--trust", "-o", "r.json").stderr
 
 
@@ -266,20 +261,18 @@ def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_where_nothing_protects_files_a_folder_of_others_asks_for_trust(two_students: Path):
-    refused = puzzles("grade", "class")
-    assert refused.exit_code == 2
+    refused = puzzles("grade", "class", code=2)
     words = " ".join(refused.stderr.split())
     assert all(part in words for part in ("code in class", "every file that you can", "--trust", "doctor"))
-    trusted = puzzles("grade", "class", "--trust")
-    assert trusted.exit_code == 1
+    trusted = puzzles("grade", "class", "--trust", code=1)
     assert "read and change" in " ".join(trusted.stdout.split())
-    assert puzzles("grade", "class/anna.py").exit_code == 0
+    puzzles("grade", "class/anna.py", code=0)
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("unprotected")
 def test_where_nothing_protects_files_our_own_solutions_need_no_trust():
-    assert puzzles("grade", str(SOLUTIONS), "--puzzle", "basic").exit_code == 0
+    puzzles("grade", str(SOLUTIONS), "--puzzle", "basic", code=0)
 
 
 @pytest.mark.slow
@@ -287,7 +280,7 @@ def test_where_nothing_protects_files_our_own_solutions_need_no_trust():
 def test_nobody_is_asked_to_trust_what_they_own_and_work_on(two_students: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir("class")
     ask = ("--puzzle", "basic")
-    assert puzzles("grade", ".", *ask).exit_code == 1
+    puzzles("grade", ".", *ask, code=1)
     assert puzzles("grade", "..", *ask).exit_code == 2, "not the current folder"
     monkeypatch.setattr(os, "getuid", lambda: os.stat("anna.py").st_uid + 1)
     assert puzzles("grade", ".", *ask).exit_code == 2, "somebody else's files"
@@ -302,8 +295,7 @@ def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
     here = lambda: Protection(**{"landlock": 0, "seccomp": False, "other_user": False} | means)  # noqa: E731
     monkeypatch.setattr("puzzles.cli.grade.protection", here)
     monkeypatch.setattr("puzzles.screens.terminal.protection", here)
-    graded = puzzles("grade", "class", "--puzzle", "ddp")
-    assert graded.exit_code == 0
+    graded = puzzles("grade", "class", "--puzzle", "ddp", code=0)
     words = " ".join(graded.stdout.split())
     assert "use the network" in words
 

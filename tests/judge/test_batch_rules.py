@@ -1,7 +1,5 @@
 """Each rule of grading many files and of the checkpoint, with jobs that state their verdicts in this process."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Generator, Iterable
 from concurrent.futures.process import BrokenProcessPool

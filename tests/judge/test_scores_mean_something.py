@@ -1,8 +1,6 @@
 """Stars are for the puzzle's idea: no reloading instead of gathering, no rank that does all at the other sizes, and
 records of the puzzle's own kind to be compared with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 
 from lib import COSTS, Model, Op, Setting, Trace, referee, run
 from solutions.fsdp_prefetch import fsdp_prefetch
-from tests.catalog.lessons.families.buckets import buckets
-from tests.catalog.lessons.families.passes import passes
+from tests.catalog.lessons.families.replicas import buckets, passes
 from tests.ledger.test_changed_traces import renumbered
 from tests.ledger.test_labels import MESH, OVERLAPPING, Nested
 from tests.support import CLASSICS

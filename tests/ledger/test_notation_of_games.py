@@ -24,8 +24,8 @@ from solutions.streaming_diloco import streaming_diloco
 from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
 from solutions.zero1 import zero1
-from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.families.replicas import buckets
 from tests.support.examples import examples
 from tests.support.schedules import clipping, groups, rooted, shards, tiers
 

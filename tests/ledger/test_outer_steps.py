@@ -32,7 +32,7 @@ from lib.engine.replay.replay import replay
 from lib.ledger.costs import Tier
 from lib.pipelines.bounds import memory_bound, time_bound
 from solutions.streaming_diloco import streaming_diloco
-from tests.catalog.lessons.families.outer_steps import all_together, one_by_one, outer_steps
+from tests.catalog.lessons.families.replicas import all_together, one_by_one, outer_steps
 from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.programs.outer import Program

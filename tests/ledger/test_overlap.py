@@ -26,8 +26,7 @@ from lib import (
     trace_to_json,
 )
 from solutions.fsdp_prefetch import fsdp_prefetch
-from tests.catalog.lessons.families.buckets import buckets
-from tests.catalog.lessons.families.passes import passes
+from tests.catalog.lessons.families.replicas import buckets, passes
 from tests.support import finished, refusal
 from tests.support.refusals import Edit, Refusals, Refused, edited, nth, with_columns
 from tests.support.step_costs import STEP_COSTS

@@ -34,7 +34,7 @@ from lib.ledger.values import Parked
 from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from solutions.fsdp_prefetch import fsdp_prefetch
-from tests.catalog.lessons.families.buckets import buckets
+from tests.catalog.lessons.families.replicas import buckets
 from tests.ledger.test_numbers import Choices
 from tests.screens.texts import approved
 from tests.support import CLASSICS, Classic, finished

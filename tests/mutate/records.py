@@ -21,9 +21,8 @@ from lib import Goal, Record, Report, referee, run
 from lib.ledger.family import PIPELINES
 from lib.pipelines import orders, pipeline
 from puzzles.catalog.schedule import PUZZLES, SchedulePuzzle
-from tests.catalog.lessons.families.grid import grid
+from tests.catalog.lessons.families.grid import grid, in_halves, in_pairs
 from tests.catalog.lessons.families.mixes import random_mix
-from tests.catalog.lessons.families.orders import in_halves, in_pairs
 from tests.catalog.lessons.families.replicas import IN_COLLECTIVES, IN_MESSAGES, replicas
 from tests.support.variants import ROOT
 

@@ -1,7 +1,5 @@
 """`make release` refuses what is not ready, and the package's description has links that work elsewhere."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,12 +1,13 @@
-"""What the page asks of Python, here without a browser: verdicts, pictures, timetables, and errors in words."""
+"""The game in a browser, without one: what a worker runs and answers, records of runs, and classes on numpy."""
 
-from __future__ import annotations
-
+import asyncio
 import json
 import re
+import subprocess
 import sys
 from base64 import b64decode
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
@@ -16,14 +17,25 @@ from lib.pipelines.torch_csv import read_csv
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.custom import folder_added
-from puzzles.failure import of_crash
+from puzzles.failure import Failure, of_crash
+from puzzles.page.build import LEFT_OUT
 from puzzles.page.in_browser import api, player
+from puzzles.page.in_browser.calls import MAX_RUNS, KeptRun, RunRecord
+from puzzles.page.in_browser.calls import judged as judge_record
 from puzzles.page.in_browser.player import CUT, MAX_PRINTED, REPLACED, in_words, replaced
 from puzzles.page.listing import BY_HAND, WARM_UP, WITHOUT_TIMETABLE, listing, pars, references
+from puzzles.player.local_run import judge_here
+from puzzles.sandbox.worker.reading import Sketch
+from puzzles.tracks import ALL
+from puzzles.tracks.layout import LAYOUT_PUZZLES
 from puzzles.tracks.plan import PLAN_PUZZLES
-from tests.support.commands import solution
+from tests.support.commands import ROOT, solution
+from tests.support.engine_trials import REFERENCES
+from tests.support.numpy_stand_in import write_wheel
 from tests.support.profiles import traces
-from tests.test_imports import ROOT
+from tests.support.suspending import with_suspended_tasks
+
+# --- What the page asks of Python, here without a browser: verdicts, pictures, timetables, and errors in words ---
 
 
 async def ask(name: str, *given: Any) -> Any:
@@ -304,3 +316,150 @@ async def test_traces_of_an_own_run_are_read_and_drawn() -> None:
 def files_of(case: str) -> list[list[str]]:
     """The name and the text of each file, as the page reads them."""
     return [[f"rank{rank}.json", json.dumps(trace)] for rank, trace in enumerate(traces(case))]
+
+
+# --- The record of a player's runs: judged elsewhere it gives the verdict of `play`, and what is no record is
+# refused ---
+
+
+RECORD = RunRecord(sketch=Sketch("abc", ("forward",)), line=3, runs=(KeptRun("{}", Failure("rule", "no")),))
+
+
+def record_of(slug: str, text: str) -> Any:
+    return json.loads(json.dumps(asyncio.run(player.run(slug, text))))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("slug", ["basic", "fsdp", "gpipe", "zb_v"])
+@pytest.mark.parametrize("change", [("", ""), ("model.BATCHES", "4"), ("del ", "0, ")])
+def test_a_record_is_judged_as_the_definition_is(slug: str, change: tuple[str, str]) -> None:
+    text = solution(slug).replace(*change) if change[0] else solution(slug)
+    definition = player.loaded(slug, text, player.Progress(player.send))
+    here = asyncio.run(judge_here(PUZZLES[slug], definition, 60.0))
+    assert judge_record(PUZZLES[slug], record_of(slug, text)) == here
+
+
+def test_a_record_goes_to_plain_data_and_back() -> None:
+    assert RunRecord.read(json.loads(json.dumps(RECORD.data()))) == RECORD
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"runs": None}, {"runs": [["", None]] * (MAX_RUNS + 1)}, {"runs": [["", None, 1]]}, {"runs": [[1, None]]},
+        {"problem": ["rule", "words", "3", ""]}, {"problem": "rule"}, {"sketch": ["abc", [1]]}, {"sketch": [1, None]},
+        {"line": "3"},
+    ],
+)  # fmt: skip
+def test_what_is_no_record_is_refused(damage: dict[str, Any]) -> None:
+    damaged = {**RECORD.data(), **damage}
+    with pytest.raises(ValueError, match="record"):
+        RunRecord.read(damaged)
+    others: list[Any] = [damaged, None, [], "{}", {}]
+    for other in others:
+        verdict = judge_record(PUZZLES["basic"], other)
+        assert (verdict.status, verdict.stars) == ("failed", 0)
+        assert "record" in verdict.message
+
+
+def test_a_forged_record_has_no_stars() -> None:
+    """Without runs, with a run that is no trace, and with a run of another puzzle."""
+    good = record_of("ddp", solution("ddp"))
+    assert judge_record(PUZZLES["ddp"], good).stars >= 2
+    for runs in ([], [['{"stars": 3}', None]], record_of("basic", solution("basic"))["runs"]):
+        verdict = judge_record(PUZZLES["ddp"], {**good, "runs": runs})
+        assert (verdict.status, verdict.stars) == ("failed", 0)
+        assert verdict.message
+
+
+def test_runs_that_are_left_out_cost_what_they_would_show() -> None:
+    good = record_of("ddp", solution("ddp"))
+    verdict = judge_record(PUZZLES["ddp"], {**good, "runs": good["runs"][:1]})
+    assert verdict.stars <= 2
+
+
+# --- Layout and engine puzzles as the page plays them: judged from a record, on what a browser has ---
+
+
+async def answered(slug: str, text: str) -> Any:
+    """The verdict on a code, and its picture: one Python runs it, another one judges the record."""
+    record = json.loads(await player.answer("run", json.dumps([slug, text])))["value"]
+    verdict = json.loads(await api.answer("judge", json.dumps([slug, record])))["value"]
+    return verdict, json.loads(await api.answer("picture", json.dumps(["layer", False])))["value"]
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
+def test_a_layout_is_completed_judged_and_drawn(slug: str) -> None:
+    text = (ROOT / "solutions" / "layout" / f"{slug}.py").read_text(encoding="utf-8")
+    verdict, picture = asyncio.run(answered(slug, text))
+    assert (verdict["status"], verdict["stars"]) == ("passed", 3)
+    assert picture.startswith("<svg")
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("slug", ENGINE_PUZZLES)
+def test_a_class_is_run_and_judged(slug: str) -> None:
+    text = REFERENCES[slug].read_text(encoding="utf-8")
+    verdict, picture = with_suspended_tasks(lambda: answered(slug, text))
+    assert verdict["status"] == "passed"
+    assert [one["target"] for one in verdict["measures"]] == [*ALL[slug].words.targets(ENGINE_PUZZLES[slug]).values()]
+    assert picture == ""
+
+
+@pytest.mark.parametrize(
+    ("slug", "text", "facts"),
+    [
+        ("matmul", "def matmul(graph):\n    graph.shard('nothing', ((1, 1), (1, 1)))", ["nothing"]),
+        ("matmul", "x = 1", ["write 'def matmul(graph):'"]),
+        ("FSDP", "x = 1", ["write 'class FSDP(ShardedEngine):'"]),
+        ("FSDP", "def FSDP(x): pass", ["is not a class"]),
+    ],
+)
+def test_a_mistake_has_its_words(slug: str, text: str, facts: list[str]) -> None:
+    verdict, _ = with_suspended_tasks(lambda: answered(slug, text))
+    assert (verdict["status"], verdict["stars"]) == ("failed", 0)
+    assert all(fact in verdict["message"] for fact in facts)
+
+
+@pytest.mark.parametrize("sent", ["[]", "3", "{", "{}", '{"results": 1}'])
+@pytest.mark.parametrize("slug", ["matmul", "FSDP"])
+def test_a_forged_run_has_no_stars(slug: str, sent: str) -> None:
+    record = {"problem": None, "sketch": ["", None], "line": 0, "runs": [[sent, None]]}
+    verdict = json.loads(asyncio.run(api.answer("judge", json.dumps([slug, record]))))["value"]
+    assert (verdict["status"], verdict["stars"]) == ("failed", 0)
+    assert verdict["message"]
+
+
+IMPORTS = """
+import sys
+from types import ModuleType
+
+wheel, absent = sys.argv[1], sys.argv[2].split()
+
+class NotHere:
+    def find_spec(self, name, path=None, target=None):
+        if name.replace(".", "/").startswith(tuple(absent)):
+            raise ModuleNotFoundError(f"No module named '{name}'", name=name)
+
+import chalk  # what it imports of itself is not in the archive
+sys.meta_path.insert(0, NotHere())
+sys.modules |= {"pyodide": ModuleType("pyodide"), "pyodide.ffi": ModuleType("pyodide.ffi")}
+sys.modules["pyodide.ffi"].run_sync = print
+sys.path.insert(0, wheel)
+sys.platform = "emscripten"
+import numpy
+import lib.engine, lib.layout, drawing.layout_graph
+import puzzles.sandbox.worker.stages.engine_trial, puzzles.sandbox.worker.stages.functions
+import puzzles.tracks.engine.judge, puzzles.tracks.layout.judge, puzzles.tracks.layout.show
+print(numpy.__version__, sys.modules["lib.engine.transport"].greenlet.__module__)
+"""
+
+
+@pytest.mark.slow
+def test_what_is_imported_is_in_a_browser(tmp_path: Path) -> None:
+    wheel = write_wheel(tmp_path / "numpy-2.4.6-cp314-cp314-pyemscripten_2026_0_wasm32.whl")
+    absent = "greenlet scipy torch jax mpi4py rich click multiprocessing unittest doctest pydoc"
+    absent = f"{absent} {' '.join(name for name in LEFT_OUT if name.startswith('puzzles'))}"
+    done = subprocess.run([sys.executable, "-c", IMPORTS, str(wheel), absent], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0 lib.engine.suspended\n", "")

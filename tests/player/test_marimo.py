@@ -1,7 +1,5 @@
 """The notebooks as files of marimo: marimo finds nothing wrong with them, and they run."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -28,15 +26,13 @@ needs_marimo = pytest.mark.skipif(find_spec("marimo") is None, reason="marimo is
 @pytest.mark.slow
 def test_without_marimo_the_command_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authoring, "find_spec", lambda name: None)
-    result = puzzles("notebook", "--format", "marimo", "new")
-    assert result.exit_code == 1
+    result = puzzles("notebook", "--format", "marimo", "new", code=1)
     assert install_command("marimo") in result.output
     assert not Path("new").exists()
 
 
 def test_a_format_that_does_not_exist_is_refused() -> None:
-    result = puzzles("notebook", "--format", "colab")
-    assert result.exit_code == 2
+    result = puzzles("notebook", "--format", "colab", code=2)
     assert "'jupyter', 'marimo'" in result.output
 
 
@@ -45,8 +41,7 @@ def test_a_format_that_does_not_exist_is_refused() -> None:
 @pytest.mark.parametrize("solved", [False, True])
 def test_marimo_finds_nothing_wrong_and_each_file_runs(solved: bool) -> None:
     folder, printed = "solved" if solved else "new", ""
-    result = puzzles("notebook", folder, "--format", "marimo", *(["--solved"] if solved else []))
-    assert result.exit_code == 0, result.output
+    result = puzzles("notebook", folder, "--format", "marimo", *(["--solved"] if solved else []), code=0)
     assert f"marimo edit {folder}" in result.output
     files = sorted(Path(folder).iterdir())
     assert [file.stem for file in files] == [Path(book.file).stem for book in books()]

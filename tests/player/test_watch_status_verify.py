@@ -1,7 +1,6 @@
-"""The commands watch, status, reset and verify, and the words after a pass."""
+"""`watch`, `status`, `verify` and `path`, and the core path as a player types it."""
 
-from __future__ import annotations
-
+import ast
 import io
 import json
 from pathlib import Path
@@ -11,6 +10,8 @@ import pytest
 from rich.console import Console
 
 from lib import run, trace_to_json
+from puzzles import play
+from puzzles.catalog.path import CORE, PATH
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli import watch
 from puzzles.cli.watch import WatchState
@@ -19,16 +20,15 @@ from puzzles.judge.grader import grade_file
 from puzzles.judge.starters import starter_file
 from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
-from puzzles.tracks import ALL, TRACKS, track_of
+from puzzles.tracks import ALL, TRACKS, reference_file, track_of
 from tests.support import CLASSICS
-from tests.support.commands import as_line, puzzles, solution
+from tests.support.commands import SOLUTIONS, as_line, puzzles, said, solution
 from tests.support.fake_grading import real_verdict, stated_in, stating
 from tests.support.solved import reference_of
 
-COLUMNS = 100
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
-SOLUTIONS = Path(__file__).parents[2] / "solutions"
+# --- The commands watch, status, reset and verify, and the words after a pass ---
 
 
 def engine(name: str) -> str:
@@ -241,8 +241,7 @@ def test_control_characters_never_reach_the_screen():
 def test_the_command_reads_keys_until_the_end(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(watch, "_saves", lambda *_: iter(()))
     Path("mine.py").write_text(BASIC)
-    result = puzzles("watch", "mine.py", input="lq")
-    assert result.exit_code == 0
+    result = puzzles("watch", "mine.py", input="lq", code=0)
     assert "> basic" in result.stdout
 
 
@@ -278,9 +277,9 @@ def test_when_everything_is_solved_status_names_what_is_left(monkeypatch: pytest
 
 def test_reset_asks_first():
     progress.save({slug: progress.PuzzleProgress(attempts=5) for slug in PUZZLES})
-    assert puzzles("reset", input="n\n").exit_code == 1
+    puzzles("reset", input="n\n", code=1)
     assert progress.load()["basic"].attempts == 5
-    assert puzzles("reset", "basic", input="y\n").exit_code == 0
+    puzzles("reset", "basic", input="y\n", code=0)
     assert [progress.load()[slug].attempts for slug in ("basic", "ddp")] == [0, 5]
     assert "Forgot all your progress." in puzzles("reset", "--yes").stdout
     assert progress.load()["ddp"].attempts == 0
@@ -291,9 +290,9 @@ def test_where_nothing_can_be_written_the_game_continues(monkeypatch: pytest.Mon
     Path("file").write_text("")
     monkeypatch.setenv(progress.HOME, "file/below")
     Path("mine.py").write_text(BASIC)
-    assert puzzles("grade", "mine.py").exit_code == 0
+    puzzles("grade", "mine.py", code=0)
     Path("more.py").write_text(DDP)
-    assert puzzles("grade", "mine.py", "more.py").exit_code == 0
+    puzzles("grade", "mine.py", "more.py", code=0)
 
 
 def test_the_platform_says_where_progress_is(monkeypatch: pytest.MonkeyPatch):
@@ -334,7 +333,7 @@ def test_compare_shows_the_differing_lines_and_both_runs():
 
 def test_compare_refuses_what_it_cannot_show():
     Path("mine.py").write_text(engine("fsdp"))
-    assert puzzles("compare", "mine.py", "FSDP").exit_code == 0
+    puzzles("compare", "mine.py", "FSDP", code=0)
     assert "--open" in puzzles("compare", "mine.py", "FSDP", "--open").stderr
     assert "mine.py" in puzzles("compare", "mine.py", "ddp").stderr
 
@@ -348,12 +347,11 @@ def test_a_saved_trace_is_judged_again_with_the_same_result():
     Path("traces/fsdp.json").write_text(
         trace_to_json(run(reference_of("fsdp"), *goal.size, setting=goal.setting).trace)
     )
-    told = puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp")
-    assert told.exit_code == 0
+    told = puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp", code=0)
     assert as_line(told.stdout).startswith("passed, ")
     answer = json.loads(puzzles("verify", "traces/fsdp.json", "--puzzle", "fsdp", "--json").stdout)
     assert (answer["status"], answer["timesteps"], answer["peak_memory"]) == ("passed", 19.9, 2359296)
-    assert puzzles("verify", "traces/fsdp.json", "--puzzle", "gpipe").exit_code == 1
+    puzzles("verify", "traces/fsdp.json", "--puzzle", "gpipe", code=1)
 
 
 BAD_TRACES = [
@@ -367,8 +365,7 @@ BAD_TRACES = [
 @pytest.mark.parametrize(("text", "message"), BAD_TRACES, ids=["empty", "deep", "object", "bytes"])
 def test_what_is_not_a_trace_does_not_pass(text: str, message: str):
     Path("trace.json").write_text(text, errors="surrogateescape")
-    result = puzzles("verify", "trace.json", "--puzzle", "basic")
-    assert result.exit_code == 1
+    result = puzzles("verify", "trace.json", "--puzzle", "basic", code=1)
     assert "cannot be judged: " in result.stdout
     assert message in result.stdout
     assert json.loads(puzzles("verify", "trace.json", "--puzzle", "basic", "--json").stdout)["status"] == "failed"
@@ -380,10 +377,169 @@ def test_a_trace_of_another_size_or_edited_does_not_pass():
     assert "Not correct. " in puzzles("verify", "small.json", "--puzzle", "basic").stdout
     right = trace_to_json(run(basic, 2, 4, 1).trace)
     Path("edited.json").write_text(right.replace('"op":"update"', '"op":"loss"', 1))
-    assert puzzles("verify", "edited.json", "--puzzle", "basic").exit_code == 1
+    puzzles("verify", "edited.json", "--puzzle", "basic", code=1)
     rows = json.loads(right)
     rows["operations"][0] *= 200
     Path("long.json").write_text(json.dumps(rows))
     assert "2,000" in puzzles("verify", "long.json", "--puzzle", "basic").stdout
     Path("large.json").write_bytes(b" " * ((16 << 20) + 1))
     assert "16,777,216" in puzzles("verify", "large.json", "--puzzle", "basic").stdout
+
+
+# --- The commands next and path: from an empty folder along the core path, with what was solved anywhere ---
+
+
+def lines(*arguments: str) -> list[str]:
+    result = puzzles(*arguments, code=0)
+    return result.output.splitlines()
+
+
+def solve(*slugs: str) -> None:
+    entries = progress.load()
+    for turn, slug in enumerate(slugs, 1):
+        entries[slug] = progress.PuzzleProgress(attempts=1, stars=2, turn=turn)
+    progress.save(entries)
+
+
+def test_next_adds_one_starter_after_another_to_one_file() -> None:
+    page = said("next")
+    assert page.startswith("basic: Standard training ")
+    assert "Core 1 of 25." in page
+    assert "'puzzles watch my_solutions.py'" in page
+    assert "my_solutions.py" in said("next")
+    solve("basic", "grad_accum", "ddp")
+    assert said("next").startswith("DataParallel: ")
+    text = Path("my_solutions.py").read_text()
+    assert text.count("def basic(") == text.count("class DataParallel(") == 1
+    assert progress.is_own_file("my_solutions.py")
+
+
+def test_next_goes_on_in_the_latest_file_if_the_usual_one_was_renamed() -> None:
+    said("next")
+    Path("my_solutions.py").rename("renamed.py")
+    progress.add_own_file("renamed.py")
+    solve("basic")
+    said("next")
+    assert not Path("my_solutions.py").exists()
+    assert "def grad_accum(" in Path("renamed.py").read_text()
+
+
+def test_the_map_fits_a_screen_and_shows_what_is_done() -> None:
+    for stars in (0, 3):
+        progress.save({slug: progress.PuzzleProgress(bool(stars), stars) for slug in ALL})
+        page = lines("path")
+        assert len(page) < 24
+        assert all(len(line) <= 80 for line in page)
+        assert all(step.title in "\n".join(page) for step in PATH)
+        assert all(slug in "\n".join(page).split() for slug in CORE)
+
+
+def test_what_comes_before_a_solved_puzzle_counts_as_known() -> None:
+    assert "0 of 25" in said("path")
+    solve("gpipe")
+    page = said("path")
+    assert "5 of 25" in page
+    assert "basic (known) grad_accum (known)" in page
+    assert "gpipe ★★☆" in page
+    assert "'puzzles show one_f_one_b'" in page
+
+
+def test_a_play_in_a_notebook_or_a_script_counts() -> None:
+    source = (SOLUTIONS / "basic.py").read_text(encoding="utf-8")
+    names: dict[str, object] = {}
+    exec(compile(source, "basic.py", "exec"), names)
+    assert play("basic", names["basic"]).status == "passed"
+    assert progress.load()["basic"].attempts == 1
+    assert said("next").startswith("grad_accum: Gradient accumulation")
+
+
+def test_at_the_end_of_the_path_next_goes_on_with_extra_puzzles_until_there_are_none() -> None:
+    solve(*CORE)
+    assert "25 of 25" in said("path")
+    assert said("next").split(":")[0] in TRACKS["plan"].slugs
+    solve(*ALL)
+    assert "puzzles show" not in said("next")
+
+
+# --- The core path is played from an empty folder with `next` and `watch` only, in a terminal of 80 x 24 ---
+
+
+WIDTH, ROWS = 80, 24
+FILE = Path("my_solutions.py")
+CLEAR = "\x1b[2J\x1b[H"
+
+
+class Player:
+    """A player who types what the screens say, and knows the references."""
+
+    def __init__(self) -> None:
+        self.screen = io.StringIO()
+        console = Console(
+            file=self.screen, width=WIDTH, height=ROWS, highlight=False, markup=False, force_terminal=True,
+            color_system=None,
+        )  # fmt: skip
+        self.game = WatchState(str(FILE), Limits(), console)
+        self.game.begin()
+
+    def shown(self) -> list[str]:
+        """The last screen."""
+        text = self.screen.getvalue().rpartition(CLEAR)[2] or self.screen.getvalue()
+        self.screen.seek(0)
+        self.screen.truncate()
+        return text.splitlines()
+
+    def press(self, key: str) -> list[str]:
+        self.game.handle(key)
+        return self.shown()
+
+    def solve(self, slug: str) -> list[str]:
+        """Writes the reference in place of the starter's definition, below the imports that the file has."""
+        starter, source = track_of(slug).puzzle(slug).starter, reference_file(slug)
+        assert source is not None
+        text, file = source.read_text(encoding="utf-8"), FILE.read_text(encoding="utf-8")
+        lines = text.splitlines(keepends=True)
+        pieces = ["".join(lines[node.lineno - 1 : node.end_lineno]) for node in ast.parse(text).body[1:]]
+        body = "\n\n".join(piece for piece in pieces if piece not in file)
+        assert starter in file, "the file has the starter"
+        FILE.write_text(file.replace(starter, body), encoding="utf-8")
+        return self.press("saved")
+
+
+def fits(lines: list[str]) -> bool:
+    """True if a screen has room for it, with a row for the cursor."""
+    return len(lines) < ROWS and all(len(line) <= WIDTH for line in lines)
+
+
+def play_along(slugs: tuple[str, ...]) -> None:
+    """From `next` in an empty folder to the last of these puzzles, along what the screens offer."""
+    opened = puzzles("next").output
+    assert "'puzzles watch my_solutions.py'" in " ".join(opened.split())
+    assert fits(opened.splitlines()), opened
+    player = Player()
+    assert "\n".join(player.shown()[:2]) in opened
+    for slug, following in zip(slugs, (*CORE[1:], ""), strict=False):
+        assert player.game.current == slug
+        passed = player.solve(slug)
+        assert any(line.startswith("passed  ★★") for line in passed), "\n".join(passed)
+        assert fits(passed), "\n".join(passed)
+        words = " ".join(" ".join(passed).split())
+        assert f"'puzzles compare my_solutions.py {slug}' shows" in words
+        assert "Press n for" in words, "there are extra puzzles after the last core one"
+        if following:
+            statement = player.press("n")
+            assert fits(statement), "\n".join(statement)
+            assert "my_solutions.py" in " ".join(statement)
+            assert player.game.current == following
+            for key in "hls":
+                page = player.press(key)
+                assert fits(page), "\n".join(page)
+    assert {slug for slug, entry in progress.load().items() if entry.stars >= 2} >= set(slugs)
+
+
+def test_the_first_step_of_the_path_is_played() -> None:
+    play_along(CORE[:3])
+
+
+@pytest.mark.slow
+def test_the_core_path_is_played_to_its_end() -> None:
+    play_along(CORE)

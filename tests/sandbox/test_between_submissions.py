@@ -1,7 +1,5 @@
 """Nothing of one submission reaches the next: no source, no file, no message, no harm; for any user."""
 
-from __future__ import annotations
-
 import os
 import socket
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Hostile submissions get their verdicts; none passes, goes on running, or writes outside its folder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,9 +1,12 @@
-"""Texts that are made to be slow or large to read: each is read in the sandbox, in time, or refused in one sentence."""
+"""Hostile and changed sources: each is read or refused in one sentence; and every attack has a target."""
 
-from __future__ import annotations
-
+import ast
 import json
+import re
 import sys
+from collections.abc import Iterator
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,9 @@ import jupytext
 import pytest
 from jupytext.magics import comment_magic
 
+import lib
+import lib.engine
+from puzzles.catalog.engine.trial import MethodCall, Trial
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.grader import grade_file
 from puzzles.judge.submission import Submission
@@ -18,9 +24,21 @@ from puzzles.judge.verdict import Verdict
 from puzzles.sandbox import client
 from puzzles.sandbox.client import SERVER_PROGRAM, command
 from puzzles.sandbox.limits import MIB, Limits
-from puzzles.sandbox.worker.reading import MAX_CELLS, read_cells, without_magics
+from puzzles.sandbox.visible_files import INSTALL_ROOT
+from puzzles.sandbox.worker.reading import MAX_CELLS, SubmissionCode, read_cells, without_magics
+from puzzles.sandbox.worker.runner import DefinitionRun
+from puzzles.tracks.layout import LAYOUT_PUZZLES
+from tests.fuzz import __main__ as fuzz
+from tests.fuzz import targets
+from tests.fuzz.changes import changed_bytes, changed_tree
+from tests.fuzz.targets import TARGETS
+from tests.support import hostile, hostile_tracks
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).parents[2]
+# --- Texts that are made to be slow or large to read: each is read in the sandbox, in time, or refused in one
+# sentence ---
+
+
 SOLVED = (ROOT / "solutions" / "basic.py").read_text(encoding="utf-8")
 LIMITS = Limits(seconds=2, memory=512 * MIB)
 
@@ -212,3 +230,141 @@ def test_a_machine_too_busy_to_read_a_file_fails_nobody(monkeypatch: pytest.Monk
     found = graded("basic.py", SOLVED)
     assert found.reason == "lost", found.message
     assert "grade it again" in found.message
+
+
+# --- Every attack names internals that exist: one that misses its target would pass and prove nothing ---
+
+
+CLASSES = {name: thing for name in lib.__all__ if isinstance(thing := getattr(lib, name), type)}
+ROOTS = {"lib": lib, **CLASSES}
+"""Names that the imports above every attack bind."""
+
+
+def attacks() -> dict[str, str]:
+    """The whole file of every attack, as its test makes it."""
+    found = {name: hostile.basic_with(body) for name, (body, *_) in {**hostile.FORGING, **hostile.BREAKING}.items()}
+    for name, (body, *_) in hostile_tracks.BODIES.items():
+        found[name] = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
+    for name, (old, new, *_) in hostile_tracks.SOLVED.items():
+        found[name] = hostile_tracks.IMPORTS + hostile_tracks.PARALLEL.replace(old, new, 1)
+    for name, (body, *_) in hostile_tracks.LAYOUTS.items():
+        found[name] = f"def ffn(graph):\n    {body}\n"
+    return found
+
+
+def test_every_dotted_name_exists() -> None:
+    count = 0
+    for name, text in attacks().items():
+        for chain in chains(ast.parse(text)):
+            count += 1
+            found, *rest = chain
+            for attribute in rest:
+                assert hasattr(found, attribute), f"{name}: {'.'.join(map(str, chain))}"
+                found = getattr(found, attribute)
+    assert count > 30
+
+
+def chains(tree: ast.Module) -> Iterator[list[Any]]:
+    """Dotted names that begin with a module or a class of ours: the object, and its attributes."""
+    roots = dict(ROOTS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            loaded = {alias.asname: import_module(alias.name) for alias in node.names if is_ours(alias.name)}
+            roots.update((name, module) for name, module in loaded.items() if name)
+        elif isinstance(node, ast.ImportFrom) and node.module and is_ours(node.module):
+            for alias in node.names:
+                yield from_import(node.module, alias.name)
+    inner = {node.value for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node not in inner:
+            names: list[Any] = []
+            at: ast.expr = node
+            while isinstance(at, ast.Attribute):
+                names.insert(0, at.attr)
+                at = at.value
+            match at:
+                case ast.Name(id=first) if first in roots:
+                    yield [roots[first], *names]
+                case ast.Subscript(value=ast.Attribute(attr="modules"), slice=ast.Constant(value=str(module))):
+                    yield [import_module(module), *names]
+
+
+def from_import(module: str, name: str) -> list[Any]:
+    if name == "*":
+        return [import_module(module)]
+    return [import_module(f"{module}.{name}")] if is_module(module, name) else [import_module(module), name]
+
+
+def is_module(package: str, name: str) -> bool:
+    return hasattr(import_module(package), "__path__") and find_spec(f"{package}.{name}") is not None
+
+
+def test_every_path_exists() -> None:
+    paths = [path for text in attacks().values() for path in re.findall(r"\b(?:puzzles|solutions)/[\w/]+\.py", text)]
+    assert paths
+    assert [path for path in paths if not (INSTALL_ROOT / path).is_file()] == []
+
+
+def is_ours(module: str) -> bool:
+    return module.partition(".")[0] in ("lib", "puzzles", "solutions")
+
+
+@pytest.mark.parametrize(
+    ("attack", "words"),
+    [
+        (hostile.FORGING["edits_by_gc"], f"{DefinitionRun.__name__} {DefinitionRun._send.__name__}"),
+        (hostile_tracks.BODIES["finds_the_trials_in_memory"], f"{Trial.__name__} {MethodCall.__name__} wanted"),
+        (hostile_tracks.SOLVED["resets_its_meter"], "_port meter sent"),
+    ],
+)
+def test_names_in_texts_exist(attack: tuple[str, ...], words: str) -> None:
+    for word in words.split():
+        assert any(word in text for text in attack[:2])
+
+
+def test_attributes_of_objects_exist() -> None:
+    assert {"method", "wanted"} <= set(MethodCall.__annotations__)
+    assert "calls" in Trial.__annotations__
+    graph = LAYOUT_PUZZLES["ffn"].graph()
+    for name in ("strategies", "itemsize", "shapes", "operators", "shard"):
+        assert hasattr(graph, name)
+
+
+# --- Some changed inputs of every kind, always the same ones; `make fuzz` tries others for as long as it is given ---
+
+
+TRIED = {"trace": 40, "submission": 40, "ipynb": 40, "annotations": 60, "reply": 25, "message": 100, "profile": 60}
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # what a changed source makes Python warn of
+@pytest.mark.parametrize("name", TARGETS)
+def test_nothing_is_found_among_the_first_inputs(name: str) -> None:
+    for seed in range(TRIED[name]):
+        assert fuzz.finding(name, seed) == ""
+
+
+def test_the_same_seed_makes_the_same_input() -> None:
+    text = json.dumps(targets.notebook())
+    for seed in range(20):
+        made = [changed_tree(fuzz.Random(seed), json.loads(text)) for _ in range(2)]
+        assert repr(made[0]) == repr(made[1]) != repr(json.loads(text))
+        data = [changed_bytes(fuzz.Random(seed), text.encode(), (b"word",)) for _ in range(2)]
+        assert data[0] == data[1]
+
+
+def test_a_planted_mistake_is_found_and_shown_with_its_seed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(SubmissionCode, "survey", lambda self: {"lines": self.problem.sentence})
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--only", "submission", "--seed", "7", "--seconds", "30"])
+    assert fuzz.main() == 1
+    told = capsys.readouterr().out
+    assert "AttributeError" in told
+    assert "--only submission --seed" in told
+
+
+def test_time_is_up(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["fuzz", "--only", "message", "--seed", "1", "--seconds", "0"])
+    assert fuzz.main() == 0
+    assert "seed 1 on: 1" in capsys.readouterr().out

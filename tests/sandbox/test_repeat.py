@@ -1,9 +1,8 @@
-"""The judge repeats what a class has recorded on other values: forged figures make no third star."""
-
-from __future__ import annotations
+"""Figures of a class: repeated from its recording, and neither forged nor hidden."""
 
 import json
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from puzzles.catalog.engine.trial import Performed, Trial
 from puzzles.judge.grader import grade_puzzle
 from puzzles.judge.session import run_in
 from puzzles.judge.verdict import Verdict
+from puzzles.sandbox.limits import Limits
 from puzzles.sandbox.plain_data import pack
 from puzzles.sandbox.worker.repeating import (
     FUNCTIONS,
@@ -29,8 +29,16 @@ from puzzles.sandbox.worker.repeating import (
 )
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.judge import DRAWS, asked, require_right, with_other_values
+from puzzles.tracks.engine.words import better_record
+from tests.hostile import shared_memory
+from tests.hostile.forged_classes import FORGERIES
 from tests.support import hostile_hiding as hiding
+from tests.support.engine_trials import perform
+from tests.support.selection import some_of_each
 from tests.support.verdicts import session_of, verdict_on
+
+# --- The judge repeats what a class has recorded on other values: forged figures make no third star ---
+
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions/engine"
 DATA_PARALLEL = (SOLUTIONS / "data_parallel.py").read_text(encoding="utf-8")
@@ -416,3 +424,160 @@ def test_a_recording_is_counted_as_what_it_does() -> None:
         (result,) = run.forward(np.eye(2, dtype=np.float32))
         (meter,) = run.meters
     assert (result.tolist(), meter.flops, meter.peak, meter.live) == ([[1, 1], [1, 1]], 16, 48, 16)
+
+
+# --- Figures cannot be hidden: each known way is refused, in the sandbox, with a message that names the figure ---
+
+
+def judged(source: str, slug: str = "DataParallel") -> Verdict:
+    limits = Limits(seconds=60)  # what counts is measured, and not how busy the machine is
+    return verdict_on(slug, source, limits)
+
+
+def require_refused(found: Verdict, *words: str) -> None:
+    assert (found.status, found.stars) == ("failed", 0), found
+    assert all(word in found.message for word in words), found.message
+
+
+@pytest.mark.sampled(1)
+@some_of_each(hiding.COUNTED)
+def test_products_count_however_they_are_written(name: str) -> None:
+    found = judged(hiding.without_flops(DATA_PARALLEL, hiding.COUNTED[name]))
+    assert (found.status, found.figures["flops"]) == ("passed", 20_480), found
+
+
+@pytest.mark.slow
+@some_of_each(hiding.UNCOUNTED)
+def test_products_that_no_meter_counts(name: str) -> None:
+    found = judged(hiding.without_flops(DATA_PARALLEL, hiding.UNCOUNTED[name]))
+    assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
+
+
+@pytest.mark.sampled(1)
+@some_of_each(hiding.REFUSED)
+def test_arrays_whose_products_no_meter_counts(name: str) -> None:
+    found = judged(hiding.without_flops(DATA_PARALLEL, hiding.REFUSED[name]))
+    require_refused(found, "a device computes with plain arrays", "no meter counts products of", "use arrays, @ and *")
+
+
+def test_a_fused_kernel_is_for_programs_of_layouts() -> None:
+    kernel = "from lib.engine import metering\n        metering.run_kernel(lambda: self.w0 * 2)"
+    require_refused(judged(hiding.with_statement(DATA_PARALLEL, kernel)), "run_kernel() is for programs of layouts")
+
+
+@pytest.mark.sampled(1)
+@some_of_each(hiding.NARROW)
+def test_narrow_types_on_the_wire_give_another_result(name: str) -> None:
+    found = judged(hiding.with_narrow_wire(DATA_PARALLEL, hiding.NARROW[name]))
+    require_refused(found, "differs from what a single device computes")
+
+
+@pytest.mark.sampled(1)
+@some_of_each(hiding.MEMORY)
+def test_memory_outside_of_arrays_makes_figures_unknown(name: str) -> None:
+    found = judged(hiding.with_weight_from(DATA_PARALLEL, *hiding.MEMORY[name]))
+    assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
+
+
+@some_of_each(hiding.TIERS)
+def test_memories_that_no_target_names(name: str) -> None:
+    found = judged(hiding.with_hidden_memory(DATA_PARALLEL, hiding.TIERS[name]))
+    require_refused(found, "4,096 B", name, "no target of DataParallel counts")
+
+
+@pytest.mark.slow
+def test_what_a_device_reports_of_its_bytes_is_not_believed() -> None:
+    found = judged(hiding.with_statement(DATA_PARALLEL, hiding.LIE))
+    assert (found.status, found.figures["sent"]) == ("passed", 12_288)
+
+
+@pytest.mark.sampled(1)
+@some_of_each(hiding.COSTS)
+def test_what_a_message_tells_is_charged(name: str) -> None:
+    """In the first run, and in the second."""
+    statement, cost = hiding.COSTS[name]
+    source = hiding.with_statement(DATA_PARALLEL, hiding.priced(statement))
+    assert judged(source).figures["sent"] == 12_288 + cost
+    names: dict[str, Any] = {}
+    exec(source, names)
+    done = perform(trials_of(ENGINE_PUZZLES["DataParallel"])[0](), names["DataParallel"])
+    assert done.readings[-1][0].sent == 12_288 + cost
+
+
+@pytest.mark.sampled(1)
+@some_of_each(hiding.TYPES)
+def test_a_dtype_is_one_of_a_short_list(name: str) -> None:
+    array = f"np.zeros(1, np.dtype('{hiding.TYPES[name]}'))"
+    found = judged(hiding.with_statement(DATA_PARALLEL, f"if self.device_id == 0:\n            self.send(1, {array})"))
+    require_refused(found, "cannot be sent; convert it with astype")
+
+
+def test_a_class_computes_with_numpy_only() -> None:
+    found = judged(f"import ctypes\nSIZE = ctypes.sizeof(ctypes.c_float)\n{DATA_PARALLEL}")
+    require_refused(found, "a graded class cannot use ctypes, whose products no meter counts; compute with numpy")
+
+
+@pytest.mark.parametrize(("claimed", "sent", "stars"), [(20_480, 12_288, 3), (20_000, 12_288, 3), (20_000, 12_292, 2)])
+def test_flops_below_every_record_alone_make_no_third_star(claimed: int, sent: int, stars: int) -> None:
+    """Fewer flops than any record count as the record's, so they do not make up for bytes."""
+    puzzle = replace(ENGINE_PUZZLES["DataParallel"], records=({"sent": 12_288, "flops": 20_480},))
+    assert (better_record(puzzle, {"sent": sent, "flops": claimed}) is None) == (stars == 3)
+
+
+def test_a_verdict_says_what_it_cannot_vouch_for() -> None:
+    comparison = track_of("Rotate").words.comparison
+    of_products, of_digits = comparison(ENGINE_PUZZLES["DataParallel"], {}, "")
+    assert of_products != of_digits
+    assert [*comparison(ENGINE_PUZZLES["BalanceLoss"], {}, "")] == [of_digits]
+    assert [*comparison(ENGINE_PUZZLES["Rotate"], {}, "")] == []
+
+
+# --- Each known forgery of a class's figures: it is refused, or its figures are unknown, or what its recording
+# needs ---
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forged_figure_makes_no_third_star(name: str) -> None:
+    slug, source, figure, honest = FORGERIES[name]
+    verdict = verdict_on(slug, source, secret="of this test")
+    got = verdict.figures.get(figure)
+    told = f"the forgery got {verdict.stars} stars and {figure} {got}, and needs {honest}: {verdict.message}"
+    assert verdict.stars < 3, told
+    assert got is None or got >= honest, told
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("name", shared_memory.FORGERIES)
+def test_what_devices_share_gains_no_figure(name: str) -> None:
+    """All devices run in one process; the recording is the only judge."""
+    slug, source, figure, needed = shared_memory.FORGERIES[name]
+    verdict = verdict_on(slug, source)
+    got = verdict.figures.get(figure)
+    assert verdict.stars <= 1 or got is not None, "what cannot be repeated has one star at most"
+    assert got is None or got >= needed, f"{figure} {got}, and {needed} is needed: {verdict}"
+
+
+@pytest.mark.slow
+def test_a_verdict_is_reproduced_by_its_secret() -> None:
+    slug, source, *_ = FORGERIES["bytes_from_public_seeds"]
+    verdict = verdict_on(slug, source)
+    again, other = (verdict_on(slug, source, secret=secret) for secret in (verdict.secret, "another"))
+    assert again.message == verdict.message
+    assert (other.status, other.stars, other.figures) == (verdict.status, verdict.stars, verdict.figures)
+
+
+def of_all(key: int) -> Any:
+    return ("view", key, 0, [2], [8], "<f8")
+
+
+def test_devices_share_nothing_that_they_are_lent() -> None:
+    """The first keeps its input in the parameters, and the second would read it there; nothing is sent."""
+    loads = [["hold", 1, 16], ["given", 2], ["do", "numpy", "ravel", [of_all(2)], {}, [1]]]
+    stores = [["hold", 3, 16], ["given", 3], ["do", "ufunc", "add.__call__", [of_all(3), 0], {"out": of_all(1)}, []]]
+    takes = [["hold", 3, 16], ["given", 3], ["do", "communication", "barrier", [], {}, []], ["return", of_all(1)]]
+    recordings = [[[], loads, [*stores, takes[2]]], [[], loads, takes]]
+    with launch(Repeated, 2, recordings=recordings) as run:
+        run.load_checkpoint({"weights": np.zeros(2)})
+        with pytest.raises(UnrepeatableError, match="read-only"):
+            run.forward([np.array([3.0, 4.0]), np.zeros(2)])

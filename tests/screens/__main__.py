@@ -3,8 +3,6 @@
 What no scene has and no test reads is removed.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

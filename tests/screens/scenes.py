@@ -1,7 +1,5 @@
 """The scenes: what a player has in a folder, what is typed there, and which keys are pressed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Every screen is as it was approved. After a change that is wanted: `make screens`, and read the diff."""
 
-from __future__ import annotations
-
 from difflib import unified_diff
 from pathlib import Path
 

@@ -4,8 +4,6 @@ A test gives a text with its title. `make screens` runs all tests that do, slow 
 the title; otherwise it must be there.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterable, Iterator

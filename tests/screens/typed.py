@@ -1,7 +1,5 @@
 """Types a scene in an empty folder: no colours, no times, no paths, and nothing of this machine."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

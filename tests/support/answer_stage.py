@@ -1,7 +1,5 @@
 """Worker stage of the fourth track in `test_track_protocol`: calls a function and sends back what it returns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Chromium as the tests drive it: without a window, without a network of its own, with the console's messages."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Commands as tests type them, and reference solutions and notebooks as text."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -3,8 +3,6 @@
 As a script: `python -m tests.support.course FOLDER 300` writes the class, its roster, and the points as JSON.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

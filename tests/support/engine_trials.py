@@ -1,7 +1,5 @@
 """The engine puzzles' references and trials: performed here or in each process of MPI; files graded."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict

@@ -1,8 +1,6 @@
 """Virtual environments of their own for tests of what is installed: made without network, with the packages that the
 running Python has, but without its editable install of this clone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

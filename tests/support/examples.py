@@ -6,8 +6,6 @@ Hypothesis also tries constants that it reads in every module of the project. Ex
 code, and parsing all modules takes seconds in each process of the tests.
 """
 
-from __future__ import annotations
-
 from hypothesis import settings
 from hypothesis.internal.conjecture import providers
 

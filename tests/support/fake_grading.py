@@ -5,15 +5,13 @@ table, a page or a file of results states the verdicts that it is about, and gra
 such a file is run.
 """
 
-from __future__ import annotations
-
 import ast
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -121,7 +119,7 @@ class InlineProcesses:
             future.set_exception(why)
         return future
 
-    def __enter__(self) -> InlineProcesses:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:

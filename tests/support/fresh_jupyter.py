@@ -4,8 +4,6 @@ Their first cell has to install the wheel that is next to them. `python -m tests
 FOLDER is what `make notebooks` fills; it needs the network, and so it is not part of the suite.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 As a script: `python graders.py` reads requests from its input, one JSON object a line, and answers each with a line.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 `{body}` cases are the body of `basic(model)`, after the imports below. A reason of None means: passes.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from textwrap import dedent, indent
 

@@ -1,7 +1,5 @@
 """Known ways to hide flops, bytes and memory from the meters, as changes of the solution of DataParallel."""
 
-from __future__ import annotations
-
 HEAD = """\
 import array, builtins, os, pickle
 import numpy as np

@@ -1,7 +1,5 @@
 """Hostile classes and layouts, each with the verdict that it must get. Data for `test_hostile.py`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 SOLUTIONS = Path(__file__).parents[2] / "solutions"

@@ -1,7 +1,5 @@
 """Runs of submissions in this process: what tests of words, tables and pages wrote themselves needs no sandbox."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys

@@ -1,13 +1,11 @@
 """A live Jupyter kernel for tests: run a cell, and get what it printed and showed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[2]
+from tests.support.commands import ROOT
 
 
 class Kernel:

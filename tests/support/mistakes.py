@@ -1,7 +1,5 @@
 """Solutions that differ from a reference in a few texts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A wheel in the place of numpy's for Pyodide: it is found, loaded and imported as that is, and computes nothing."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of the documentation, the blocks of code in them, and what a link to the page holds."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from base64 import urlsafe_b64decode

@@ -1,7 +1,5 @@
 """Runs a command in a pseudo-terminal, and says what is on its screen."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import select

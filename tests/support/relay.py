@@ -1,7 +1,5 @@
 """A finished folder of own puzzles, one of each track; and what `puzzles check --write` measures of the schedule."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from puzzles.teaching.writing import begin

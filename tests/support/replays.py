@@ -11,8 +11,7 @@ from lib import COSTS, Model, Op, Setting, Trace
 from lib import pipelines as schedules
 from lib.ledger.trace import address
 from solutions.fsdp_prefetch import fsdp_prefetch
-from tests.catalog.lessons.families.buckets import buckets
-from tests.catalog.lessons.families.passes import passes
+from tests.catalog.lessons.families.replicas import buckets, passes
 from tests.ledger.test_altered_traces import TAGGED, ring
 from tests.pipelines.test_pipelines import FIGURES
 from tests.pipelines.test_schedules import KNOWN

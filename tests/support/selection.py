@@ -1,7 +1,5 @@
 """Which tests a run has: `make test` some cases of every kind, the gate a tenth of the others, `make nightly` all."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,7 +8,10 @@ from zlib import crc32
 
 import pytest
 
-TESTS_OF_PROGRAMS = {"puzzles", "docs", "drawing", "layout", "site"}
+TESTS_OF_PROGRAMS = {
+    *("browser", "catalog", "cli", "docs", "drawing", "judge", "layout"),
+    *("page", "player", "sandbox", "screens", "teaching", "tracks"),
+}
 """Folders whose tests take several times as long as others."""
 
 

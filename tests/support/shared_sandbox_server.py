@@ -5,8 +5,6 @@ module ends the servers that it has started in a way of its own. A test marked `
 what a server has from its start, or does at its end, or asks it from other threads.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 from pathlib import Path

@@ -1,23 +1,26 @@
-"""The built site as a player uses it in Chromium: opening puzzles, typing, waiting for a verdict."""
+"""The built site, served on the loopback interface, as a player uses it in Chromium: typing, waiting for a verdict."""
 
-from __future__ import annotations
-
+import gzip
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from email.utils import formatdate
+from functools import cache
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from types import TracebackType
+from typing import Any, Self
 
 import pytest
 
 from puzzles.page.build import PARS, offline_worker
 from tests.support.chromium import IS_HERE, complaints, open_browser
-from tests.support.site_server import SiteServer
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).parents[2]
 SITE = Path(os.environ.get("PUZZLES_SITE", ROOT / "site"))
-SOLUTIONS = ROOT / "solutions"
 IS_REQUIRED = os.environ.get("PUZZLES_BROWSER") == "required"
 
 NEEDS_SITE = [
@@ -28,6 +31,72 @@ NEEDS_SITE = [
 
 PATIENCE = 40
 """Seconds until a test gives up; it goes on as soon as what it waits for has come."""
+
+
+TYPES = {".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".css": "text/css",
+         ".json": "application/json", ".wasm": "application/wasm", ".svg": "image/svg+xml", ".zip": "application/zip",
+         ".whl": "application/octet-stream", ".txt": "text/plain",
+         ".webmanifest": "application/manifest+json"}  # fmt: skip
+
+
+@cache
+def compressed(path: Path) -> bytes:
+    return gzip.compress(path.read_bytes(), 6)
+
+
+class SiteServer:
+    """A context manager.
+
+    `sent` has the compressed bytes and `answered` the answers by path; `missing` names files that are not served.
+    Another `site` is a new version; `policy` is a Content-Security-Policy that the host adds.
+    """
+
+    def __init__(self, site: Path) -> None:
+        self.site = site
+        self.sent: Counter[str] = Counter()
+        self.answered: Counter[str] = Counter()
+        self.down = False
+        self.policy = ""
+        self.missing: set[str] = set()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                name = self.path.partition("?")[0].strip("/") or "index.html"
+                path = server.site / name
+                if server.down or name in server.missing or not path.is_file():
+                    return self.send_error(503 if server.down else 404)
+                data = compressed(path)
+                server.sent[name] += len(data)
+                server.answered[name] += 1
+                self.send_response(200)
+                self.send_header("Content-Type", TYPES[path.suffix])
+                self.send_header("Content-Encoding", "gzip")
+                self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
+                self.send_header("Content-Length", str(len(data)))
+                if server.policy:
+                    self.send_header("Content-Security-Policy", server.policy)
+                self.end_headers()
+                self.wfile.write(data)
+
+            def log_message(self, format: str, *given: object) -> None:
+                """Nothing is logged."""
+
+        for path in site.rglob("*"):
+            if path.is_file() and path.suffix in TYPES:
+                compressed(path)
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.address = f"http://127.0.0.1:{self._server.server_port}/"
+
+    def __enter__(self) -> Self:
+        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
 
 
 class Game:
@@ -161,7 +230,3 @@ def write_offline_worker(site: Path, later: Sequence[str] = ()) -> None:
     served = [name for name in names if not name.startswith((".", "licences", "docs", "offline"))]
     pars = [name for name in served if name.startswith(f"{PARS}/")]
     (site / "offline.js").write_text(offline_worker(site, served, [*later, *pars]), encoding="utf-8")
-
-
-def solution(slug: str) -> str:
-    return (SOLUTIONS / f"{slug}.py").read_text(encoding="utf-8")

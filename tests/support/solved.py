@@ -1,7 +1,5 @@
 """The best known schedules, each with the puzzles that its file solves."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`pyodide.ffi.run_sync` outside a browser: greenlets take the place of the stacks that WebAssembly suspends."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Iterator

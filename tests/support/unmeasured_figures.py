@@ -1,7 +1,5 @@
 """Facts that a text states: which do not hold, and which figures no test has measured."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Sequence
 

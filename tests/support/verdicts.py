@@ -1,7 +1,5 @@
 """Verdicts of the grader on a submission's text, in the sandbox that is lent; and the reasons that a verdict gives."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A puzzle of the game is added in a clone as a teacher adds one to a folder: `new`, texts, `check --write`."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The protocol of tracks: nobody outside `puzzles/tracks` asks which one it is, and a fourth one needs nothing else."""
 
-from __future__ import annotations
-
 import ast
 import asyncio
 import io
@@ -104,21 +102,12 @@ def test_outside_of_tracks_nobody_asks_which_track_it_is() -> None:
     "code",
     [
         "if track.name == 'layout': pass",
-        "picture = '' if verdict.track == 'engine' else 'x'",
-        "TRACKS['schedule']",
-        "Slug('schedule')",
         "from puzzles.tracks.schedule import Schedules",
         "track is SCHEDULES",
-        "match name:\n    case 'engine': pass",
-        "if track.name in ('schedule', 'layout'): pass",
-        "PAGES = {'layout': page}",
         "PRAISE = {'ddp': 'good dog'}",
-        "find(slug, track='engine')",
-        "def start(track='schedule'): pass",
         "if track.title == 'On real tensors': pass",
         "from puzzles.tracks import layout",
         "import puzzles.catalog.engine",
-        "from puzzles.catalog.schedule import SchedulePuzzle",
         "import_module('puzzles.catalog.layout')",
         "isinstance(track, Layouts)",
         "registry.Engine()",

@@ -1,7 +1,5 @@
 """Chapter `data`: ZeRO's formulas, padded shards of any size, and sums that stay exact."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from itertools import pairwise

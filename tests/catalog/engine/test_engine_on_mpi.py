@@ -1,7 +1,5 @@
 """The references of all engine puzzles have the same results and the same meters in process and on MPI."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

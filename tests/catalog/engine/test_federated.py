@@ -3,8 +3,6 @@
 Averages are over 2,000 fixed seeds, within bounds from exact variances.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The layout catalog: limits confirmed by the exact planner, solutions that meet them, verdicts, commands."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from pathlib import Path
 
@@ -190,7 +188,7 @@ def test_drawing_a_plan(here: Path):
     assert "cannot write no/ffn.html: no" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.html").stderr
     assert "mine.py has no function" in puzzles("draw", "mine.py", "matmul").stderr
     assert "cannot write no/ffn.svg: no" in puzzles("draw", "mine.py", "ffn", "-o", "no/ffn.svg").stderr
-    assert puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg").exit_code == 0
+    puzzles("draw", "mine.py", "ffn", "--dark", "-o", "dark.svg", code=0)
     assert (here / "dark.svg").read_text() != (here / "ffn.svg").read_text()
     for wrong in ("1 / 0", "graph.strategies['relu'] = 5"):
         (here / "mine.py").write_text(FFN + wrong)

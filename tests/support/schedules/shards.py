@@ -5,9 +5,8 @@ from __future__ import annotations
 from lib import Model
 from lib.pipelines import sequence_parallel, tensor_parallel
 from solutions.expert_parallel import expert_parallel
-from tests.catalog.lessons.families.experts import experts
-from tests.catalog.lessons.families.local import local as local_sgd
-from tests.catalog.lessons.families.replicas import replicas
+from tests.catalog.lessons.families.replicas import experts, replicas
+from tests.catalog.lessons.families.replicas import local as local_sgd
 
 __all__ = [
     "data_parallel_steps", "expert_parallel", "experts_in_turn", "local_sgd", "sequence_parallel",

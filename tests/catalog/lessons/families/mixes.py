@@ -1,15 +1,12 @@
 """Random members of the families, and random mixes of their ways layer by layer, without the idea of a puzzle."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from lib import Goal, Model
 from lib.pipelines.orders import gpipe, one_f_one_b, zb_h1, zb_h2
-from tests.catalog.lessons.families.grid import grid
-from tests.catalog.lessons.families.orders import Order, in_halves, long_warm_up, one_by_one
+from tests.catalog.lessons.families.grid import Order, grid, in_halves, long_warm_up, one_by_one
 from tests.catalog.lessons.families.replicas import IN_COLLECTIVES, IN_MESSAGES, replicas
 
 ORDERS: tuple[Order, ...] = (gpipe, one_f_one_b, long_warm_up, one_by_one)
@@ -19,7 +16,7 @@ WAYS = {"zero1": "d3sa", "zero2": "d13sa", "fsdp_prefetch": "d12sha"}
 """By puzzle, the ways that are not its idea; for others all are."""
 
 UNSTOPPED = {"zero1", "zero2"}
-"""Puzzles that replicas pass which hold full weights and exchange gradients in messages (`tables/unstopped.py`)."""
+"""Puzzles that replicas pass which hold full weights and exchange gradients in messages (`tables.py`)."""
 
 
 class Mix(NamedTuple):

@@ -1,11 +1,44 @@
-"""A family of skips: data parallel ranks, which share each layer in one of eight ways, by collectives or messages."""
+"""Families of skips for data parallel ranks: replicas, buckets, passes, averages after some steps, experts, rings."""
 
-from __future__ import annotations
-
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from lib import Model, Weight, WeightGrad
+
+# --- A skip for every puzzle of several ranks: one rank does all the work ---
+
+
+async def alone(model: Model) -> None:
+    """Rank 0 trains with one microbatch after the other; the others do nothing."""
+    if model.rank:
+        return
+    weights, states, acts, grads, new = model.storage()
+    for layer in range(model.LAYERS):
+        weights[layer], states[layer] = model.load_weights(layer)
+    for step in range(model.dist.setting.steps):
+        for batch in range(model.BATCHES):
+            acts[0] = model.get_activation([batch], step)
+            for layer in range(model.LAYERS):
+                acts[layer + 1] = model.forward(layer, acts[layer], weights[layer])
+                if layer == 0:
+                    del acts[0]
+            grads[model.LAYERS] = model.loss(acts.pop(model.LAYERS))
+            for layer in reversed(range(model.LAYERS)):
+                if layer == 0:
+                    acts[0] = model.get_activation([batch], step)
+                grad, grads[layer] = model.backward(layer, acts.pop(layer), grads.pop(layer + 1), weights[layer])
+                grads.pop(0, None)
+                new[layer] = new[layer] + grad if layer in new else grad
+                del grad
+                if batch == model.BATCHES - 1:
+                    weights[layer], states[layer] = model.update(layer, new.pop(layer), weights[layer], states[layer])
+    for layer in range(model.LAYERS):
+        model.set_final_weight(layer, weights[layer])
+
+
+# --- A family of skips: data parallel ranks, which share each layer in one of eight ways, by collectives or
+# messages ---
+
 
 IN_COLLECTIVES = "d123"
 IN_MESSAGES = "sha"
@@ -271,3 +304,346 @@ class _Replica:
             weights[layer], states[layer] = model.update(layer, grad, weights[layer], states[layer])
         if way in "12":
             weights[layer] = await self.gather(layer)
+
+
+# --- A family of skips: DDP whose gradients are summed in buckets of given sizes while backward goes on ---
+
+
+def buckets(
+    *sizes: int, halves: bool = False, wait: bool = False, early: Sequence[int] = ()
+) -> Callable[[Model], Awaitable[None]]:
+    """`sizes` are the layers in each bucket, in the order of backward, from the last layer to the first.
+
+    `halves`: a bucket is scattered, each rank updates a shard, and the weights of the bucket are gathered. `wait`: each
+    sum is awaited before backward goes on. `early`: so many buckets are updated after each backward; the others at the
+    end.
+    """
+
+    async def schedule(model: Model) -> None:
+        weights, states, acts, grads, new = model.storage()
+        cut = (model.rank, model.RANKS)
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer)
+            if halves:
+                states[layer] = states[layer].shard(*cut)
+        acts[0] = model.get_activation([model.rank])
+        for layer in range(model.LAYERS):
+            acts[layer + 1] = model.forward(layer, acts[layer], weights[layer])
+            if layer == 0:
+                del acts[0]
+        grads[model.LAYERS] = model.loss(acts.pop(model.LAYERS))
+
+        pending: list[tuple[list[int], Any]] = []
+        gathers: list[tuple[list[int], Any]] = []
+        turns = iter(early)
+
+        async def update(count: int) -> None:
+            for _ in range(count):
+                bucket, call = pending.pop(0)
+                if not wait:
+                    new.update(zip(bucket, await call))
+                for layer in bucket:
+                    if halves:
+                        weights[layer] = weights[layer].shard(*cut)
+                    weights[layer], states[layer] = model.update(layer, new.pop(layer), weights[layer], states[layer])
+                if halves:
+                    gathers.append((bucket, model.allgather([weights[one] for one in bucket], bucket)))
+
+        backwards = reversed(range(model.LAYERS))
+        for size in sizes:
+            bucket = [next(backwards) for _ in range(size)]
+            for layer in bucket:
+                if layer == 0:
+                    acts[0] = model.get_activation([model.rank])
+                new[layer], grads[layer] = model.backward(layer, acts.pop(layer), grads.pop(layer + 1), weights[layer])
+                if layer != bucket[-1]:
+                    await update(next(turns, 0))
+            grads.pop(0, None)
+            call: Any = (model.scatterreduce if halves else model.allreduce)([new.pop(one) for one in bucket], bucket)
+            if wait:
+                new.update(zip(bucket, await call))
+            pending.append((bucket, call))
+            await update(next(turns, 0))
+        await update(len(pending))
+        for bucket, call in gathers:
+            weights.update(zip(bucket, await call))
+        for layer in range(model.LAYERS):
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+# --- A family of skips: FSDP whose ranks take some microbatches in a pass, one pass after the other ---
+
+
+def passes(at_once: int, *, prefetch: bool = True, keep: bool = False) -> Callable[[Model], Awaitable[None]]:
+    """`at_once`: the microbatches of a pass. `prefetch`: the next layer is gathered, and the last gradient scattered,
+    while a layer computes. `keep`: each weight is gathered once, and full until the end; otherwise it is so for a layer
+    where a pass turns. The model's input is taken again.
+    """
+
+    async def schedule(model: Model) -> None:
+        weights, states, acts, grads, new = model.storage()
+        layers = range(model.LAYERS)
+        mine = range(model.rank, model.BATCHES, model.RANKS)
+        for layer in layers:
+            weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+
+        there_and_back = [*layers[1:], *layers[-2::-1]]
+        coming = [*layers] if keep else [0, *there_and_back * len(mine[::at_once])]
+        gathers = [(layer, model.allgather(weights[layer], layer)) for layer in coming[:1]] if prefetch else []
+        coming = coming[1:] if prefetch else coming
+
+        async def full(layer: int) -> Weight:
+            if ("full", layer) not in weights:
+                for other in [] if keep else layers:
+                    weights.pop(("full", other), None)
+                if not prefetch:
+                    gathers.append((coming.pop(0), model.allgather(weights[layer], layer)))
+                at, call = gathers.pop(0)
+                assert at == layer
+                weights["full", layer] = await call
+                if prefetch and coming:
+                    gathers.append((coming[0], model.allgather(weights[coming[0]], coming.pop(0))))
+            return weights["full", layer]
+
+        scatters: list[tuple[int, Awaitable[WeightGrad]]] = []
+
+        async def settle(left: int) -> None:
+            while len(scatters) > left:
+                layer, call = scatters.pop(0)
+                shard = await call
+                new[layer] = new[layer] + shard if layer in new else shard
+
+        for start in range(0, len(mine), at_once):
+            batches = mine[start : start + at_once]
+            acts[0] = model.get_activation(batches)
+            for layer in layers:
+                acts[layer + 1] = model.forward(layer, acts[layer], await full(layer))
+                acts.pop(0, None)
+            grads[model.LAYERS] = model.loss(acts[model.LAYERS])
+            del acts[model.LAYERS]
+            for layer in reversed(layers):
+                weight = await full(layer)
+                if layer == 0:
+                    acts[0] = model.get_activation(batches)
+                new["full"], grads[layer] = model.backward(layer, acts[layer], grads[layer + 1], weight)
+                del acts[layer], grads[layer + 1], weight
+                await settle(0)
+                scatters.append((layer, model.scatterreduce(new["full"], layer)))
+                del new["full"]
+                await settle(1 if prefetch else 0)
+            del grads[0]
+        await settle(0)
+        for layer in layers:
+            weights.pop(("full", layer), None)
+            weights[layer], states[layer] = model.update(layer, new[layer], weights[layer], states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+# --- A family of skips: replicas that train alone, and average their weights every so many steps ---
+
+
+def local(every: int) -> Callable[[Model], Awaitable[None]]:
+    """The weights are averaged after each `every`-th step, and after the last one."""
+
+    async def schedule(model: Model) -> None:
+        weights, states, acts, grads, new = model.storage()
+        steps = model.dist.setting.steps
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer)
+        for step in range(steps):
+            acts[0] = model.get_activation([model.rank], step)
+            for layer in range(model.LAYERS):
+                acts[layer + 1] = model.forward(layer, acts[layer], weights[layer])
+            grads[model.LAYERS] = model.loss(acts.pop(model.LAYERS))
+            for layer in reversed(range(model.LAYERS)):
+                new[layer], grads[layer] = model.backward(layer, acts.pop(layer), grads.pop(layer + 1), weights[layer])
+                weights[layer], states[layer] = model.update(layer, new.pop(layer), weights[layer], states[layer])
+            del grads[0]
+            if (step + 1) % every == 0 or step + 1 == steps:
+                for layer in range(model.LAYERS):
+                    weights[layer] = await model.allreduce(weights[layer], layer)
+        for layer in range(model.LAYERS):
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+# --- Replicas whose changes are averaged after some steps: at once or while the next step computes; or gradients,
+# in each step ---
+
+
+def outer_steps(
+    turns: Callable[[int], Sequence[int]], waits: bool = False, sums_gradients: bool = False
+) -> Callable[[Model], Awaitable[None]]:
+    """After step `step`, counted from 1, the layers `turns(step)` are averaged. All ranks wait for it, or go on and
+    merge one step later. With `sums_gradients` all ranks have the same copies, so that their changes need no sum."""
+
+    async def schedule(model: Model) -> None:
+        weights, states, layers = model.weights, model.opt_states, range(model.LAYERS)
+        pending: dict[int, Any] = {}
+
+        async def average(layer: int) -> None:
+            total = await pending.pop(layer)
+            before, state = weights.pop(("agreed", layer)), states.pop(("outer", layer))
+            weights["agreed", layer], states["outer", layer] = model.outer_update(layer, before, total, state)
+            weights[layer] = model.merge(layer, weights[layer], weights["agreed", layer])
+
+        for layer in layers:
+            weights[layer], states[layer], states["outer", layer] = model.load_weights(layer, outer=True)
+            weights["agreed", layer] = weights[layer]
+        for step in range(1, model.dist.setting.steps + 1):
+            inputs = [model.get_activation([model.rank], step - 1)]
+            for layer in layers:
+                inputs.append(model.forward(layer, inputs[layer], weights[layer]))
+            grad = model.loss(inputs.pop())
+            for layer in reversed(layers):
+                new, grad = model.backward(layer, inputs.pop(), grad, weights[layer])
+                if sums_gradients:
+                    new = await model.allreduce(new, layer)
+                weights[layer], states[layer] = model.update(layer, new, weights[layer], states[layer])
+                del new
+                if layer in pending:
+                    await average(layer)
+            for layer in turns(step):
+                change = model.delta(layer, weights["agreed", layer], weights[layer])
+                if sums_gradients:
+                    before, state = weights.pop(("agreed", layer)), states.pop(("outer", layer))
+                    weights["agreed", layer], states["outer", layer] = model.outer_update(layer, before, change, state)
+                    weights[layer] = model.merge(layer, weights[layer], weights["agreed", layer])
+                else:
+                    pending[layer] = model.allreduce(change, layer)
+                del change
+                if waits:
+                    await average(layer)
+        for layer in [*pending]:
+            total = await pending.pop(layer)
+            weights["agreed", layer], states["outer", layer] = model.outer_update(
+                layer, weights.pop(("agreed", layer)), total, states.pop(("outer", layer))
+            )
+        for layer in layers:
+            model.set_final_weight(layer, weights["agreed", layer])
+            model.set_final_copy(layer, weights[layer])
+
+    return schedule
+
+
+def all_together(step: int) -> Sequence[int]:
+    """All of four layers after every fourth step."""
+    return range(4) if step % 4 == 0 else ()
+
+
+def two_together(step: int) -> Sequence[int]:
+    """Two of four layers after every second step."""
+    return {2: (0, 1), 0: (2, 3)}.get(step % 4, ())
+
+
+def one_by_one(step: int) -> Sequence[int]:
+    """One of four layers after each step."""
+    return ((step - 1) % 4,)
+
+
+# --- A family of skips: expert parallelism in which a rank waits for its tokens ---
+
+
+def experts(*, together: bool) -> Callable[[Model], Awaitable[None]]:
+    """Each dispatch and each collect is awaited at once; a rank takes its microbatches `together`, or one by one."""
+
+    async def schedule(model: Model) -> None:
+        weights, states, acts, grads, new = model.storage()
+        mine = range(model.rank, model.BATCHES, model.RANKS)
+        rounds = [[*mine]] if together else [[batch] for batch in mine]
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.load_weights(layer, model.rank, model.RANKS)
+        for batches in rounds:
+            value = await model.dispatch(model.get_activation(batches), 0)
+            for layer in range(model.LAYERS):
+                acts[layer] = value
+                value = await model.collect(model.forward(layer, acts[layer], weights[layer]), layer + 1, batches)
+                if layer + 1 < model.LAYERS:
+                    value = await model.dispatch(value, layer + 1)
+            grad = await model.dispatch(model.loss(value), model.LAYERS - 1)
+            del value
+            for layer in reversed(range(model.LAYERS)):
+                made, grads[layer] = model.backward(layer, acts.pop(layer), grad, weights[layer])
+                new[layer] = new[layer] + made if layer in new else made
+                if layer:
+                    grad = await model.collect(grads.pop(layer), layer - 1, batches)
+                    grad = await model.dispatch(grad, layer - 1)
+            del grad, made, grads[0]
+        for layer in range(model.LAYERS):
+            weights[layer], states[layer] = model.update(layer, new.pop(layer), weights[layer], states[layer])
+            model.set_final_weight(layer, weights[layer])
+
+    return schedule
+
+
+# --- Rings of keys that skip a lesson: contiguous tokens, or blocks that are kept from forward to backward ---
+
+
+def ring(zigzag: bool, kept: bool) -> Callable[[Model], Any]:
+    """Blocks go round; gradients of blocks go straight to their owners. Blocks are sent once if they are `kept`."""
+
+    async def schedule(model: Model) -> Model:
+        me, n, each = model.rank, model.RANKS, model.SHARES // model.RANKS
+        own = [me, model.SHARES - 1 - me] if zigzag else [*range(me * each, (me + 1) * each)]
+        owners = [(me - hop) % n for hop in range(n)]
+        seen = [owner for owner in owners if zigzag or owner <= me]
+        loaded = [model.load_weights(layer) for layer in range(model.LAYERS)]
+        inputs: list[Any] = [model.get_activation([0], shares=own)]
+        mine: list[Any] = []
+        stored: list[dict[int, Any]] = []
+        sums: list[Any] = []
+
+        async def blocks(first: Any) -> Any:
+            for owner in owners:
+                sending = model.pass_to((me + 1) % n, first) if owner != owners[-1] else None
+                yield owner, first
+                if sending is not None:
+                    first = await model.receive((me - 1) % n)
+                    await sending
+
+        async def there(held: dict[int, Any]) -> Any:
+            for owner in seen:
+                yield owner, held.pop(owner)
+
+        for layer, (weight, _) in enumerate(loaded):
+            mine.append(model.keys(layer, inputs[layer], weight))
+            stored.append({})
+            out = None
+            async for owner, block in blocks(mine[layer]):
+                if owner in seen:
+                    out = model.attend(layer, inputs[layer], [block], out)
+                    if kept:
+                        stored[layer][owner] = block
+            inputs.append(out)
+        grad = model.loss(inputs.pop())
+        for layer, (weight, _) in reversed([*enumerate(loaded)]):
+            through: Any = None
+            parts, sent = [], []
+
+            async for owner, block in there(stored[layer]) if kept else blocks(mine[layer]):
+                if owner not in seen:
+                    continue
+                part, (of_keys,) = model.attend_backward(layer, inputs[layer], [block], grad)
+                through = part if through is None else through + part
+                if owner == me:
+                    parts.append(of_keys)
+                else:
+                    sent.append(model.pass_to(owner, of_keys, tag=1))
+            for other in range(n):
+                if other != me and (zigzag or other > me):
+                    parts.append(await model.receive(other, tag=1))
+            for one in sent:
+                await one
+            grad_weight, grad = model.keys_backward(layer, inputs.pop(), sum(parts), weight, through)
+            del mine[layer]
+            sums.append(model.allreduce(grad_weight, layer))
+        for layer, (weight, state) in reversed([*enumerate(loaded)]):
+            model.set_final_weight(layer, model.update(layer, await sums[-1 - layer], weight, state)[0])
+        return model
+
+    return schedule
