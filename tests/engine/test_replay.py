@@ -20,7 +20,7 @@ from lib.engine.replay.rank import ReplayEngine
 from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli.main import main
-from tests.ledger.test_numbers import Choices
+from tests.ledger.test_random_programs import Choices
 from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples

@@ -23,7 +23,7 @@ from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_j
 from lib.ledger.costs import Tier
 from lib.ledger.trace import FORMS
 from tests.catalog.lessons.families.buckets import buckets
-from tests.ledger.test_labels import MESH, OVERLAPPING, Nested
+from tests.ledger.test_random_programs import MESH, OVERLAPPING, Nested
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.mpi import mpiexec_or_skip

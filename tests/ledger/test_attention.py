@@ -1,7 +1,5 @@
 """Attention on shares of the tokens: what is refused, what it takes, on tensors, in pictures, in random programs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What the extended games refuse: at once and with the way out; and in a forged trace, by the referee."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType

@@ -4,8 +4,6 @@ Every case is a schedule with one mistake, the reason of its refusal, and what t
 operation, what was given, and the next move.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from typing import Any

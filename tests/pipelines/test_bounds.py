@@ -35,7 +35,7 @@ from lib.pipelines.bounds import (
     traffic_bound,
 )
 from puzzles.catalog.schedule import PUZZLES
-from tests.ledger.test_numbers import Choices
+from tests.ledger.test_random_programs import Choices
 from tests.support import finished
 from tests.support.schedules import shards
 from tests.support.schedules.grouped import grouped

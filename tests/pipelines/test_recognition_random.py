@@ -10,7 +10,7 @@ import pytest
 
 from lib import run
 from lib.pipelines import recognize
-from tests.ledger.test_numbers import Choices
+from tests.ledger.test_random_programs import Choices
 from tests.support.schedules.random_pipelines import played, random_pipeline
 from tests.support.textbook_definitions import DEFINITIONS, NECESSARY, ahead, holds, operations
 

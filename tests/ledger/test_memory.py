@@ -1,9 +1,8 @@
-"""What a peak consists of: the items add up to it, and each has the fate that a plain reading of the trace gives it."""
-
-from __future__ import annotations
+"""Memory: lifetimes by their definition, kinds that add up to what is measured, and what a peak consists of."""
 
 import re
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
@@ -13,11 +12,11 @@ from hypothesis import strategies as st
 
 from lib import (
     COSTS,
-    TIMED,
     Activation,
     Model,
     OptState,
     Setting,
+    Share,
     Trace,
     Weight,
     memory_by_kind,
@@ -27,15 +26,16 @@ from lib import (
 )
 from lib.errors import IncompleteError
 from lib.ledger.collectives import COLLECTIVES
+from lib.ledger.lifetimes import lifetimes
 from lib.ledger.memory import AGAIN, peak_rows
 from lib.ledger.recomputation import Recomputation
-from lib.ledger.trace import Op
+from lib.ledger.trace import TIMED, Op
 from lib.ledger.values import Parked
 from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.buckets import buckets
-from tests.ledger.test_numbers import Choices
+from tests.ledger.test_random_programs import Choices
 from tests.screens.texts import approved
 from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
@@ -43,7 +43,169 @@ from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.solved import reference_of
 
+# === Lifetimes: a value exists while it is stored, or still to be used ===
+
+
+PLACES = [("weights", 0), ("weights", 1), ("activations", 0)]
+
+Choice = tuple[str, int, int]
+"""An operation that chance picks: its name, and two numbers that say which values or which place it takes."""
+
+choices = st.lists(
+    st.tuples(
+        st.sampled_from(["load_weights", "forward", "forward", "add", "store", "store", "delete", "set_final_weight"]),
+        st.integers(0, 5),
+        st.integers(0, 5),
+    ),
+    min_size=8,
+    max_size=25,
+)
+
+
+def operations(picked: list[Choice]) -> list[Op]:
+    """One rank's operations: each uses only what was made, and deletes only what is stored."""
+    made, full = 2, set()
+    ops = [op("load_weights", made=(0, 1))]
+    for name, a, b in picked:
+        place = PLACES[b % len(PLACES)]
+        if name == "load_weights":
+            ops.append(op(name, made=(made, made + 1)))
+            made += 2
+        elif name == "delete" and place in full:
+            ops.append(op(name, args=place))
+            full.remove(place)
+        elif name == "store":
+            ops.append(op(name, (a % made,), args=place))
+            full.add(place)
+        elif name == "set_final_weight":
+            ops.append(op(name, (a % made,)))
+        elif name in ("forward", "add"):
+            ops.append(op(name, (a % made, b % made), (made,)))
+            made += 1
+    return ops
+
+
+def op(name: str, used: tuple[int, ...] = (), made: tuple[int, ...] = (), args: tuple[object, ...] = ()) -> Op:
+    return Op(name, 0, 0, inputs=used, outputs=made, args=args)
+
+
+def stored_before(ops: list[Op]) -> list[set[int]]:
+    """The values that are stored just before each operation and, last, at the end."""
+    places: dict[object, int] = {}
+    before = [set(places.values())]
+    for each in ops:
+        if each.name == "store":
+            places[each.args] = each.inputs[0]
+        elif each.name == "delete":
+            del places[each.args]
+        before.append(set(places.values()))
+    return before
+
+
+def needed(ops: list[Op], at: int) -> Iterator[int]:
+    """The values made before operation `at` that are stored then or later, are used then or later, or are final."""
+    after = set[int]().union(*stored_before(ops)[at:], *(each.inputs for each in ops[at:]))
+    final = {number for each in ops if each.name == "set_final_weight" for number in each.inputs}
+    for each in ops[:at]:
+        yield from (number for number in each.outputs if number in after | final)
+
+
+@examples(400)
+@given(choices)
+def test_memory_is_that_of_the_definition(picked: list[Choice]) -> None:
+    ops = operations(picked)
+    events = [i for i, each in enumerate(ops) if each.name in TIMED]
+    sizes = [2**number for number in range(2 * len(ops))]  # sums of them name the values
+    lives = lifetimes(ops)
+    assert (lives.events, lives.sampled(lives.held, sizes), lives.sampled(lives.stored, sizes)) == (
+        events,
+        [sum(sizes[number] for number in needed(ops, at)) for at in [*events, len(ops)]],
+        [sum(sizes[number] for number in stored_before(ops)[at]) for at in [*events, len(ops)]],
+    )
+
+
+@examples(400)
+@given(choices)
+def test_hidden_is_what_an_event_passes_outside_the_dictionaries(picked: list[Choice]) -> None:
+    ops = operations(picked)
+    before = stored_before(ops)
+    final = {number for each in ops if each.name == "set_final_weight" for number in each.inputs}
+    hidden = {
+        number
+        for event, each in enumerate(ops)
+        if each.name in TIMED
+        for earlier in ops[:event]
+        for number in earlier.outputs
+        if number not in before[event] and any(number in later.inputs for later in ops[event + 1 :])
+    }
+    lives = lifetimes(ops)
+    assert (lives.kept_outside, lives.stored_at_end) == (sorted(hidden - final), before[-1])
+
+
+def test_an_empty_place_cannot_be_emptied() -> None:
+    with pytest.raises(KeyError):
+        lifetimes([op("delete", args=("weights", 0))])
+
+
+# === Memory by kind ===
+
+
 WEIGHT, ACTIVATION = 512 * 512, 512 * 256
+
+
+@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
+def test_the_kinds_add_up_to_the_referees_memory(classic: Classic) -> None:
+    trace = run(classic.solution, *classic.size).trace
+    added = [tuple(sum(sum(share) for share in sample) for sample in rank) for rank in memory_by_kind(trace)]
+    assert added == [rank.memory for rank in referee(trace).ranks]
+
+
+def test_what_is_kept_in_a_local_variable_is_hidden() -> None:
+    def schedule(model: Model) -> None:
+        model.weights[0], state = model.load_weights(0)
+        model.activations[0] = model.get_activation([0])
+        model.activations[1] = model.forward(0, model.activations[0], model.weights[0])
+        grad = model.loss(model.activations[1])
+        model.grad_weights[0], _ = model.backward(0, model.activations[0], grad, model.weights[0])
+        model.update(0, model.grad_weights[0], model.weights[0], state)
+
+    (samples,) = memory_by_kind(run(schedule, 1, 1, 1).trace)
+    assert [sample.opt_states for sample in samples] == [Share(0, WEIGHT)] * 4 + [Share(0, 0)]
+    assert [sample.gradients for sample in samples] == [
+        Share(0, 0), Share(0, 0), Share(0, ACTIVATION), Share(WEIGHT, 0), Share(WEIGHT, 0)
+    ]  # fmt: skip
+    assert samples[0] == (Share(WEIGHT, 0), Share(0, WEIGHT), Share(ACTIVATION, 0), Share(0, 0))
+
+
+def test_an_illegal_trace_is_measured_as_far_as_it_goes() -> None:
+    async def schedule(model: Model) -> None:
+        model.weights[0], _ = model.load_weights(0)
+        model.forward(0, model.get_activation([0]), model.weights[0])
+        await model.receive()
+
+    trace = run(schedule, 1, 1, 1).trace
+    assert [len(rank) for rank in memory_by_kind(trace)] == [len(rank.memory) for rank in referee(trace).ranks] == [2]
+
+
+def test_each_wait_names_what_it_waited_for() -> None:
+    async def schedule(model: Model) -> None:
+        weight, _ = model.load_weights(0)
+        if model.rank == 0:
+            out = model.forward(0, model.get_activation([0]), weight)
+            await model.pass_to(1, out)
+        else:
+            await model.receive()
+        await model.allgather(weight.shard(model.rank, 2), 0)
+
+    trace = run(schedule, 1, 1, 2).trace
+    named = [
+        {ops[i].name: (rank, trace.ranks[rank][j].name) for i, (rank, j) in waits.items()}
+        for ops, waits in zip(trace.ranks, referee(trace).waits, strict=True)
+    ]
+    assert named == [{"allgather": (1, "allgather")}, {"receive": (0, "pass_to")}]
+
+
+# === What a peak consists of ===
 
 
 Charged = Counter[tuple[str, int, bool, bool, str]]
