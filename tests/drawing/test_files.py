@@ -1,25 +1,54 @@
-"""The other forms of a run: text, JSON for trace viewers, a web page; the format follows the file's ending."""
-
-from __future__ import annotations
+"""Files: text, JSON for trace viewers, web pages, PNG and PDF, and renderers that are no browser."""
 
 import json
 import re
+import shutil
+import subprocess
 from collections import Counter
+from collections.abc import Callable
 from html.parser import HTMLParser
+from importlib import import_module
+from io import BytesIO
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any
 
 import pytest
+from PIL import Image, ImageChops, ImageFilter, ImageStat
 
+import drawing
 from docs.generate import gallery
-from drawing import Timeline, draw, draw_pareto, save, text
+from drawing import (
+    Timeline,
+    draw,
+    draw_compare,
+    draw_group,
+    draw_network,
+    draw_pareto,
+    draw_plans,
+    draw_replay,
+    draw_runs,
+    draw_steps,
+    draw_value,
+    draw_waterfall,
+    save,
+    svg,
+    text,
+)
+from drawing import files as raster
 from drawing.files import OF_A_RUN, viewer_json
 from drawing.html import web_page
+from drawing.picture import Picture
+from drawing.predicted_vs_measured import plain_scene
 from drawing.scene import needs, scene_of
-from lib import Model, PuzzleError, run
+from lib import Model, Outcome, PuzzleError, Weight, run
+from lib.planning import Job, Split, gpu, plan, transformer
 from puzzles.catalog.schedule import PUZZLES
 from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
+
+# === Text, JSON and web pages ===
+
 
 HOSTILE = "\"><script>alert('x')</script> & </script><!--"
 
@@ -245,3 +274,213 @@ def test_what_is_no_run_has_no_page(tmp_path: Path) -> None:
 def test_a_name_that_no_file_can_have_is_refused() -> None:
     with approved_refusal("forms", "a name that no file can have is refused", PuzzleError):
         save(timeline("ddp"), "a\0b.svg")
+
+
+# === PNG and PDF ===
+
+
+needs_cairo = pytest.mark.usefixtures("cairo")
+BROWSER = next(filter(None, map(shutil.which, raster.BROWSERS)), "")
+needs_browser = pytest.mark.skipif(not BROWSER, reason="needs Chromium")
+PEAK = "peak 4,194,304"
+"""A label with a halo, alone on white paper."""
+
+
+@pytest.fixture(scope="module")
+def cairo() -> None:
+    """Asked for by the tests that need it, since it takes long to import."""
+    if raster.cairo() is None:
+        pytest.skip("needs CairoSVG and the system's Cairo library")
+
+
+@pytest.fixture(scope="module")
+def gpipe() -> str:
+    return svg(draw(gallery.solved("gpipe"), goal=PUZZLES["gpipe"].goal))
+
+
+def pixels(png: bytes) -> Image.Image:
+    return Image.open(BytesIO(png)).convert("L")
+
+
+def ink_of_label(picture: Image.Image, source: str) -> float:
+    """The share of dark pixels around the label of the peak."""
+    x, y = map(float, re.findall(rf'<text x="([\d.]+)" y="([\d.]+)"[^>]*>(?:<title>.*?</title>)?{PEAK}', source)[0])
+    box = [round(raster.SCALE * edge) for edge in (x - 80, y - 9, x, y)]
+    cut = picture.crop((box[0], box[1], box[2], box[3]))
+    return sum(cut.histogram()[:100]) / (cut.width * cut.height)
+
+
+@pytest.mark.slow
+@needs_cairo
+def test_cairo_draws_labels_with_halos_and_the_whole_picture(gpipe: str) -> None:
+    picture = pixels(raster.converted(gpipe, ".png"))
+    assert picture.size == tuple(raster.SCALE * length for length in raster.size_of(gpipe)) == (2000, 1444)
+    assert ink_of_label(picture, gpipe) > 0.1
+    assert ImageStat.Stat(picture).stddev[0] > 20, "it is not empty"
+
+
+@pytest.mark.slow
+@needs_cairo
+def test_a_pdf_is_one_page_of_the_pictures_size(gpipe: str) -> None:
+    pdf = raster.converted(gpipe, ".pdf")
+    (box,) = re.findall(rb"/MediaBox \[ ?0 0 ([\d.]+) ([\d.]+)", pdf)
+    width, height = raster.size_of(gpipe)
+    assert pdf.startswith(b"%PDF-")
+    assert (float(box[0]), float(box[1])) == pytest.approx((0.75 * width, 0.75 * height), abs=1)  # points
+
+
+@needs_browser
+@needs_cairo
+@pytest.mark.slow
+def test_a_browser_draws_the_same_picture(gpipe: str) -> None:
+    mine, theirs = (pixels(png) for png in (raster.converted(gpipe, ".png"), raster.by_browser(gpipe, ".png", BROWSER)))
+    assert theirs.size == mine.size
+    assert ink_of_label(theirs, gpipe) == pytest.approx(ink_of_label(mine, gpipe), abs=0.05)
+    assert ImageStat.Stat(ImageChops.difference(mine, theirs)).mean[0] < 4
+    assert raster.by_browser(gpipe, ".pdf", BROWSER).count(b"/Type /Page\n") == 1
+
+
+@pytest.mark.slow
+@needs_cairo
+def test_the_ending_decides(tmp_path: Path) -> None:
+    outcome = gallery.solved("ddp")
+    for ending, start in ((".png", b"\x89PNG"), (".PDF", b"%PDF")):
+        save(draw(outcome), tmp_path / f"drawn{ending}")
+        save(outcome, tmp_path / f"run{ending}")
+        assert (tmp_path / f"drawn{ending}").read_bytes().startswith(start)
+        assert (tmp_path / f"run{ending}").read_bytes().startswith(start)
+
+
+def test_without_cairo_and_browser_one_sentence_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(raster, "cairo", lambda: None)
+    monkeypatch.setattr(raster.shutil, "which", lambda name: None)
+    monkeypatch.setattr(raster, "ON_A_MAC", tmp_path / "none")
+    with pytest.raises(PuzzleError, match=r"cannot write .*x\.png: .*\[pictures\]'") as why:
+        save(gallery.solved("ddp"), tmp_path / "x.png")
+    assert ("browser" in str(why.value), ".svg" in str(why.value)) == (True, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("problem", ["exit 1", "exit 0"])
+def test_a_browser_that_fails_is_one_clear_line(tmp_path: Path, gpipe: str, problem: str) -> None:
+    browser = tmp_path / "chromium"
+    browser.write_text(f"#!/bin/sh\n{problem}\n")
+    browser.chmod(0o755)
+    with pytest.raises(PuzzleError, match="chromium could not make"):
+        raster.by_browser(gpipe, ".png", str(browser))
+
+
+# === Programs that are no browser ===
+
+
+RSVG = shutil.which("rsvg-convert")
+
+
+def by_cairo(source: str, width: int | None) -> bytes:
+    cairo = raster.cairo()  # which takes long to import
+    if cairo is None:
+        pytest.skip("needs CairoSVG and the system's Cairo library")
+    return bytes(cairo.svg2png(bytestring=source.encode(), output_width=width))
+
+
+def by_rsvg(source: str, width: int | None) -> bytes:
+    if RSVG is None:
+        pytest.skip("needs rsvg-convert, of the system package librsvg2-bin")
+    wanted = [] if width is None else [f"--width={width}", "--keep-aspect-ratio"]
+    return subprocess.run([RSVG, *wanted], input=source.encode(), capture_output=True, check=True).stdout
+
+
+def small() -> Outcome:
+    return run(gallery.one_layer, 1, 1, 1)
+
+
+def replay() -> Picture:
+    trace = small().trace
+    return draw_replay(trace, [[(op.start, op.end) for op in trace.events(0)]])
+
+
+def some_job() -> Job:
+    return Job(transformer("llama-3-8b", layers=4), gpu("h100"), 4, 8, 4096)
+
+
+def some_plans() -> Picture:
+    return draw_plans([plan(some_job(), Split(dp=4)), plan(some_job(), Split(dp=2, tp=2))])
+
+
+IN_THE_GALLERY = {
+    "draw": "one_layer", "draw_pareto": "pareto", "draw_layout": "layout_tensor", "draw_plan": "layout_plan",
+    "draw_redistribution": "layout_moves", "draw_propagation": "layout_steps", "draw_holders": "layout_holders",
+}  # fmt: skip
+"""By function of `drawing`: a picture that it drew, from docs/pictures, which another test compares with what is drawn
+today."""
+
+MADE: dict[str, Callable[[], str]] = {
+    "draw_compare": lambda: svg(draw_compare(small(), small())),
+    "draw_group": lambda: svg(draw_group(gallery.values())),
+    "draw_network": lambda: svg(draw_network(small().models[0])),
+    "draw_plans": lambda: svg(some_plans()),
+    "draw_replay": lambda: svg(replay()),
+    "draw_runs": lambda: svg(draw_runs({"measured": plain_scene(small().trace)}, "runs", bar={"all": 100.0})),
+    "draw_waterfall": lambda: svg(draw_waterfall(plan(some_job(), Split(dp=4)), "Where time goes", 1.0)),
+    "draw_steps": lambda: svg(draw_steps(plan(some_job(), Split(dp=4)))),
+    "draw_value": lambda: svg(draw_value(Weight(1, 4, 0, {2}, 4))),
+}
+ODD: dict[str, Callable[[], str]] = {
+    "on dark paper": lambda: svg(draw(small(), dark=True)),
+    "wider than a page": lambda: svg(draw(run(gallery.gathered, 30, 1, 1))),
+}
+
+
+def source_of(name: str) -> str:
+    made = {**MADE, **ODD}.get(name)
+    if made is not None:
+        return made()
+    return (gallery.FOLDER / f"{IN_THE_GALLERY.get(name, name)}.svg").read_text(encoding="utf-8")
+
+
+def in_grey(png: bytes) -> Image.Image:
+    """On white paper, as pictures are shown."""
+    picture = Image.open(BytesIO(png)).convert("RGBA")
+    return Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture).convert("L")
+
+
+def test_every_kind_of_picture_is_rendered() -> None:
+    kinds = set()
+    for found in walk_packages(drawing.__path__, "drawing."):
+        for name, function in vars(import_module(found.name)).items():
+            returned = getattr(function, "__annotations__", {}).get("return")
+            if name.startswith("draw") and getattr(returned, "__name__", returned) in ("Picture", "Timeline"):
+                kinds.add(name)
+    assert kinds - {"draw_scene"} == {*IN_THE_GALLERY, *MADE}
+
+
+REST = sorted({path.stem for path in gallery.FOLDER.glob("*.svg")} - {*IN_THE_GALLERY.values()})
+NAMES = [*IN_THE_GALLERY, *MADE, *ODD]
+CASES = [
+    pytest.param(render, name, marks=[] if name in quick else [pytest.mark.slow])
+    for render, quick in ((by_cairo, NAMES[::4]), (by_rsvg, NAMES[:1]))
+    for name in [*NAMES, *REST]
+]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize(("render", "name"), CASES)
+def test_it_is_not_blank_and_keeps_its_shape_with_and_without_a_width(render: Callable[..., bytes], name: str) -> None:
+    source = source_of(name)
+    across, down = raster.size_of(source)
+    for width in (None, 500):
+        picture = in_grey(render(source, width))
+        assert picture.size[0] == width or picture.size == (across, down)
+        assert picture.height == pytest.approx(picture.width * down / across, abs=1 + down / across)
+        assert ImageStat.Stat(picture).stddev[0] > 5, "it is blank"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*NAMES, *REST])
+def test_both_draw_the_same(name: str) -> None:
+    """Text is antialiased differently, so what is compared is blurred."""
+    one, two = (in_grey(render(source_of(name), 500)) for render in (by_cairo, by_rsvg))
+    blurred = [each.resize(one.size).filter(ImageFilter.GaussianBlur(3)) for each in (one, two)]
+    assert ImageStat.Stat(ImageChops.difference(*blurred)).mean[0] < 4
