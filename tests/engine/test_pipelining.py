@@ -1,7 +1,5 @@
 """Pipelines run by torch.distributed.pipelining: gradients equal one process's. Skipped without torch."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

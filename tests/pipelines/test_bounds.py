@@ -1,7 +1,5 @@
 """No legal schedule beats a bound: references, records, random ones under random prices, and those that do least."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace

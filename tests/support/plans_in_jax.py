@@ -13,7 +13,7 @@ import numpy as np
 
 from lib.layout import Graph, GraphPlan, P, code_of, mesh, plan, training
 from lib.layout.xla import collectives
-from tests.layout.test_pins import CASES
+from tests.layout.test_propagation import CASES
 from tests.support.layout_examples import mixture_of_experts
 
 

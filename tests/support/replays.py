@@ -14,8 +14,7 @@ from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.buckets import buckets
 from tests.catalog.lessons.families.passes import passes
 from tests.ledger.test_altered_traces import TAGGED, ring
-from tests.pipelines.test_pipelines import FIGURES
-from tests.pipelines.test_schedules import KNOWN
+from tests.pipelines.test_player import FIGURES, KNOWN
 from tests.support import finished
 from tests.support.schedules import groups, tiers
 from tests.support.step_costs import STEP_COSTS

@@ -1,6 +1,4 @@
-"""Plans on the engine: the right numbers, and meters that read what was predicted, device by device."""
-
-from __future__ import annotations
+"""Execution: plans on the engine give the right numbers, and meters read what was predicted, device by device."""
 
 import os
 import re
@@ -8,6 +6,7 @@ import subprocess
 import sys
 from functools import partial
 from importlib import import_module
+from math import inf
 
 import numpy as np
 import pytest
@@ -16,10 +15,14 @@ from hypothesis import given
 from lib import RuleError
 from lib.engine import launch
 from lib.layout import (
+    DeviceMatrix,
     Graph,
     GraphPlan,
     LayoutError,
+    P,
     Redistribution,
+    TensorLayout,
+    candidates,
     complete,
     cut,
     join,
@@ -28,16 +31,23 @@ from lib.layout import (
     plan,
     propagate,
     redistribute,
+    training,
 )
+from lib.layout.choices import BYTES, Choices
 from lib.layout.examples import attention, embedding_and_head, feed_forward, megatron_mlp
 from lib.layout.exchanges import REDUCING
 from lib.layout.execution import MovingDevice, PlannedDevice
+from lib.layout.integer_program import IntegerProgram, Solved
+from lib.layout.layouts import placement, prime_factors
 from lib.layout.plans import ends
 from puzzles.catalog.layout import LAYOUT_PUZZLES
+from tests.layout.test_peak import assert_peaks_are_measured
+from tests.layout.test_propagation import configured_ffn, small_graphs
+from tests.screens.texts import approved
 from tests.support import layout_strategies
 from tests.support.examples import examples
 from tests.support.layout_examples import transformer
-from tests.support.layout_strategies import eight_devices, numbers, pairs, summands, values
+from tests.support.layout_strategies import assert_same_program, eight_devices, numbers, pairs, summands, values
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.refusals import Refused
 from tests.test_imports import ROOT
@@ -160,12 +170,6 @@ def assert_runs_as_predicted(found: GraphPlan) -> None:
     assert {reading.live for reading in done.meters} == {8 * stay}
 
 
-def configured_ffn():
-    graph = feed_forward()
-    graph.shard("matmul1", ((2, 1), (1, 4)))
-    return graph
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("cap", [None, 8192, 4096, 2048])
 def test_the_network_of_the_documentation_and_its_exact_plans(cap):
@@ -284,3 +288,132 @@ def test_planning_loads_no_engine():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "lib.layout" in loaded
     assert {"lib.engine", "greenlet"} & set(loaded) == set()
+
+
+# === Plans on an axis for each prime factor of the devices ===
+
+
+@pytest.mark.parametrize(("number", "factors"), [(1, []), (2, [2]), (8, [2, 2, 2]), (12, [2, 2, 3]), (7, [7])])
+def test_prime_factors(number: int, factors: list[int]):
+    assert prime_factors(number) == factors
+
+
+@examples(60)
+@given(small_graphs())
+def test_more_choices_never_move_more(graph):
+    found = plan(graph, every_split=True)
+    assert found.bytes <= plan(graph).bytes
+    assert_same_program(found)
+
+
+def test_the_devices_of_a_mesh_stay_where_they_are():
+    """An axis of 4 becomes two of 2: the same split of the same devices."""
+    graph = Graph(mesh=DeviceMatrix((4, 2), (7, 6, 5, 4, 3, 2, 1, 0)))
+    finer = graph.on_prime_axes().mesh
+    assert finer.shape == (2, 2, 2)
+    before = TensorLayout((8, 8), graph.mesh, ((0,), (1,)))
+    after = TensorLayout((8, 8), finer, ((0, 1), (2,)))
+    assert [before.part(d) for d in range(8)] == [after.part(d) for d in range(8)]
+
+
+@pytest.mark.slow
+def test_parts_of_axes_may_move_less():
+    graph = embedding_and_head()
+    full, every = (plan(graph, memory_cap=52_000, every_split=each) for each in (False, True))
+    assert (full.bytes, every.bytes) == (178_176, 163_840)
+    assert every.memory <= 52_000
+    assert_peaks_are_measured(every)
+    known = {
+        name: {tuple(map(placement, c.inputs)) for c in candidates(graph, op)} for name, op in graph.operators.items()
+    }
+    new = [name for name, op in every.operators.items() if tuple(map(placement, op.inputs)) not in known[name]]
+    assert new, "otherwise the plan without every_split would have been as cheap"
+
+
+@pytest.mark.slow
+def test_configured_strategies_hold_there_too():
+    graph = megatron_mlp()
+    graph.shard("matmul1", ((2, 1), (1, 4)))
+    found = plan(graph, every_split=True)
+    assert found.operators["matmul1"].strategy == ((2, 1), (1, 4))
+    step = training(graph, "sgd")
+    assert step.on_prime_axes().step is step.step
+    assert step.on_prime_axes().strategies == step.strategies
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_found", [False, True])
+def test_without_a_proof_the_plan_on_the_given_axes_counts_too(monkeypatch: pytest.MonkeyPatch, is_found: bool) -> None:
+    """A search over parts of axes that ends with nothing, or with a dearer plan, is no reason for a worse answer."""
+    graph, solve = embedding_and_head(), IntegerProgram.solve
+    graph = graph.copied(mesh(data=2, model=4))
+    own = plan(graph, memory_cap=52_000)
+    finer = graph.on_prime_axes()
+    finer.shard("head", ((1, 1, 8), (1, 8)))
+    finer.shard("gelu", ((8, 1, 1),))
+    dearer = propagate(finer)
+    assert dearer.bytes > own.bytes
+
+    def ended(program: IntegerProgram, effort: int, known: float = inf) -> Solved:
+        if len(program.graph.mesh.shape) == 2:
+            return solve(program, effort, known)
+        return Solved(dearer if is_found else None, 1_000)
+
+    monkeypatch.setattr(IntegerProgram, "solve", ended)
+    found = plan(graph, memory_cap=52_000, every_split=True)
+    assert (found.bytes, found.at_least) == (own.bytes, 1_000)
+    assert found.gap > 0
+    monkeypatch.setattr(IntegerProgram, "solve", lambda *_: Solved(None, 1_000))
+    with pytest.raises(LayoutError, match="no plan was found"):
+        plan(graph, memory_cap=52_000, every_split=True)
+
+
+def test_a_program_that_is_too_large_to_write_down_finds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.layout.integer_program.MAX_VARIABLES", 1_000)
+    program = IntegerProgram(Choices(embedding_and_head(), {}, True), BYTES, 52_000)
+    assert program.solve(60) == (None, 0)
+
+
+# === Computing costs time ===
+
+
+def product(grid=None) -> Graph:
+    graph = Graph(mesh=grid or mesh(data=2, model=4))
+    graph.input("x", (64, 512))
+    graph.parameter("w", (512, 512))
+    graph.matmul("y", "x", "w")
+    return graph
+
+
+@pytest.mark.slow
+def test_a_layer_of_8_billion_parameters_on_32_devices_does_its_work_once() -> None:
+    graph = transformer(1, mesh(data=4, model=8), batch=8, length=4096, heads=32, width=4096)
+    free = plan(graph)
+    assert free.redundancy > 1
+    for cap in (free.memory, free.memory // 2):
+        found = plan(graph, memory_cap=cap)
+        assert found.redundancy == 1
+        assert "flops on each device" not in found.explain()
+
+
+def test_what_computing_costs_decides_between_moving_and_computing_twice() -> None:
+    whole = {"x": P(), "y": P()}
+    graph = product()
+    free, dear = plan(graph, layouts=whole), plan(graph, layouts=whole, flops=100)
+    assert (free.bytes, free.redundancy) == (0, 8)
+    approved(
+        "computing",
+        "what computing costs decides between moving and computing twice",
+        free.explain(),
+        "33,554,432 flops on each",
+    )
+    assert dear.redundancy < 8
+    assert dear.bytes > 0
+    # one more price: of all plans, none has a smaller sum of bytes and of what could be sent while all compute
+    assert dear.bytes + 8 * dear.flops // 100 <= free.bytes + 8 * free.flops // 100
+
+
+@pytest.mark.parametrize("flops", [0, -1, 2.5])
+def test_a_price_that_is_none_is_refused(flops: object) -> None:
+    with pytest.raises(LayoutError, match="flops are a whole"):
+        plan(product(), flops=flops)  # type: ignore[arg-type]
