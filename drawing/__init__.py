@@ -1,4 +1,4 @@
-"""Pictures of training, made with chalk: runs as timelines, values in their network; also runs as text and web pages.
+"""Pictures of training: made with chalk, runs as timelines, values in their network; also runs as text and web pages.
 
 from drawing import draw, draw_group
 """

@@ -1,7 +1,12 @@
 """Runs and pictures as files: the file ending selects the format.
 
-The JSON for trace viewers is of Chrome's tracing tool, and Perfetto reads it too ("Trace Event Format", Google 2016):
-one thread per rank, flow arrows for communication; one step is shown as one millisecond.
+Decided here is which endings exist, which of them suit a run and which any picture, and who converts SVG to PNG and
+PDF. What a picture shows is decided elsewhere: SVG, text and pages are made by `picture`, `run_text` and `html`, and
+are only written here. The JSON for trace viewers is of Chrome's tracing tool, and Perfetto reads it too ("Trace Event
+Format", Google 2016): one thread per rank, flow arrows for communication; one step is shown as one millisecond.
+
+PNG and PDF come from CairoSVG where it is installed, since it takes no start; else from a browser, which most machines
+have. Neither is a dependency, because SVG needs nothing.
 """
 
 import json
@@ -26,7 +31,7 @@ from drawing.run_text import describe_gap, error_text, name_of, summary, text_of
 from drawing.scene import LaneMarks, Mark, RunLike, Scene, scene_from
 from drawing.timeline import Timeline, draw_scene
 from lib import COLLECTIVES, Goal, PuzzleError, group_of
-from lib.extras import install_command
+from lib.errors import install_command
 
 # --- The JSON of trace viewers ---
 

@@ -1,4 +1,11 @@
-"""A run as one self-contained web page: zoom and pan along time, dependencies, a play cursor."""
+"""A run as one self-contained web page: zoom and pan along time, dependencies, a play cursor.
+
+The page is a template with a style and three scripts, and the run as data: events by column, with their words, shapes
+and colours. All words are made here, so that a page says of an operation what a picture's tooltip says, and all shapes
+are the glyphs of the pictures. Placing, zooming and highlighting are the scripts'. A page loads nothing from the
+network. The game's site shows the same elements, and fills them with data of the same form; so neither has a viewer of
+its own.
+"""
 
 from __future__ import annotations
 

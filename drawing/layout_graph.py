@@ -1,6 +1,10 @@
 """Picture of a plan: inputs, weights and operators, each with its layout and memory, and the bytes that edges move; and
 of Sharding Propagation step by step: the candidates of each operator, what the edge costs, and the choice.
 
+Operators stand in rows by their depth in the graph. An edge to the next row goes straight down or turns in a track of
+the gap; an edge over several rows goes down a lane at the right, so that no edge crosses a box. What moves bytes is
+red, and is drawn last. The figures are the plan's own, and none is computed here.
+
 The steps are after the figure of "Sharding Propagation" in the documentation of MindSpore 2.1, a panel for each.
 """
 

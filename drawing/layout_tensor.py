@@ -1,5 +1,9 @@
 """Pictures of layouts: a tensor's pieces with the devices that hold them; each device's contents; and the steps of a
 redistribution, each a grid of senders and receivers. And the words about a plan that pages and terminals share.
+
+A piece has one colour, wherever it is drawn, so copies are seen by their colour; a piece that is a summand is hatched,
+and padding is grey. A picture has two dimensions, so of a tensor the first two that are split are drawn, and all others
+are in the text. More devices or pieces than can be read are refused. Which layout is good is not decided here.
 """
 
 from math import inf, prod

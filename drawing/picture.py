@@ -1,4 +1,11 @@
-"""A finished picture: a chalk diagram with a size in pixels, a text description for screen readers, and its SVG."""
+"""A finished picture: a chalk diagram with a size in pixels, a text description for screen readers, and its SVG.
+
+Decided here are the size at which a picture is legible, its form in a notebook, and how SVG is written. The writer
+knows what `pen` makes, and nothing else: paths of straight lines, labels, names and translations, with coordinates in
+tenths of a pixel. Any other diagram of chalk is written by chalk. Rejected: chalk's writer for all, which is slow for
+thousands of marks and has no tooltips. A dark picture is the same diagram, each colour of which is turned as it is
+written, so no drawing function knows of it.
+"""
 
 import pathlib
 import re

@@ -1,7 +1,10 @@
 """Pictures of many runs or plans, and of one plan: the Pareto plot of memory over time, with a puzzle's target, its
 records and attempts; and where the time and memory of a plan go.
 
-Records of the puzzle's own family form one front; records of any family, the open front, form another behind it.
+The plane of time and memory is the same for runs of a puzzle and for plans of a job; only their words, units and limits
+differ. Records of the puzzle's own family form one front; records of any family, the open front, form another behind
+it, since they solve another problem. Attempts that failed have no place in the plane, so the first three are named
+under the title. The figures come from reports and plans; only the fronts are found here.
 """
 
 from __future__ import annotations
@@ -300,7 +303,7 @@ def draw_steps(plan: Plan, title: str = "", colour: str = "layer") -> Timeline:
 
 def draw_waterfall(plan: Plan, title: str, target: float = 0.0, dark: bool = False) -> Picture:
     """Where the time and memory of a plan go. `target`: the seconds that a step may take, if any."""
-    from lib.planning.plans import LEAST_PART, PARTS, time_parts
+    from lib.planning.plans import LEAST_PART, PARTS, time_parts  # here, since other pictures need no planner
 
     parts = {PARTS[name]: s for name, s in time_parts(plan).items() if s >= LEAST_PART * plan.seconds}
     facts = [f"{what} {seconds:.3g} s" for what, seconds in parts.items()]

@@ -1,5 +1,10 @@
 """A run in words: its operations and waits, for tooltips, captions and screen readers; and all of it as text, for
 terminals and failing tests, a line per row of ranks, time from left to right.
+
+Words are made once, from the scene: the SVG, the web page, the viewer's JSON and the text all use them. What a wait is
+for comes from the report, and is not found again. In the text, a column is a share of time. If several operations share
+it, the one that takes most of it is shown; what takes no time appears only where there is room. A long run is no finer
+than its shortest operation. Letters are those of the glyphs, so that a reader learns them once.
 """
 
 from collections import Counter

@@ -1,5 +1,13 @@
 """The timeline of a run on one page: its axis, a lane per rank with links for messages and ties for collectives, below
 the lanes memory by kind and traffic, and the legend; and two runs on one time axis.
+
+A picture shows what the scene has: times, rows, memory and waits are not computed here. `Scale` alone converts steps
+and rows to pixels; two runs that are compared have the same one. A long run widens the picture instead of making a step
+too narrow to read, and many ranks make lanes lower, whose labels are then thinned out. What takes no time is drawn on
+top of its neighbours, idle time behind its reason.
+
+All parts are drawn at their final place on flat panels, because chalk composes slowly where it needs envelopes (see
+`pen`). An operation in the legend is drawn by the function that draws it in its lane, so the two cannot differ.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence

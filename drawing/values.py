@@ -3,7 +3,7 @@
 Layers are columns, with slots between them for what flows from one to the next. A value shaped like a weight is in its
 layer's column, an activation in the slot before the layer that reads it, and the gradient of an activation at the
 output of the layer whose backward consumes it. Weights and activations are plain, their gradients hatched, optimizer
-states dotted.
+states dotted. Importing this module gives every value its `draw` and its picture in notebooks.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from drawing.pen import (
     text_width,
     time_text,
 )
-from drawing.picture import Picture
+from drawing.picture import Picture, svg
 from lib import (
     Activation,
     ActivationGrad,
@@ -323,3 +323,8 @@ def safe(show: Any, thing: Any, limit: int = MAX_TEXT_LENGTH) -> str:
         return clip(show(thing), limit)
     except Exception:
         return f"<{type(thing).__name__}>"
+
+
+# From here on a value draws itself, in a notebook too: `lib` works without pictures, and imports nothing of them.
+Value.draw = draw_value  # type: ignore[assignment]
+Value._repr_html_ = lambda value: str(svg(value.draw()))  # type: ignore[assignment]

@@ -1,9 +1,15 @@
-"""Refusals: one exception with its place and the fix, and a subclass for each kind; sentences that keep their facts."""
+"""Refusals: one exception with its place and the fix, and a subclass for each kind; sentences that keep their facts.
 
+Below them are the two refusals that several rooms share: of an array with a mask, and of a package that is missing,
+with the command that installs it. Every run imports this module, so only what is always loaded stands above.
+"""
+
+import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType, NoneType
-from typing import Self
+from typing import Any, Self
 
 
 class Sentence(str):
@@ -106,3 +112,69 @@ def meant(name: str, known: Iterable[str], other_names: Mapping[str, Iterable[st
         by_name.update(dict.fromkeys(others, one))
     near = get_close_matches(plain(name), by_name, n=1, cutoff=0.75)
     return by_name[near[0]] if near else ""
+
+
+# --- Arrays with a mask, which would lose it unnoticed as ordinary arrays ---
+
+
+def is_masked(given: Any) -> bool:
+    masked = sys.modules.get("numpy.ma")  # numpy loads it when it is first used
+    return masked is not None and isinstance(given, masked.MaskedArray)
+
+
+def refuse_masked(given: Any, place: str = "") -> None:
+    """Refuses a masked array, also in nested dictionaries, lists and tuples."""
+    if is_masked(given):
+        raise RuleError(
+            "this array is masked, and its mask would be lost; pass arr.filled(0), and the mask as another array if it "
+            "is needed",
+            place,
+        )
+    if isinstance(given, dict):
+        given = given.values()
+    elif not isinstance(given, list | tuple):
+        return
+    for item in given:
+        refuse_masked(item, place)
+
+
+# --- Optional packages: how to install one, from the clone, wheel or index that this installation came from ---
+
+ROOT = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+"""The clone, or the folder `training_puzzles` of an installed wheel."""
+
+PACKAGE = "training-puzzles"
+"""The name of the installed package."""
+
+
+def install_command(extra: str) -> str:
+    """The command that adds an extra of pyproject.toml, such as `mpi`, to this installation."""
+    from shlex import quote  # here, because only a refusal needs it
+
+    if os.path.isfile(os.path.join(ROOT, "pyproject.toml")):
+        folder = "." if os.getcwd() == ROOT else ROOT
+        return f"pip install -e {quote(f'{folder}[{extra}]')}"
+    return f"pip install {quote(_requirement(extra))}"
+
+
+def _requirement(extra: str) -> str:
+    """What pip needs to install this package again with an extra, from `direct_url.json` (PEP 610).
+
+    Without that file, the package came from an index, which therefore knows its name.
+    """
+    import json  # all here, because only a refusal needs them
+    from importlib.metadata import PackageNotFoundError, distribution
+    from urllib.parse import unquote, urlsplit
+
+    try:
+        origin = json.loads(distribution(PACKAGE).read_text("direct_url.json") or "null")
+    except (PackageNotFoundError, ValueError):
+        origin = None
+    if not origin:
+        return f"{PACKAGE}[{extra}]"
+    url, vcs = str(origin["url"]), origin.get("vcs_info")
+    if vcs:
+        return f"{PACKAGE}[{extra}] @ {vcs['vcs']}+{url}@{vcs['commit_id']}"
+    if url.startswith("file:"):
+        return f"{unquote(urlsplit(url).path)}[{extra}]"
+    return f"{PACKAGE}[{extra}] @ {url}"

@@ -11,7 +11,7 @@ try:
     from puzzles.catalog.fields import OwnPuzzleError  # from the folders that are left
 
     try:
-        from puzzles.cli.main import main as main
+        from puzzles.cli.main import main as main  # here, since it reads the content, which may be at fault
     except OwnPuzzleError as why:  # in a file of the content
         print(f"Error: {why}", file=sys.stderr)
         sys.exit(2)

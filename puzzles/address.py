@@ -3,8 +3,9 @@
 import tomllib
 from functools import cache
 from importlib.metadata import PackageNotFoundError, metadata
+from pathlib import Path
 
-from lib.extras import NAME, ROOT
+from lib.errors import PACKAGE, ROOT
 from puzzles.version import VERSION
 
 
@@ -28,7 +29,7 @@ def page(name: str) -> str:
     game was installed without it."""
     if documentation():
         return f"{documentation()}{name}/"
-    return f"docs/{name}.md" if (ROOT / "docs" / f"{name}.md").is_file() else ""
+    return f"docs/{name}.md" if Path(ROOT, "docs", f"{name}.md").is_file() else ""
 
 
 def requirement() -> str:
@@ -43,12 +44,12 @@ def wheel() -> str:
 
 @cache
 def _addresses() -> dict[str, str]:
-    file = ROOT / "pyproject.toml"
+    file = Path(ROOT, "pyproject.toml")
     if file.is_file():
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
         return dict(project.get("urls", {}))
     try:
-        entries = metadata(NAME).get_all("Project-URL") or []
+        entries = metadata(PACKAGE).get_all("Project-URL") or []
     except PackageNotFoundError:
         return {}
     return {label.strip(): url.strip() for label, _, url in (str(entry).partition(",") for entry in entries)}

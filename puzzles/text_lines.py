@@ -1,23 +1,27 @@
-"""Plain Markdown as lines of text, for a terminal and for comments: paragraphs, code, lists, tables.
+"""What commands print: Markdown as lines of text, paragraphs, tables, pages that fit the screen, the next command.
 
 Lines end between words, and never inside a call, a command or a path. A table that does not fit a terminal is printed
 in parts, each of which repeats its first column; only where two columns do not fit are words folded. Rejected: rich's
-own Markdown, which breaks calls at spaces and crops columns.
+own Markdown, which breaks calls at spaces and crops columns. What is only printed by some commands, such as rich, is
+loaded where it is needed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from markdown_it.tree import SyntaxTreeNode
     from rich.console import Console, RenderableType
     from rich.measure import Measurement
     from rich.table import Column, Table
+
 
 COLOURS = ("layer", "microbatch", "operation")
 """What the colours of operations may show in a picture of a schedule; `drawing` refuses any other."""
@@ -214,3 +218,60 @@ def _part(table: Table, columns: Sequence[Column]) -> Table:
     for cells in zip(*(column.cells for column in columns)):
         part.add_row(*cells)
     return part
+
+
+# --- Paragraphs and pages ---
+
+
+FOLDERS = "puzzles.folders"
+"""Where click's context keeps the folders of --puzzles."""
+
+
+def next_command(*words: str) -> str:
+    """'puzzles hint relay --puzzles week3'; without folders where no command is running, as in a notebook."""
+    click = sys.modules.get("click")  # which only commands load
+    ctx = click.get_current_context(silent=True) if click else None
+    paths = ctx.meta.get(FOLDERS, ()) if ctx else ()
+    return shlex.join(["puzzles", *words, *(word for path in paths for word in ("--puzzles", path))])
+
+
+def print_wrapped(
+    console: Console, text: str, style: str = "", indent: str = "", lead: str = "", lead_style: str = "bold"
+) -> None:
+    """Prints a paragraph at the width of the terminal; it begins with `lead`, which has its own style."""
+    from rich.text import Text
+
+    shown = Text(wrapped(lead + text, min(console.width, MAX_WIDTH), indent, indent), style=style)
+    shown.stylize(lead_style, 0, len(indent + lead))
+    console.print(shown, soft_wrap=True)
+
+
+class ScreenPart(NamedTuple):
+    """A part of a page. An optional one is left out where there is no room for all of it."""
+
+    show: Callable[[Console], None]
+    optional: bool = True
+
+
+def show_fitted(console: Console, parts: Iterable[ScreenPart]) -> None:
+    """Prints all parts that are not optional, and the first of the others that fit, in their order.
+
+    The last row stays free for the cursor. There is room for everything if the output is not a terminal.
+    """
+    measured = [(part, _rows(console, part)) for part in parts]
+    room = console.height - 1 - sum(rows for part, rows in measured if not part.optional)
+    for part, rows in measured:
+        if part.optional and console.is_terminal:
+            if rows > room:
+                continue
+            room -= rows
+        part.show(console)
+
+
+def _rows(console: Console, part: ScreenPart) -> int:
+    from rich.text import Text
+
+    with console.capture() as capture:
+        part.show(console)
+    widths = [Text.from_ansi(line).cell_len for line in capture.get().splitlines()]
+    return sum(max(1, -(-width // console.width)) for width in widths)

@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lib import extras
-from lib.extras import install_command
+from lib import errors
+from lib.errors import install_command
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,9 +39,9 @@ def test_elsewhere_it_names_what_was_installed(
     origin: object, requirement: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """In `direct_url.json`, by PEP 610; what comes from an index has none."""
-    monkeypatch.setattr(extras, "ROOT", tmp_path)
+    monkeypatch.setattr(errors, "ROOT", str(tmp_path))
     text = None if origin is None else json.dumps(origin)
-    monkeypatch.setattr(extras, "distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
+    monkeypatch.setattr("importlib.metadata.distribution", lambda name: SimpleNamespace(read_text=lambda file: text))
     assert install_command("mpi") == f"pip install '{requirement}'"
 
 

@@ -1,4 +1,6 @@
-"""The engine: distributed models on several devices, with real arrays. Needs numpy and greenlet; an MPI is optional.
+"""Models on real arrays: several devices, in one process, in processes of their own, on MPI or PyTorch.
+
+Needs numpy and greenlet; an MPI is optional.
 
 from lib.engine import ShardedEngine, launch
 """

@@ -23,8 +23,7 @@ from numpy import (
 from numpy.typing import NDArray
 
 from lib.engine.words import SAYS
-from lib.errors import MismatchError, RuleError
-from lib.masked_arrays import refuse_masked
+from lib.errors import MismatchError, RuleError, refuse_masked
 
 # --- Defines each collective once, as a pure function from the arrays of all devices to the results of all devices ---
 #

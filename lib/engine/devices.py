@@ -18,9 +18,8 @@ from lib.engine.inprocess import InProcessPort, Scheduler
 from lib.engine.metering import LentBlock, Reading, patched_numpy
 from lib.engine.transport import Port, call_place
 from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError, Sentence
+from lib.errors import PuzzleError, RuleError, Sentence, refuse_masked
 from lib.ledger.algebra import counted
-from lib.masked_arrays import refuse_masked
 
 # --- Copies into and out of a device ---
 #

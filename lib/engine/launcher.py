@@ -17,10 +17,8 @@ from lib.engine.devices import NO_ARGUMENT, Executor, InProcessExecutor, LaunchO
 from lib.engine.engine import ShardedEngine
 from lib.engine.metering import Reading
 from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError
-from lib.extras import install_command
+from lib.errors import PuzzleError, RuleError, install_command, refuse_masked
 from lib.ledger.algebra import counted
-from lib.masked_arrays import refuse_masked
 
 TRANSPORTS = ("inprocess", "mpi", "torch")
 

@@ -23,8 +23,7 @@ from numpy import float32, float64, inexact, ndarray, void
 
 from lib.engine import flops
 from lib.engine.collectives import COLLECTIVES, Array
-from lib.errors import RuleError
-from lib.masked_arrays import is_masked
+from lib.errors import RuleError, is_masked
 
 # --- Finds the line of the player's code that is running ---
 

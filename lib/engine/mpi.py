@@ -17,8 +17,7 @@ from lib.engine.collectives import Array, CollectiveCall, cut, joined, reduce_in
 from lib.engine.processes import TAGS_OF_A_RUN
 from lib.engine.transport import NUMPY
 from lib.engine.words import SAYS
-from lib.errors import RuleError
-from lib.extras import install_command
+from lib.errors import RuleError, install_command
 from lib.ledger.algebra import counted
 
 try:

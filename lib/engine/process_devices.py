@@ -42,8 +42,7 @@ from lib.engine.devices import (
 )
 from lib.engine.metering import Meter, Reading, current, is_of_player, unmetered
 from lib.engine.processes import GRACE_SECONDS, Carrier, ControlChannel, PeerFailedError, ProcessPort, SourceEndedError
-from lib.errors import PuzzleError, RuleError
-from lib.extras import install_command
+from lib.errors import PuzzleError, RuleError, install_command
 
 # --- The executor of processes: each runs the same program and is one device; all get all results and errors ---
 

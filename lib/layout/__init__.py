@@ -1,10 +1,11 @@
-"""Tensor layouts, redistributions and plans of graphs. Needs numpy; `import lib` does not load it.
+"""Where tensors live: layouts, redistributions, and plans of graphs. Needs numpy; `import lib` does not load it.
 
 from lib.layout import Graph, TensorLayout, redistribute, propagate, plan, complete
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from lib import late
 from lib.layout.code import code_of
 from lib.layout.exchanges import Step, bound, exchange
 from lib.layout.graph import DistributedOperator, Graph, candidates, distribute, strategy_text
@@ -77,13 +78,6 @@ __all__ = [
     "training",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Loads the planners on demand: a layout puzzle is graded without them."""
-    if name == "plan":
-        from lib.layout.exact import plan  # noqa: F401  # it is returned by its name
-    elif name in ("Completion", "Conflict", "complete"):
-        from lib.layout.completion import Completion, Conflict, complete  # noqa: F401  # as above
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return locals()[name]
+if not TYPE_CHECKING:  # a type checker should still refuse unknown names
+    # a layout puzzle is graded without the planners
+    __getattr__, __dir__ = late(__name__, {".exact": "plan", ".completion": "Completion Conflict complete"})

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, TypedDict, Unpack
 
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.layout.choices import Choices, Objective
 from lib.layout.completion import complete
 from lib.layout.graph import Graph, require_graph

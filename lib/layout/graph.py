@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from lib.errors import refuse_masked
 from lib.layout.exchanges import Step, reductions
 from lib.layout.layouts import (
     Array,
@@ -37,7 +38,6 @@ from lib.layout.layouts import (
 from lib.layout.operators import Operator, ProgramBuilder, fills
 from lib.layout.redistribution import redistribute
 from lib.layout.words import SAYS
-from lib.masked_arrays import refuse_masked
 
 # --- The Distributed Operator: an operator with a layout for each tensor, its collectives, and its costs ---
 #

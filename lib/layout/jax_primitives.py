@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.layout.graph import Graph
 from lib.layout.layouts import Array, DeviceMatrix, LayoutError
 from lib.layout.operators import RELATIONS, Operator

@@ -20,9 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lib.errors import PuzzleError
+from lib.errors import PuzzleError, refuse_masked
 from lib.layout.words import SAYS
-from lib.masked_arrays import refuse_masked
 
 # --- The error of the layout track: one sentence that includes the numbers ---
 

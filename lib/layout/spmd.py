@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from lib.engine import ShardedEngine, unmetered
+from lib.errors import refuse_masked
 from lib.layout.completion import complete
 from lib.layout.execution import run_operator
 from lib.layout.graph import Graph
@@ -21,7 +22,6 @@ from lib.layout.layouts import Array, DeviceMatrix, LayoutError, Mapped, TensorL
 from lib.layout.layouts import mesh_split as layout_of
 from lib.layout.words import SAYS
 from lib.ledger.algebra import counted
-from lib.masked_arrays import refuse_masked
 
 __all__ = ["Spmd", "mesh", "mesh_split", "replicate", "split"]
 

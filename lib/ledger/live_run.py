@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from lib.errors import DeadlockError, MismatchError, PuzzleError, RuleError, Sentences
 from lib.ledger import algebra
+from lib.ledger.deadlocks import cycle_of, deadlock_text, nearest_to_cause
 from lib.ledger.lanes import Lanes
-from lib.ledger.meetings import Call, Mailboxes, Mesh, axes_of, cycle_of, deadlock_text, nearest_to_cause
+from lib.ledger.meetings import Call, Mailboxes, Mesh, axes_of
 from lib.ledger.setting import CLASSIC_SETTING, Game, Setting, Size
 from lib.ledger.trace import Trace
 from lib.ledger.values import unrecorded

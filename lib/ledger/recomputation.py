@@ -16,10 +16,11 @@ from lib.ledger import collectives, operations, updates
 from lib.ledger.algebra import counted, named
 from lib.ledger.collectives import COLLECTIVES, REQUESTING, ROOT_OF, SUMMING, Group
 from lib.ledger.costs import CLASSIC, ON_TIER, PAIR, Costs
+from lib.ledger.deadlocks import WaitingRank, cycle_of, deadlock_text
 from lib.ledger.lanes import LANES, Cursor, Walk, overlapped
 from lib.ledger.layers import WHOLE
 from lib.ledger.lifetimes import Liveness
-from lib.ledger.meetings import Call, Mesh, OpIndex, WaitingRank, cycle_of, deadlock_text, in_group, message_ticks
+from lib.ledger.meetings import Call, Mesh, OpIndex, in_group, message_ticks
 from lib.ledger.operations import LOCAL_RULES, PER_BATCH, batches_of, ticks
 from lib.ledger.setting import Game
 from lib.ledger.trace import (

@@ -19,7 +19,7 @@ from operator import attrgetter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Protocol, Self, TypeVar
 
-from lib.errors import RuleError, Sentence, Sentences
+from lib.errors import PuzzleError, RuleError, Sentence, Sentences
 from lib.ledger.costs import CLASSIC, Costs, Unequal
 
 from . import algebra
@@ -57,7 +57,7 @@ class Value:
     _extended: ClassVar[tuple[object, ...]]
     """The defaults of the last fields, which the classic puzzles leave as they are."""
 
-    if TYPE_CHECKING:  # a value is a dataclass; the other two are written by `constructors`
+    if TYPE_CHECKING:  # a value is a dataclass; the next two are written by `constructors`
         __dataclass_fields__: ClassVar[dict[str, Any]]
 
         @classmethod
@@ -66,6 +66,9 @@ class Value:
 
         def _copied(self, **changed: object) -> Self:
             """An equal value but for some fields, which must be right; it belongs to no record yet."""
+
+        def _repr_html_(self) -> str:
+            """A notebook's picture of it, which `drawing` sets, with `draw`, when it is imported."""
 
     def label(self) -> tuple[Any, ...]:
         """The fields as a plain tuple, in the constructor's order, without extended ones at the end as by default."""
@@ -83,15 +86,8 @@ class Value:
         raise NotImplementedError
 
     def draw(self) -> Any:
-        """This value as a chalk diagram."""
-        from drawing import draw_value
-
-        return draw_value(self)
-
-    def _repr_html_(self) -> str:
-        from drawing import svg
-
-        return str(svg(self.draw()))
+        """This value as a picture, once `drawing` is imported."""
+        raise PuzzleError("a value draws itself once 'import drawing' has run; write that line first")
 
     def __repr__(self) -> str:
         shown = (_plain_set(x) if isinstance(x, frozenset) else repr(x) for x in self.label())

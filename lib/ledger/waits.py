@@ -11,8 +11,9 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lib.ledger.deadlocks import WaitingRank
 from lib.ledger.lanes import Lanes
-from lib.ledger.meetings import Call, WaitingRank, in_group
+from lib.ledger.meetings import Call, in_group
 from lib.ledger.trace import message_text
 from lib.ledger.values import Value
 

@@ -1,4 +1,4 @@
-"""Pipelines and other schedules as data: textbook orders of any size, their names, lower bounds, and a search.
+"""Schedules as data: textbook orders of any size, their names, lower bounds, and a search.
 
 from lib import run
 from lib.pipelines import one_f_one_b, pipeline, recognize
@@ -12,8 +12,9 @@ hand. `pipeline` plays any timetable, `code_of` writes it as a coroutine, and `t
 its module when it is first asked for: to name a schedule, no textbook is loaded.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lib import late
 
 if TYPE_CHECKING:
     from .bounds import Bound, memory_bound, pipeline_memory_bound, pipeline_time_bound, time_bound, traffic_bound
@@ -42,32 +43,20 @@ if TYPE_CHECKING:
     from .recognition import Recognition, recognize, recognize_table
     from .timetable import Cell, Timetable, timetable_of
 
-_MODULES = {
-    "bounds": "Bound memory_bound pipeline_memory_bound pipeline_time_bound time_bound traffic_bound",
-    "codegen": "code_of",
-    "data_parallel": "ddp fsdp_prefetch sequence_parallel tensor_parallel zero1 zero2 zero3",
-    "orders": "breadth_first chimera dualpipe dualpipev eager_1f1b gpipe hanayo interleaved interleaved_zb "
+MODULES = {
+    ".bounds": "Bound memory_bound pipeline_memory_bound pipeline_time_bound time_bound traffic_bound",
+    ".codegen": "code_of",
+    ".data_parallel": "ddp fsdp_prefetch sequence_parallel tensor_parallel zero1 zero2 zero3",
+    ".orders": "breadth_first chimera dualpipe dualpipev eager_1f1b gpipe hanayo interleaved interleaved_zb "
     "one_f_one_b seq1f1b v_half v_min zb_h1 zb_h2 zb_v",
-    "player": "Draft pipeline",
-    "rank_work": "recomputed",
-    "recognition": "Recognition recognize recognize_table",
-    "timetable": "Cell Timetable timetable_of",
+    ".player": "Draft pipeline",
+    ".rank_work": "recomputed",
+    ".recognition": "Recognition recognize recognize_table",
+    ".timetable": "Cell Timetable timetable_of",
 }
 """The exported names of each module."""
 
-MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
-"""The module of each exported name."""
-
-__all__ = sorted(MODULE_OF)
+__all__ = sorted(" ".join(MODULES.values()).split())
 
 if not TYPE_CHECKING:  # a type checker should still refuse unknown names
-
-    def __getattr__(name: str) -> Any:
-        if name not in MODULE_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        exported = globals()[name] = getattr(import_module(f"{__name__}.{MODULE_OF[name]}"), name)
-        return exported
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = late(__name__, MODULES)

@@ -15,8 +15,6 @@ from lib.ledger.costs import ATTENDING, COMPUTING
 from lib.ledger.recomputation import RankState
 from lib.ledger.values import Batched
 
-from . import schedule_names as names
-
 if TYPE_CHECKING:
     from .timetable import Timetable
 
@@ -346,10 +344,44 @@ class Pipeline:
 
 # --- Textbook orders, and the first difference from one ---
 
+
+class Names:
+    """The names of schedules; the catalog of puzzles maps each to its papers."""
+
+    GPIPE = "GPipe"
+    ONE_F_ONE_B = "1F1B"
+    EAGER = "eager 1F1B"
+    SEQ_1F1B = "Seq1F1B"
+    TWO_BW = "2BW"
+    INTERLEAVED = "interleaved 1F1B"
+    BREADTH_FIRST = "the breadth-first pipeline"
+    INTERLEAVED_ZB = "interleaved zero bubble"
+    ZB_H1, ZB_H2, ZB_V = "ZB-H1", "ZB-H2", "ZB-V"
+    V_MIN, V_HALF = "V-Min", "V-Half"
+    DUALPIPE_V = "DualPipeV"
+    CHIMERA, DUALPIPE = "Chimera", "DualPipe"
+    HANAYO = "Hanayo"
+    ZERO_1, ZERO_2 = "ZeRO-1", "ZeRO-2"
+    ZERO_1_OR_2 = "ZeRO-1 and ZeRO-2, which are the same with one microbatch on each rank"
+    ZERO_3 = "ZeRO-3 (FSDP)"
+    HYBRID = "hybrid sharding (HSDP)"
+    DATA = "data parallelism"
+    WEIGHT_SHARDED = "weight-sharded data parallelism"
+    LOCAL_SGD = "local SGD"
+    DILOCO, STREAMING_DILOCO = "DiLoCo", "Streaming DiLoCo"
+    TENSOR = "tensor parallelism"
+    SEQUENCE = "tensor and sequence parallelism"
+    EXPERT = "expert parallelism"
+    RING, ZIGZAG = "ring attention", "ring attention in zigzag"
+    GATHERED_KEYS = "context parallelism with gathered keys"
+    ULYSSES = "Ulysses, which exchanges tokens for heads"
+    USP = "Ulysses inside a ring (USP)"
+
+
 Rows = Sequence[Sequence[Cell]]
 """For each position in a pipeline, the cells of its rank."""
 
-IN_BLOCKS = (names.GPIPE, names.BREADTH_FIRST)
+IN_BLOCKS = (Names.GPIPE, Names.BREADTH_FIRST)
 """Orders in which microbatches may be taken in any order within a block, such as all forwards of a stage."""
 
 MAX_CELLS = 4000
@@ -363,28 +395,28 @@ LEAST_ALIKE = 0.8
 
 ORDERS: Mapping[str, Mapping[str, str]] = {
     "contiguous": {
-        names.GPIPE: "gpipe",
-        names.ONE_F_ONE_B: "one_f_one_b",
-        names.ZB_H1: "zb_h1",
-        names.ZB_H2: "zb_h2",
-        names.EAGER: "eager_1f1b",
+        Names.GPIPE: "gpipe",
+        Names.ONE_F_ONE_B: "one_f_one_b",
+        Names.ZB_H1: "zb_h1",
+        Names.ZB_H2: "zb_h2",
+        Names.EAGER: "eager_1f1b",
     },
     "looped": {
-        names.BREADTH_FIRST: "breadth_first",
-        names.INTERLEAVED: "interleaved",
-        names.INTERLEAVED_ZB: "interleaved_zb",
+        Names.BREADTH_FIRST: "breadth_first",
+        Names.INTERLEAVED: "interleaved",
+        Names.INTERLEAVED_ZB: "interleaved_zb",
     },
     "V": {
-        names.ZB_V: "zb_v",
-        names.DUALPIPE_V: "dualpipev",
-        names.V_MIN: "v_min",
-        names.V_HALF: "v_half",
-        names.HANAYO: "hanayo",
+        Names.ZB_V: "zb_v",
+        Names.DUALPIPE_V: "dualpipev",
+        Names.V_MIN: "v_min",
+        Names.V_HALF: "v_half",
+        Names.HANAYO: "hanayo",
     },
-    "waves": {names.HANAYO: "hanayo"},
-    "two ways": {names.CHIMERA: "chimera", names.DUALPIPE: "dualpipe"},
-    "shares": {names.SEQ_1F1B: "seq1f1b"},
-    "unflushed": {names.TWO_BW: "one_f_one_b"},
+    "waves": {Names.HANAYO: "hanayo"},
+    "two ways": {Names.CHIMERA: "chimera", Names.DUALPIPE: "dualpipe"},
+    "shares": {Names.SEQ_1F1B: "seq1f1b"},
+    "unflushed": {Names.TWO_BW: "one_f_one_b"},
 }
 """The orders of `lib.pipelines` by kind of placement. If two are equal at a size, the first gives the name."""
 
@@ -429,14 +461,14 @@ COUNTS = dict(enumerate(("one", "two", "three", "four", "five", "six", "seven", 
 def _longer_warm_up(pipelines: Sequence[Pipeline], known: Mapping[str, Rows]) -> Match | None:
     """1F1B in which each rank has equally many more forwards before the first backward. If these are at least half of
     all, it is nearer to GPipe."""
-    rows, m = known.get(names.ONE_F_ONE_B), pipelines[0].batches
+    rows, m = known.get(Names.ONE_F_ONE_B), pipelines[0].batches
     more = _ahead(pipelines[0].rows[-1].cells) - 1
     if rows is None or pipelines[0].placement.kind != "contiguous" or not 0 < 2 * more < m:
         return None
     longer = [_with_warm_up(row, min(_ahead(row) + more, m)) for row in rows]
-    if not all(_has(pipeline, names.ONE_F_ONE_B, longer) for pipeline in pipelines):
+    if not all(_has(pipeline, Names.ONE_F_ONE_B, longer) for pipeline in pipelines):
         return None
-    return Match(names.ONE_F_ONE_B, f"with {COUNTS.get(more, str(more))} more warm-up forward{'s' * (more > 1)}")
+    return Match(Names.ONE_F_ONE_B, f"with {COUNTS.get(more, str(more))} more warm-up forward{'s' * (more > 1)}")
 
 
 def _with_warm_up(row: Sequence[Cell], ahead: int) -> list[Cell]:
@@ -448,7 +480,7 @@ def _with_warm_up(row: Sequence[Cell], ahead: int) -> list[Cell]:
     return order
 
 
-CAPS: Mapping[str, Callable[[int], int]] = {names.V_MIN: lambda p: (p + 4) // 3, names.V_HALF: lambda p: (p + 2) // 2}
+CAPS: Mapping[str, Callable[[int], int]] = {Names.V_MIN: lambda p: (p + 4) // 3, Names.V_HALF: lambda p: (p + 2) // 2}
 """By order in a V, from the ranks: the most microbatches that a rank may hold in its two chunks."""
 
 
@@ -509,7 +541,7 @@ def textbook(kind: str, p: int, m: int, v: int) -> Mapping[str, Rows]:
     """The rows of each order that exists for p ranks, m microbatches and v stages of a rank; none where `orders`
     is withheld, as from a graded schedule."""
     try:
-        from . import orders as schedules
+        from . import orders as schedules  # here, since importing it is refused where it is withheld
     except PuzzleError:
         return {}
     books, sizes = {}, SIZES[kind](m, v) if kind in SIZES else [m]

@@ -23,8 +23,7 @@ from lib.ledger.trace import no_collection
 from lib.ledger.traffic import staleness
 from lib.ledger.values import Batched, Delta, KeyValue, OptState, Parked, Sharded, Weight, WeightGrad
 
-from . import schedule_names as names
-from .rank_work import Grid, Match, Pipeline, RankWork, grid_of, match, placement_of, two_ways
+from .rank_work import Grid, Match, Names, Pipeline, RankWork, grid_of, match, placement_of, two_ways
 
 if TYPE_CHECKING:
     from .timetable import Timetable
@@ -58,16 +57,16 @@ def name_of(holding: Holding) -> str:
         return OTHER
     scattered = "scatterreduce" in holding.summed
     if holding.whole and not holding.gathered and not holding.state_cut:
-        return names.DATA if holding.summed == {"allreduce"} else OTHER
+        return Names.DATA if holding.summed == {"allreduce"} else OTHER
     if not holding.state_cut:
         return OTHER
     if holding.whole:
         if holding.scatters > 1:
-            return names.ZERO_2
-        return names.ZERO_1_OR_2 if holding.at_once else names.ZERO_1
+            return Names.ZERO_2
+        return Names.ZERO_1_OR_2 if holding.at_once else Names.ZERO_1
     if holding.summed == {"scatterreduce", "allreduce"}:
-        return names.HYBRID
-    return names.ZERO_3 if scattered else names.WEIGHT_SHARDED
+        return Names.HYBRID
+    return Names.ZERO_3 if scattered else Names.WEIGHT_SHARDED
 
 
 class _Reader:
@@ -161,13 +160,13 @@ def data_parallel(ranks: Sequence[RankWork]) -> tuple[str, str]:
 
 HELD: Mapping[str, str] = {
     OTHER: "exchanged in another way",
-    names.DATA: "kept unsharded",
-    names.ZERO_1: "kept unsharded, and only its state in shards",
-    names.ZERO_1_OR_2: "kept unsharded, and only its state in shards",
-    names.ZERO_2: "kept unsharded, and only its state and gradient in shards",
-    names.WEIGHT_SHARDED: "kept in shards, but its full gradient is summed",
-    names.ZERO_3: "kept in shards, and each rank gets its shard of the gradient",
-    names.HYBRID: "kept in shards in each of several groups of ranks",
+    Names.DATA: "kept unsharded",
+    Names.ZERO_1: "kept unsharded, and only its state in shards",
+    Names.ZERO_1_OR_2: "kept unsharded, and only its state in shards",
+    Names.ZERO_2: "kept unsharded, and only its state and gradient in shards",
+    Names.WEIGHT_SHARDED: "kept in shards, but its full gradient is summed",
+    Names.ZERO_3: "kept in shards, and each rank gets its shard of the gradient",
+    Names.HYBRID: "kept in shards in each of several groups of ranks",
 }
 """How one layer is held if it belongs to another kind of data parallelism than the others."""
 
@@ -185,10 +184,10 @@ def context_parallel(ranks: Sequence[RankWork]) -> str:
         if any(isinstance(work.state.values[number], KeyValue) for number in op.inputs)
     }
     if exchanges:
-        return names.USP if brought else names.ULYSSES
+        return Names.USP if brought else Names.ULYSSES
     if "allgather" in brought:
-        return names.GATHERED_KEYS
-    return names.ZIGZAG if all(map(_is_zigzag, ranks)) else names.RING
+        return Names.GATHERED_KEYS
+    return Names.ZIGZAG if all(map(_is_zigzag, ranks)) else Names.RING
 
 
 def _is_zigzag(work: RankWork) -> bool:
@@ -307,7 +306,7 @@ ALONE = (families.ONE_RANK, families.LOCAL_SGD, families.MIXED, families.REPEATE
 )
 """Families in which ranks do not share the work along axes."""
 
-GATHERING = frozenset((names.ZERO_3, names.WEIGHT_SHARDED, names.HYBRID))
+GATHERING = frozenset((Names.ZERO_3, Names.WEIGHT_SHARDED, Names.HYBRID))
 """Kinds that gather weights for each use."""
 
 
@@ -327,10 +326,10 @@ def _averaged(ranks: Sequence[RankWork]) -> str:
     not."""
     changes = [value for work in ranks for value in work.state.values.values() if isinstance(value, Delta)]
     if not changes:
-        return names.LOCAL_SGD
+        return Names.LOCAL_SGD
     ends = {(change.step, change.layer) for change in changes}
     at_once = len(ends) == len({step for step, _ in ends}) * len({layer for _, layer in ends})
-    return names.DILOCO if at_once else names.STREAMING_DILOCO
+    return Names.DILOCO if at_once else Names.STREAMING_DILOCO
 
 
 def _axes(grid: Grid, setting: Setting) -> Iterator[Match]:
@@ -395,14 +394,14 @@ def _has_one_at_a_time(pipeline: Pipeline) -> bool:
 def _tensor(grid: Grid) -> str:
     """How the ranks of a stage share its microbatches: tokens for experts, or parts of the weights."""
     if any(op.name in ALL_TO_ALL for work in grid.ranks for op in work.ops):
-        return names.EXPERT
+        return Names.EXPERT
     shared = any(
         isinstance(work.state.values[number], Batched)
         for work in grid.ranks
         for op in work.named("scatterreduce")
         for number in op.inputs
     )
-    return names.SEQUENCE if shared else names.TENSOR
+    return Names.SEQUENCE if shared else Names.TENSOR
 
 
 def _one_rank(work: RankWork, task: str) -> str:

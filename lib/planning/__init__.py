@@ -1,4 +1,4 @@
-"""Plans training on clusters: how to split a model over GPUs, each split counted by the ledger's rules.
+"""Training jobs: how to split a model over the GPUs of a cluster, each split counted by the ledger's rules.
 
 from lib.planning import Job, Split, gpu, plan, search, transformer
 
@@ -10,7 +10,9 @@ Times are seconds, sizes bytes, flops and tokens. The costs and rules are the le
 of its schedule takes.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from lib import late
 
 from .job import Gpu, Job, Transformer
 from .presets import gpu, transformer
@@ -22,13 +24,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Gpu", "Job", "Plan", "Prediction", "Search", "Split", "Transformer", "gpu", "plan", "search", "transformer"]
 
-
-def __getattr__(name: str) -> Any:
-    """Loads the planner on demand: a plan puzzle is graded without it."""
-    if name in ("Plan", "plan"):
-        from .plans import Plan, plan  # noqa: F401  # it is returned by its name
-    elif name in ("Search", "search"):
-        from .split_search import Search, search  # noqa: F401  # as above
-    else:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return locals()[name]
+if not TYPE_CHECKING:  # a type checker should still refuse unknown names
+    # a plan puzzle is graded without the planner
+    __getattr__, __dir__ = late(__name__, {".plans": "Plan plan", ".split_search": "Search search"})

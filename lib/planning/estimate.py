@@ -3,7 +3,7 @@
 The step is a pipeline of units, with replicas that share gradients, states or weights (ZeRO). Its ranks' actions are
 decided in one place (`turns`): each message has its own tag, and a rank awaits a message before it sends the next one,
 so that it computes while a message is pending; gradients of a unit are reduced after its last microbatch. `walked`
-counts the ticks and bytes of these actions, `rank_memory` and `most_sent` what ranks hold and send, and `schedule`
+counts the ticks and bytes of these actions, `rank_memory` and `most_sent` what ranks hold and send, and `planned`
 plays them on the Model. The tests compare all of these with runs of all ranks for every kind of split: ticks are equal,
 and so are the bytes of the first replica. If the replicas do not divide the parameters of a unit, some other replicas
 hold one element more in each shard.

@@ -1,4 +1,13 @@
-"""What to plan: a model, GPUs, the sequences of a step and the widths of numbers; and the goodput of a training."""
+"""What to plan: a model, GPUs, the sequences of a step and the widths of numbers; and the goodput of a training.
+
+Here stand the facts that do not depend on how a job is split: the rates of a GPU and the share of them that programs
+reach, the weights, flops and activations of a model per token, and the widths of numbers. What they take on the ranks
+of a split is decided in `prices`. Formulas are counted from the operations, with their papers; constants that are
+measured or fitted say so (docs/truth.md compares them with published runs).
+
+A model's sizes are data, in presets; only numbers that no preset can have are refused, with their range, so that times
+stay finite.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +16,7 @@ from dataclasses import dataclass, fields
 from math import exp, expm1, isfinite, sqrt
 from typing import NamedTuple
 
-from lib.errors import RuleError
-
-from .words import SAYS
+from lib.errors import RuleError, Sentences
 
 # --- A GPU and its links: rates from data sheets, and the share of them that programs reach ---
 
@@ -511,3 +518,12 @@ def goodput(job: Job, mtbf_hours: float, bandwidth: float, restart: float = 300.
 def training_seconds(job: Job, seconds: float, tokens: float, share: float = 1.0) -> float:
     """Seconds to train `tokens` tokens with steps of `seconds`, if a `share` of the time is spent training."""
     return tokens / job.tokens * seconds / share
+
+
+SAYS = Sentences(
+    {
+        "share above 1": "gpu.{name} is a share, at most 1; got {got!r}",
+        "no such kernels": "there are no kernels {got!r:.40}; there are {known}",
+        "none of these": "{name} is one of {known}; got {got!r:.40}",
+    }
+)

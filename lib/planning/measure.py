@@ -20,8 +20,7 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from lib.errors import RuleError
-from lib.extras import install_command
+from lib.errors import RuleError, install_command
 
 from .calibration import Calibration, calibrate, preset_text
 from .job import GIB, SHARES, Gpu, Job, Transformer

@@ -1,4 +1,10 @@
-"""One way to split a job over its GPUs, the conditions that it must meet, and what a player predicts for it."""
+"""One way to split a job over its GPUs, the conditions that it must meet, and what a player predicts for it.
+
+A split is only numbers and names; it knows neither time nor memory. `problems` says why a job cannot be split so, and
+which numbers would fit: the first problem is the answer, because later checks assume that earlier ones have passed.
+Conditions are those of the schedules and of arithmetic. What a certain program cannot do is refused when its config is
+written, not here. Layers that do not divide are dealt out by one rule, so that a split has one meaning.
+"""
 
 from __future__ import annotations
 

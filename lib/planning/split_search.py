@@ -1,6 +1,11 @@
 """Finds the best splits of a job: all that divide, ranked by estimates.
 
-A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost.
+A split is estimated only while its lower bounds on time and memory leave it a chance, so nothing better is lost. What
+is not tried is left out for a reason that stands beside it: schedules that another always beats, pipelines whose
+timetable would take seconds, and cuts of a sequence that is short. A caller who fixes a field gets it, even if it is
+one of these. Where nothing divides or fits, the error says what would: a changed split, another number of GPUs.
+
+Also changes of one choice of a split: the one that makes a step fastest, and those that save the most memory.
 """
 
 from bisect import bisect_left, insort
@@ -11,7 +16,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 from lib.ledger.algebra import counted
 from lib.ledger.trace import no_collection
 
@@ -20,7 +25,6 @@ from .job import GIB, MAX_LAYERS, MAX_NUMBER, MAX_TRIED, Job
 from .plans import Family, Plan, family_of, plan
 from .prices import TICKS, Prices, SplitSizes, members_of_replicas, prices, sizes
 from .split import CHUNKED, OFFLOADED, RECOMPUTED, Split, divisors, problems, require_fit
-from .words import SAYS
 
 # --- Every split that is tried, with lower bounds on time and memory ---
 
@@ -563,3 +567,12 @@ def _spread(front: list[tuple[int, int, int]], count: int) -> list[tuple[int, in
     high, low = front[0][1], front[-1][1]
     wanted = [high - (high - low) * k / max(count - 1, 1) for k in range(count)]
     return sorted({min(front, key=lambda candidate: abs(candidate[1] - peak)) for peak in wanted})
+
+
+SAYS = Sentences(
+    {
+        "largest of what": "the largest of what? There are {known}; got {got!r:.40}",
+        "no split": "{batch} on {gpus} cannot be split with {chosen}{work}; or choose a batch with more divisors, such as {job_gpus}, or leave something to the search",
+        "no count": "{name} is how many plans to find, a whole number from 1 on; got {got!r:.40}",
+    }
+)

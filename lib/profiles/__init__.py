@@ -1,4 +1,6 @@
-"""Reads profiler traces of a run, names its schedule, and says where the step went. PyTorch is not needed.
+"""Traces of real runs: reads what a profiler wrote, names the schedule, and says where the step went.
+
+PyTorch is not needed.
 
 from lib.profiles import sources_of, study
 

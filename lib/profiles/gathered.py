@@ -7,7 +7,7 @@ from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
-from lib.errors import PuzzleError, RuleError
+from lib.errors import PuzzleError, RuleError, Sentences
 from lib.ledger.algebra import consecutive, counted
 from lib.pipelines import Cell, Timetable
 from lib.pipelines.timetable import OPERATIONS, Message, first_incomplete, in_order
@@ -27,7 +27,6 @@ from .reading import (
     read_dump,
     read_kineto,
 )
-from .words import SAYS
 
 # --- An order replayed with any times, each slot as early as possible; and one clock for the ranks that ran it ---
 
@@ -389,3 +388,17 @@ def _require_complete(number: int, ranks: Sequence[int], rows: Sequence[Sequence
     if missing := next((op for op in wanted if op not in has), ""):
         raise RuleError(SAYS("incomplete step", missing=OPERATIONS[missing].replace("its ", ""), **facts))
     raise RuleError(SAYS("cells not once", has=clipped(" ".join(has)), **facts))
+
+
+SAYS = Sentences(
+    {
+        "no file": "there is no file to read; give the folder of a run, or a file for each rank",
+        "no traceEvents": "{file} is not a profiler trace: it has no traceEvents{more}",
+        "second file of rank": "{file} is a second file of rank {rank}; give one run",
+        "other world_size": "rank {rank} has another world_size ({world}) than rank {first_rank} ({first_world}); give one run",
+        "ranks missing": "no file of rank {missing} of {world} ({said}); profile all ranks, or give --ranks {given} for shares without causes",
+        "other steps": "rank {rank} has other steps ({steps}) than rank {first} ({first_steps}); give one run",
+        "incomplete step": "step {number} of rank {rank} is incomplete: microbatch {batch} has no {missing} in stage {stage}",
+        "cells not once": "step {number} of rank {rank} has {has} for microbatch {batch} in stage {stage}; a step has each cell once",
+    }
+)

@@ -25,13 +25,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, BinaryIO, NamedTuple
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 from lib.ledger.algebra import union
 from lib.pipelines import Cell
 from lib.pipelines.timetable import OPERATIONS, Slot
 from lib.pipelines.torch_csv import slot_of
-
-from .words import SAYS
 
 # --- Files: their bytes as JSON, unpacked within a limit ---
 
@@ -314,6 +312,15 @@ def read_rules(text: str, file: str) -> list[NameRule]:
             raise RuleError(f"{file}, cell {number} has no operation: op is F, B, I or W, or a group of the pattern")
         rules.append(NameRule(pattern, op))
     return rules
+
+
+FRAMEWORKS = ("torch", "megatron")
+"""Frameworks for which `hooks` has a file."""
+
+
+def hooks(framework: str) -> str:
+    """A file of Python to import if a framework does not name its cells: it names them for the profiler."""
+    return (Path(__file__).parent / "hooks" / f"{framework}.txt").read_text(encoding="utf-8")
 
 
 # --- Event dumps ---
@@ -748,3 +755,15 @@ def _collective_step(step: RankStep, events: Events, kernels: _Kernels) -> RankS
 
 def _times(events: Sequence[TraceEvent]) -> list[tuple[float, float]]:
     return union([(event.start, event.end) for event in events])
+
+
+SAYS = Sentences(
+    {
+        "no such operation": "'{name}' has the operation '{op}'; it is one of F, B, I and W",
+        "no number": "'{name}' has '{got}' where the pattern has a number; match \\d+ there",
+        "no JSON file": "{folder} has no .json or .json.gz file; torch.profiler writes one for each rank",
+        "ends within trace": "{file} ends at character {at}, within the trace; the profiler was stopped while it wrote",
+        "too much": "{file} has more than {too_many}; profile fewer steps, or without stacks and shapes",
+        "cut off": "{file} is cut off; the profiler was stopped while it wrote",
+    }
+)

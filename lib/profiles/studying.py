@@ -10,7 +10,7 @@ from statistics import mean, median, quantiles
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 from lib.ledger.algebra import union
 from lib.pipelines import Cell, Recognition, Timetable, recognize_table
 from lib.pipelines.rank_work import Pipeline
@@ -30,7 +30,6 @@ from .gathered import (
     replayed,
 )
 from .reading import JoinedCall, NameRule, RankProfile, RankStep, Source, Span, without
-from .words import SAYS
 
 # --- Where the time of a step went ---
 #
@@ -816,3 +815,11 @@ def _ranks(accounting: Accounting) -> list[dict[str, Any]]:
         }
         for rank, shares, row in zip(step.ranks, accounting.ranks, step.spans)
     ]
+
+
+SAYS = Sentences(
+    {
+        "no such step": "there is no step {step}; steps are {steps}",
+        "nothing ran": "no operation ran on rank {ranks}; profile with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] around a step",
+    }
+)

@@ -1,1 +1,1 @@
-"""The catalog: every puzzle's statement, sizes, targets, hints and starter, by track."""
+"""What a puzzle is: its statement, sizes, targets, hints and starter, in each track, and what reads its file."""

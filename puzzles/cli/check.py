@@ -15,7 +15,7 @@ from puzzles.teaching import clone
 from puzzles.tracks import ALL, SHIPPED, TRACKS, track_of
 from puzzles.tracks.outcomes import listed
 
-from .shared.params import seconds_text, usage_errors
+from .params import seconds_text, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.sandbox.client import Client

@@ -11,11 +11,11 @@ from lib import PuzzleError
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.judge.submission import Submission, source_of
 from puzzles.sandbox.limits import TIME_LIMIT
-from puzzles.tracks import OptionError, track_for, track_of
+from puzzles.tracks import OptionError, as_lines, differing_lines, reference_file, track_for, track_of
 from puzzles.tracks.base import DrawOptions
 
-from .shared.params import colour_option, seconds_text, usage_errors
-from .shared.puzzle_params import PUZZLE, SLUG_TEXT, SolutionPath, chosen, game_options
+from .params import colour_option, seconds_text, usage_errors
+from .puzzle_params import PUZZLE, SLUG_TEXT, SolutionPath, chosen, game_options
 
 
 @click.command()
@@ -54,7 +54,7 @@ def draw(
 
     With --size or --costs, draws any function in the file, at any size and without targets.
     """
-    from .shared.workbench import CommandWorkbench
+    from .run import CommandWorkbench
 
     if os.path.isdir(path) and not pareto:
         raise click.UsageError(f"'{path}' is a folder; only --pareto takes a folder")
@@ -86,9 +86,7 @@ def compare(ctx: click.Context, path: str, puzzle: Puzzle, output: str | None, o
 
     Prints the lines that differ. For a schedule, also draws both runs in one picture.
     """
-    from puzzles.tracks import as_lines, differing_lines, reference_file
-
-    from .shared.workbench import CommandWorkbench
+    from .run import CommandWorkbench
 
     slug, track = puzzle.slug, track_of(puzzle.slug)
     reference = reference_file(slug)

@@ -1,4 +1,5 @@
-"""`puzzles grade` and `class`: the verdict on a file, or on a class; `puzzles gradescope`: an autograder to upload.
+"""`puzzles grade` and `class`: the verdict on a file, or on a class; `gradescope`: an autograder to upload; `doctor`:
+how this machine can isolate other people's code.
 
 A class has its rules in `course.toml`, and every run of the command reads them: points, lateness, the roster, pages. So
 `grade` itself needs few options. A run of many files keeps its verdicts as it goes, so that an interruption loses
@@ -13,26 +14,30 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
+from shutil import get_terminal_size
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from lib.errors import install_command
 from lib.ledger.algebra import counted
 from puzzles.custom import folders
 from puzzles.failure import sanitized
+from puzzles.judge import verdict
 from puzzles.judge.progress import is_own_file, remember
 from puzzles.judge.verdict import Graded
-from puzzles.sandbox.client import protection
+from puzzles.sandbox.client import can_fork, protection
 from puzzles.sandbox.visible_files import INSTALL_ROOT
-from puzzles.screens.screen import next_command, print_wrapped
+from puzzles.text_lines import next_command, print_wrapped, wrapped
 from puzzles.tracks.outcomes import amount
 
-from .shared.params import (
+from .params import (
     abandon_output,
     colour_option,
     limit_option,
@@ -43,7 +48,7 @@ from .shared.params import (
     terminal,
     usage_errors,
 )
-from .shared.puzzle_params import SLUG_TEXT, add_folders, puzzle_slugs
+from .puzzle_params import SLUG_TEXT, add_folders, puzzle_slugs
 
 if TYPE_CHECKING:
     from puzzles.judge.verdict import Scoring
@@ -200,7 +205,6 @@ def class_(ctx: click.Context, /, course: Course, paths: tuple[str, ...], **opti
 def _grade(
     ctx: click.Context, paths: tuple[str, ...], wanted: tuple[str, ...], options: Mapping[str, Any], course: Course
 ) -> None:
-    from puzzles.judge import verdict
     from puzzles.judge.batch import grade_all
     from puzzles.judge.checkpoint import Checkpoint, GradingJob
     from puzzles.judge.discover import hard_links
@@ -263,8 +267,6 @@ def _require_one(submitted: Sequence[Submitted], path: str) -> None:
 
 
 def _show(graded: list[Graded], options: Mapping[str, Any], scoring: Scoring) -> None:
-    from puzzles.judge import verdict
-
     if options["as_json"]:
         click.echo(json.dumps(verdict.as_json(graded, options["why"], scoring.facts), indent=2))
     else:
@@ -406,3 +408,71 @@ def gradescope(
     total = sum(points.values())
     click.echo(f"Wrote {output}, with {counted(len(slugs), 'puzzle')} and {amount(total, 'points')}.")
     click.echo("Upload it as the autograder of a programming assignment.")
+
+
+# --- This machine ---
+
+
+MARGIN = 13
+"""Characters of a line before its finding."""
+
+
+@click.command()
+def doctor() -> None:
+    """Show how submissions are sandboxed on this machine, and what is missing."""
+    room = max(get_terminal_size().columns - MARGIN, MARGIN)
+    for heading, finding in findings():
+        for number, line in enumerate(wrapped(finding, room).splitlines()):
+            click.echo(f"{'' if number else heading:<{MARGIN}}{line}")
+
+
+def findings() -> Iterator[tuple[str, str]]:
+    """Headings and findings; the heading is empty where it repeats."""
+    import platform
+
+    from puzzles.judge.batch import cores
+
+    python = f"Python {platform.python_version()}"
+    yield "system", f"{platform.system()} {platform.release()}, {python}, {counted(cores(), 'core')}"
+    here = protection()
+    yield "Landlock", f"version {here.landlock} of the kernel's interface" if here.landlock else "not on this system"
+    yield "seccomp", "a filter denies system calls that no solution needs" if here.seccomp else "not on this system"
+    yield "user", _user()
+    yield from _rows("a run cannot", here.protections())
+    yield from _rows("a run can", here.limitations())
+    yield "limits", _limits()
+    yield "leftovers", _leftovers()
+    if not here.guards_files:
+        yield "folders", "other people's code is graded only with --trust; your own in the current folder without"
+    if platform.system() == "Windows":
+        yield "Windows", "to grade other people's code, use WSL 2 (wsl --install), where all of this works as on Linux"
+    yield "--on mpi", "installed" if find_spec("mpi4py") else f"not installed; {install_command('mpi')}"
+
+
+def _rows(heading: str, lines: list[str]) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(lines):
+        yield "" if number else heading, line
+
+
+def _user() -> str:
+    if not hasattr(os, "getuid"):
+        return "runs have your own user id"
+    if os.getuid() == 0:
+        return "you are root; runs get a user id that owns nothing"
+    return f"runs have your own user id, {os.getuid()}"
+
+
+def _limits() -> str:
+    if not can_fork():
+        return "time and output; not memory, files or processes on this system"
+    if sys.platform == "linux":
+        return "time, memory, output, files, processes"
+    return "time, output and files; not memory or processes on this system"
+
+
+def _leftovers() -> str:
+    if not can_fork():
+        return "a run's processes are ended if they are still its children"
+    if sys.platform == "linux":
+        return "a run's processes are found and ended, even outside its process group; its folder is removed"
+    return "a run's processes are ended if they stay in its process group; its folder is removed"

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
+from math import prod
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -22,8 +23,8 @@ import click
 from lib import PuzzleError
 from puzzles.text_lines import print_table
 
-from .plan import amount
-from .shared.params import Parsed, terminal, usage_errors, write_text
+from .params import Parsed, mesh_text, terminal, usage_errors, write_text
+from .plan import amount_text
 
 if TYPE_CHECKING:
     from lib.layout import GraphPlan, ImportedGraph, TensorLayout
@@ -33,43 +34,23 @@ PATIENCE = 2.0
 """Seconds after which a terminal is told what is being done."""
 PRICES = (1000, 100, 10)
 """Flops for a byte, until no product is computed twice."""
+MAX_DEVICES = 4096
+"""Of a mesh: this processor has to play them all."""
 MAX_PAYERS, MAX_TRIED = 6, 12
 """Lines that are shown, and values for which a constraint is compiled."""
+Axes = tuple[tuple[str, int], ...]
 Spec = tuple[str, tuple[Any, ...]]
 """A pattern of names, and the mesh axes of each dimension."""
-
-
-@partial(Parsed, "mesh")
-def mesh_text(value: Any) -> dict[str, int]:
-    """Axes as data=2,model=4."""
-    if not isinstance(value, str):
-        return dict(value)
-    axes = dict(part.partition("=")[::2] for part in value.split(","))
-    if not all(
-        name.strip().isidentifier() and size.isdecimal() and 0 < int(size) <= 512 for name, size in axes.items()
-    ):
-        raise ValueError(f"'{value}' is not a mesh; write its axes with their sizes: data=2,model=4")
-    return {name.strip(): int(size) for name, size in axes.items()}
 
 
 @partial(Parsed, "glob=spec")
 def spec_text(value: Any) -> Spec:
     """Names and axes as *.w1=,model or x=data+model."""
-    if not isinstance(value, str):
-        return value  # type: ignore[no-any-return]
     glob, equals, dims = value.partition("=")
     if not equals or not glob:
         raise ValueError(f"'{value}' has no '='; write names and the axes of each dimension: '*.w1=,model'")
     axes = [tuple(filter(None, dim.strip().split("+"))) for dim in dims.split(",")]
     return glob, tuple(names or None for names in axes)
-
-
-@partial(Parsed, "bytes")
-def bytes_text(value: Any) -> int:
-    try:
-        return int(amount(str(value)))
-    except ValueError:
-        raise ValueError(f"'{value}' is not a number of bytes; write 40G or 512MiB") from None
 
 
 @click.command()
@@ -80,14 +61,14 @@ def bytes_text(value: Any) -> int:
     help="Mesh axes of each dimension of arguments, by name: '*.w1=,model'; the last that fits counts.",
 )  # fmt: skip
 @click.option("--out", "wanted", type=spec_text, multiple=True, metavar="GLOB=SPEC", help="The same for results.")
-@click.option("--memory", type=bytes_text, metavar="BYTES", help="What a device can hold at any time, such as 40G.")
+@click.option("--memory", type=amount_text, metavar="BYTES", help="What a device can hold at any time, such as 40G.")
 @click.option("--effort", type=int, help="Steps of the solver, for a longer search.")
 @click.option(
     "--code", type=click.Choice(("jax", "json")), help="Print the best plan as a program, instead of the report."
 )
 @click.option("-o", "output", metavar="FILE.html", help="Write a page with the picture of the plan.")
 def layout(
-    program: str, axes: dict[str, int], given: tuple[Spec, ...], wanted: tuple[Spec, ...], memory: int | None,
+    program: str, axes: Axes, given: tuple[Spec, ...], wanted: tuple[Spec, ...], memory: int | None,
     effort: int | None, code: str | None, output: str | None,
 ) -> None:  # fmt: skip
     """Show how XLA lays out a function of JAX, and a layout that moves less.
@@ -110,7 +91,7 @@ def layout(
             write_text(report.page(program), output)
 
 
-def _loaded(program: str, axes: dict[str, int]) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
+def _loaded(program: str, axes: Axes) -> tuple[Callable[..., Any], tuple[Any, ...], Any]:
     """The function, its arguments, and the mesh."""
     from lib.layout import mesh
     from lib.layout.xla import require_devices
@@ -120,7 +101,9 @@ def _loaded(program: str, axes: dict[str, int]) -> tuple[Callable[..., Any], tup
         raise click.UsageError(f"'{program}' names no function; write FILE.py:FUNCTION, such as model.py:step")
     if not Path(name).is_file():
         raise click.UsageError(f"there is no file '{name}'")
-    grid = mesh(**axes)
+    if (devices := prod(size for _, size in axes)) > MAX_DEVICES:
+        raise click.UsageError(f"the mesh has {devices:,} devices; XLA compiles for at most {MAX_DEVICES:,} here")
+    grid = mesh(**dict(axes))
     require_devices(grid.size)
     names: dict[str, Any] = {"__name__": "program", "__file__": name}
     sys.path.insert(0, str(Path(name).resolve().parent))

@@ -17,12 +17,11 @@ from puzzles.catalog.path import CORE, PATH, PathStep, known
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.judge.progress import PuzzleProgress, forget, load, next_slug, solved_slugs
 from puzzles.screens.feedback import what_next
-from puzzles.screens.screen import next_command, print_wrapped
-from puzzles.text_lines import GLUE, MAX_WIDTH, print_table, wrapped
+from puzzles.text_lines import GLUE, MAX_WIDTH, next_command, print_table, print_wrapped, wrapped
 from puzzles.tracks import TRACKS, PuzzleGroup, Track, before, mark, reference_file, track_of
 
-from .shared.params import terminal
-from .shared.puzzle_params import SLUGS, group_or_puzzle
+from .params import terminal
+from .puzzle_params import SLUGS, group_or_puzzle
 
 if TYPE_CHECKING:
     from rich.console import Console

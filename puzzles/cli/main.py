@@ -19,8 +19,8 @@ from puzzles.version import VERSION
 MODULES = {
     "next": "start", "watch": "watch", "list": "list", "show": "show", "start": "start", "grade": "grade",
     "draw": "draw", "path": "list", "run": "run", "hint": "show", "compare": "draw", "status": "list", "reset": "list",
-    "notebook": "start", "costs": "costs", "share": "share", "verify": "share", "new": "check", "check": "check",
-    "class": "grade", "gradescope": "grade", "doctor": "doctor", "profile": "profile", "solve": "solve",
+    "notebook": "start", "costs": "show", "share": "share", "verify": "share", "new": "check", "check": "check",
+    "class": "grade", "gradescope": "grade", "doctor": "grade", "profile": "pipelines", "solve": "pipelines",
     "plan": "plan", "layout": "layout", "export": "run", "import": "run",
 }  # fmt: skip
 """The module of each command. The function has the command's name, with an underscore where Python has that name."""
@@ -42,7 +42,7 @@ def add_own(ctx: click.Context, param: click.Parameter, paths: tuple[str, ...]) 
     """Click's callback of --puzzles: adds the folders before other parameters look for puzzles, until the command
     ends."""
     if paths:
-        from puzzles.cli.shared.puzzle_params import add_folders
+        from puzzles.cli.puzzle_params import add_folders
 
         add_folders(ctx, paths)
 
@@ -83,7 +83,7 @@ class Commands(click.Group):
         except OSError as why:
             if why.filename is not None:  # the streams have no names
                 raise
-            from puzzles.cli.shared.params import abandon_output
+            from puzzles.cli.params import abandon_output
 
             abandon_output()
             click.echo(f"Error: cannot show the results: {why.strerror or why}", err=True)

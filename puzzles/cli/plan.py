@@ -20,7 +20,7 @@ from lib import PuzzleError
 from lib.ledger.trace import no_collection
 from puzzles.text_lines import print_table
 
-from .shared.params import Parsed, colour_option, preset, require_picture, terminal, text_of, usage_errors, write_text
+from .params import Parsed, colour_option, preset, require_picture, terminal, text_of, usage_errors, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,30 +1,41 @@
 """`puzzles run`, `export` and `import`: a solution on real tensors, and pipelines from and to PyTorch's files.
 
-`run` plays in the sandbox what a player wrote, and hands over only its trace. With --size or any field of a setting,
-any function of a file is played, without targets. A pipeline of PyTorch comes as CSV: its messages are left out on
-import, because they follow from the order, and on export unless they are asked for, because PyTorch adds its own. A run
-that PyTorch cannot express is refused, with the reason, rather than approximated.
+What a player wrote runs in the sandbox, which hands over only its trace. A track runs and draws its own puzzles; here
+it gets the sandbox and the terminal, as a workbench. With --size or any field of a setting, any function of a file is
+played, without targets. A pipeline of PyTorch comes as CSV: its messages are left out on import, because they follow
+from the order, and on export unless they are asked for, because PyTorch adds its own. A run that PyTorch cannot express
+is refused, with the reason, rather than approximated.
 """
 
 from __future__ import annotations
 
+import webbrowser
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from rich.console import Console
+from rich.text import Text
 
 from lib import Costs, PuzzleError, Setting, Size, Trace
 from lib import referee as judged
 from lib import run as played
 from puzzles.catalog.puzzle import Puzzle
-from puzzles.failure import Failure, write_file
-from puzzles.sandbox.limits import TIME_LIMIT
-from puzzles.tracks import track_for
+from puzzles.failure import Failure, of_source, write_file
+from puzzles.judge.discover import submissions
+from puzzles.judge.grader import grade_puzzle
+from puzzles.judge.session import Session, run_in
+from puzzles.judge.submission import Submission
+from puzzles.sandbox.limits import TIME_LIMIT, Limits
+from puzzles.screens.terminal import report_on
+from puzzles.text_lines import next_command
+from puzzles.tracks import ALL, Track, track_for, track_of
 from puzzles.tracks.base import TensorOptions
+from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
-from .shared.params import (
+from .params import (
     colour_option,
     require_endings,
     require_picture,
@@ -33,11 +44,81 @@ from .shared.params import (
     usage_errors,
     write_run,
 )
-from .shared.puzzle_params import FIELDS, SLUG_TEXT, chosen, costs_text, game_options
+from .puzzle_params import FIELDS, SLUG_TEXT, chosen, costs_text, game_options
 
 if TYPE_CHECKING:
     from lib.pipelines import Timetable
     from puzzles.tracks.free_play import FreeGame
+
+
+# --- A player's file ---
+
+
+class CommandWorkbench:
+    """The workbench for one definition and one file or folder of a player."""
+
+    def __init__(self, path: str, track: Track[Any], slug: str, seconds: float, opens: bool = False) -> None:
+        self.path = path
+        self.opens = opens
+        self.track = track
+        self.slug = slug
+        self.limits = Limits(seconds=seconds)
+        self.console: Console = terminal()
+        self._submissions: dict[str, Submission] = {}
+
+    def _submission(self, path: str = "") -> Submission:
+        """A file (default: the player's), read once: runs and messages use the same cells of a notebook."""
+        path = path or self.path
+        if path not in self._submissions:
+            self._submissions[path] = Submission.read(Path(path))
+        return self._submissions[path]
+
+    def run(self, request: RunRequest, path: str = "") -> RunOutcome:
+        submission = self._submission(path)
+        if submission.failure is not None:
+            return RunOutcome(failure=submission.failure)
+        with Session(submission, self.limits, names=(self.slug,)) as session:
+            return run_in(session, self.track, self.slug, request.data, self.limits.seconds)
+
+    def absent(self, path: str = "") -> str:
+        slug, track = self.slug, self.track
+        start = f", or get a file to write in with '{next_command('start', slug)}'" if slug in ALL else ""
+        advice = f"write '{track.words.signature(slug)}:'{start}"
+        return f"{path or self.path} has no {track.words.noun} {slug}; {advice}"
+
+    def message(self, failure: Failure, path: str = "") -> str:
+        return self._submission(path).placed(failure.message)
+
+    def refuse(self, why: str) -> bool:
+        self.console.print(Text(f"{self.slug} {why}"), soft_wrap=True)
+        return False
+
+    def wrote(self, path: str) -> None:
+        click.echo(f"Wrote {path}.")
+        if self.opens and not webbrowser.open(Path(path).resolve().as_uri()):
+            click.echo("There is no browser here to open it with.", err=True)
+
+    def require_readable(self, path: str) -> None:
+        problem = self._submission(path).problem
+        if problem is not None:
+            raise click.ClickException(f"{path}: {of_source(problem).message}")
+
+    def files(self, path: str) -> list[str]:
+        return [file.path for file in submissions([path]) if Submission.of(file).looks_defined(self.slug)]
+
+    def grade(self, where: str = "inprocess") -> bool:
+        slug, submission = self.slug, self._submission()
+        with Session(submission, self.limits) as session:
+            try:
+                verdict = grade_puzzle(track_of(slug).puzzle(slug), session)
+            except PuzzleError as why:
+                return self.refuse(f"could not be run: {why}")
+        if not verdict.attempted:
+            begun = f"{slug} in {self.path} is still the starter; write your lines between the two marks"
+            self.console.print(Text(begun if submission.looks_defined(slug) else self.absent()), soft_wrap=True)
+            return False
+        report_on(self.console, f"{self.path}, {where}", verdict)
+        return verdict.status == "passed"
 
 
 # --- Files of PyTorch ---
@@ -82,8 +163,6 @@ def export(
 def judged_run(path: str, name: str, options: Mapping[str, Any], seconds: float) -> tuple[FreeGame, Trace]:
     """The game, and the trace of a correct run."""
     from puzzles.tracks.free_play import FreeGame, own_game
-
-    from .shared.workbench import CommandWorkbench
 
     puzzle = chosen(name, options)
     track = track_for(puzzle)
@@ -238,7 +317,6 @@ def run(
     With --size or --costs, plays any function in the file, at any size and without targets. The run's figures are
     shown, and the exit code is 0 if it is correct; --tensors, --on, --small and -o run it on tensors too.
     """
-    from .shared.workbench import CommandWorkbench
 
     if on != "torch" and (device != "cpu" or through or folder):
         raise click.UsageError("--device, --through and --profile are for --on torch")

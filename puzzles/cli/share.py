@@ -19,8 +19,8 @@ from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
 from puzzles.tracks import TRACKS, track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import terminal
-from .shared.puzzle_params import saved_puzzle
+from .params import terminal
+from .puzzle_params import saved_puzzle
 
 MAX_LINK = 8000
 """Characters of a link that some programs cut off."""

@@ -1,21 +1,31 @@
-"""`puzzles show` and `hint`: a puzzle's statement, calls and starter; its background; one hint at a time."""
+"""`puzzles show`, `hint` and `costs`: a puzzle's statement, calls and starter, its background, hints; prices of costs.
+
+A puzzle's texts come from its track, and only their order on the screen is decided here. Hints come one at a time, from
+the gentlest on, and the number that was asked for is remembered, as part of the player's progress. The background
+stays behind `--about`, since it explains the idea that the player is to find. Costs are shown by name as sentences, or
+as JSON that `--costs` reads again.
+"""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import click
 
+from lib import Costs
+from lib.ledger.algebra import counted
+from lib.ledger.named_costs import MEANINGS, costs_named
+from lib.ledger.setting import record_to_json
 from puzzles.address import page
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.judge.progress import remember_hint
-from puzzles.screens.screen import next_command, print_wrapped
-from puzzles.text_lines import MAX_WIDTH, aligned_lines, text_lines
+from puzzles.text_lines import MAX_WIDTH, aligned_lines, next_command, print_table, print_wrapped, text_lines
 from puzzles.tracks import place, track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import terminal
-from .shared.puzzle_params import PUZZLE
+from .params import terminal, usage_errors
+from .puzzle_params import PUZZLE
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -122,3 +132,79 @@ def show_hint(console: Console, puzzle: Puzzle, number: int, again: str = "") ->
     following = f"'{next_command('hint', puzzle.slug, '-n', str(number + 1))}'"
     if number < len(hints):
         print_wrapped(console, f"Still stuck? {again or following}", "dim")
+
+
+# --- Costs ---
+
+
+@click.command()
+@click.argument("name", metavar="[NAME]", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON, to edit and use with --costs FILE.json.")
+def costs(name: str | None, as_json: bool) -> None:
+    """List the names that --costs takes, or show the prices of one."""
+    if name is None:
+        if as_json:
+            raise click.UsageError("--json prints one record; name it, as in 'puzzles costs parts --json'")
+        return show_names()
+    with usage_errors():
+        record = costs_named(name)
+    if as_json:
+        click.echo(json.dumps(record_to_json(record), indent=2))
+    else:
+        show_record(record)
+
+
+def show_names() -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=False)
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, meaning in MEANINGS.items():
+        table.add_row(name, meaning)
+    print_table(terminal(), table)
+
+
+def show_record(record: Costs) -> None:
+    console = terminal()
+    for line in (f"{record.name}: {MEANINGS[record.name]}.", *facts(record)):
+        print_wrapped(console, line)
+
+
+def facts(record: Costs) -> list[str]:
+    """The sizes and prices of a record, each a line."""
+    unit = {"us": "Microseconds", "ms": "Milliseconds"}.get(record.time_unit, "Steps")
+    prices = (
+        (unit, record.ticks),
+        (f"{unit} for each call besides", record.calls),
+        (f"{unit} for each hop of a ring", record.alpha),
+        (f"{unit} between machines", record.ticks_between),
+        (f"{unit} for each hop between machines", record.alpha_between),
+    )
+    tiers = [
+        f"The {tier}: {', '.join(f'{name} {record.text(ticks)}' for name, ticks in pair if ticks is not None)} steps."
+        for tier, memory in record.tiers.items()
+        for pair in [(("offload", memory.offload), ("fetch", memory.fetch), ("update", memory.update))]
+        if any(price for _, price in pair)
+    ]
+    each = unit.lower()[:-1]
+    return [
+        f"Elements: weight {record.weight:,}, activation {record.activation:,}, "
+        f"activation gradient {record.activation_grad:,}.",
+        *(
+            f"{title}: {', '.join(f'{name} {record.text(ticks)}' for name, ticks in of.items())}."
+            for title, of in prices
+            if of
+        ),
+        *(
+            f"Elements sent in a {each}{where}: "
+            f"{', '.join(f'{name} {float(record.unit / beta):,.0f}' for name, beta in of.items() if beta)}."
+            for where, of in (("", record.beta), (" between machines", record.beta_between))
+            if of
+        ),
+        *([f"Operations in a {each}: {record.flops_per_tick * record.unit:,}."] if record.flops_per_tick else []),
+        *tiers,
+        *([f"An optimizer state: {record.moments} times its weight."] if record.moments > 1 else []),
+        *(["Communication overlaps with computation."] if record.overlap else []),
+        *([f"A machine has {counted(record.islands, 'rank')}."] if record.islands else []),
+    ]

@@ -13,11 +13,11 @@ from puzzles.failure import UnreadableError
 from puzzles.judge.progress import add_own_file, known_file, load, next_slug
 from puzzles.judge.starters import add_starters
 from puzzles.screens.feedback import what_next
-from puzzles.screens.screen import next_command, print_wrapped
+from puzzles.text_lines import next_command, print_wrapped
 from puzzles.tracks import PuzzleGroup, default_slugs, track_of
 
-from .shared.params import terminal
-from .shared.puzzle_params import group_or_puzzle
+from .params import terminal
+from .puzzle_params import group_or_puzzle
 from .show import show_statement
 
 DEFAULT_FILE = "my_solutions.py"

@@ -30,12 +30,11 @@ from puzzles.judge.starters import add_starters
 from puzzles.judge.submission import Submission, fingerprints
 from puzzles.judge.verdict import Graded, Verdict
 from puzzles.sandbox.limits import Limits
-from puzzles.screens.screen import ScreenPart, next_command, print_wrapped, show_fitted
-from puzzles.text_lines import GLUE
+from puzzles.text_lines import GLUE, ScreenPart, next_command, print_wrapped, show_fitted
 from puzzles.tracks import ALL, chapter_of, track_of
 from puzzles.tracks.outcomes import capitalized
 
-from .shared.params import bytes_text, colour_option, seconds_text, terminal
+from .params import bytes_text, colour_option, seconds_text, terminal
 
 if TYPE_CHECKING:
     from rich.console import Console

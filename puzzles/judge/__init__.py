@@ -1,1 +1,1 @@
-"""Grading: a player's file in, verdicts out."""
+"""From a file to verdicts: submissions, the one judge, classes of files, and what a player has solved."""

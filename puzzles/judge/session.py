@@ -7,7 +7,15 @@ from contextlib import AbstractContextManager, suppress
 from typing import Any
 
 from puzzles.failure import Failure, sanitized
-from puzzles.sandbox.client import START_SECONDS, Client, SandboxClient, SandboxLostError, can_fork, end_words
+from puzzles.sandbox.client import (
+    START_SECONDS,
+    Client,
+    OneshotClient,
+    SandboxClient,
+    SandboxLostError,
+    can_fork,
+    end_words,
+)
 from puzzles.sandbox.limits import READING_PATIENCE, Limits
 from puzzles.sandbox.visible_files import SITE_PACKAGES
 from puzzles.sandbox.worker.os_limits import SIGKILL
@@ -26,8 +34,6 @@ def new_client() -> Client:
     """A client of a new server; on a system that cannot fork, a client that needs no server."""
     if can_fork():
         return SandboxClient()
-    from puzzles.sandbox.client import OneshotClient  # here, because few systems need it
-
     return OneshotClient()
 
 

@@ -18,9 +18,8 @@ from puzzles.tracks import TRACKS, Track, mark, place, reference_file
 from puzzles.tracks.outcomes import capitalized
 from puzzles.version import VERSION
 
-from .in_browser import by_hand
 from .in_browser.calls import is_played
-from .in_browser.shown import viewed
+from .in_browser.shown import rows_of, viewed
 
 COLLECTIVES = {"all-reduce": "allreduce", "reduce-scatter": "scatterreduce", "all-gather": "allgather"}
 """By the name in texts, the name of its picture."""
@@ -147,7 +146,7 @@ def shown(track: Track[Any], puzzle: Puzzle) -> dict[str, Any]:
         "picture": picture_of(track, puzzle),
         "timetable": puzzle.slug in BY_HAND,
         "no_timetable": f"This puzzle has no timetable by hand: {why}." if why else "",
-        "rows": by_hand.rows_of(puzzle.slug),
+        "rows": rows_of(puzzle.slug),
     }
 
 

@@ -1,1 +1,4 @@
-"""Playing in a notebook: `play` runs, judges and shows a puzzle; `Book` builds the notebooks themselves."""
+"""Playing in a notebook: `play` runs, judges and shows a puzzle; `profile` reads a real run.
+
+`Book` builds the notebooks themselves.
+"""

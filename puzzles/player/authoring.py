@@ -21,7 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from lib import Value, Weight, WeightGrad
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.ledger.collectives import COLLECTIVE_RULES
 from puzzles.address import requirement, source
 from puzzles.catalog.puzzle import Puzzle

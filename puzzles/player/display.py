@@ -20,6 +20,9 @@ from lib.ledger.traffic import traffic_lines
 from puzzles.failure import Failure
 from puzzles.tracks.free_play import FreeGame, figures, picture, summary
 
+if {"IPython", "marimo"} & sys.modules.keys():
+    import drawing  # noqa: F401  # values then show themselves as pictures; a script starts without
+
 # --- Places ---
 
 

@@ -1,1 +1,1 @@
-"""The sandbox seen from the grader: it starts workers, talks to them, and limits what a run may use."""
+"""Where other people's code runs: starts workers, talks to them, and limits what a run may use."""

@@ -1,1 +1,1 @@
-"""Reports on verdicts: terminal, HTML, files for other programs, feedback after a pass."""
+"""What a player sees: verdicts, tables, profiles and plans in a terminal and as HTML, and the words after a pass."""

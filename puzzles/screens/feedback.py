@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from puzzles.catalog.path import CORE
 from puzzles.judge.progress import load, next_slug, solved_slugs
 from puzzles.judge.verdict import Verdict
-from puzzles.screens.screen import next_command
+from puzzles.text_lines import next_command
 from puzzles.tracks import chapter_of, reference_file, track_of
 from puzzles.tracks.outcomes import capitalized
 

@@ -1,4 +1,9 @@
-"""Plans on the terminal: the time, the traffic and the memory of each."""
+"""Plans on the terminal: the time, the traffic and the memory of each.
+
+Decided here are the tables and their units: seconds, GB for traffic, and GiB for memory. An axis that no plan uses has
+no column, so that tables fit a terminal. The figures, ties and verdicts are the plans' own. Sentences below the tables
+explain every mark and every heading that is not in the field's usual words.
+"""
 
 from collections.abc import Sequence
 
@@ -12,9 +17,7 @@ from lib.planning.estimate import KINDS
 from lib.planning.job import DAY, GIB, HOUR, Job, goodput, training_seconds
 from lib.planning.plans import LEAST_PART, PARTS, VERDICTS, Family, tie_text, time_parts
 from lib.planning.split_search import largest, memory_advice
-from puzzles.text_lines import print_table
-
-from .screen import print_wrapped
+from puzzles.text_lines import print_table, print_wrapped
 
 AXES = ("dp", "pp", "cp", "ep", "tp")
 LINKS = {"nvlink": "NVLink", "network": "network", "host": "host"}

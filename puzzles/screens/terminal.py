@@ -1,4 +1,10 @@
-"""Reports on the terminal after grading: tables with a row for each verdict, messages, and the next step."""
+"""Reports on the terminal after grading: tables with a row for each verdict, messages, and the next step.
+
+One file, a folder with one attempt in each file, and a class have different tables, because people read them for
+different things: figures, comparison, and who is where. What is said of a verdict comes from the verdict and from
+`feedback`; here is decided what is said, in which order, and how often: a message that a whole file has is said once.
+Of a large class only the table fits, and the messages are left to files. The last lines say what to do next.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -22,11 +28,11 @@ from puzzles.judge.judge import UNGRADABLE
 from puzzles.judge.submission import Submission
 from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
 from puzzles.sandbox.client import protection
-from puzzles.text_lines import GLUE, MAX_WIDTH, full_width, print_table
+from puzzles.screens.feedback import achieved, details, offers, story, what_next
+from puzzles.text_lines import GLUE, MAX_WIDTH, ScreenPart, full_width, next_command, print_table, print_wrapped
 from puzzles.tracks import ALL, TRACKS, Track, track_of
 from puzzles.tracks.outcomes import number_text
 
-from .screen import ScreenPart, next_command, print_wrapped
 from .standings import (
     COLOURS,
     SHOWN_SIZE,
@@ -152,8 +158,6 @@ def _distinct(verdicts: Iterable[Verdict]) -> Iterator[Verdict]:
 
 def explanation(verdict: Verdict, path: str) -> Iterator[ScreenPart]:
     """The verdict on a file by itself: status and figures, the message, notes or feedback, and what was printed."""
-    from puzzles.screens.feedback import offers, story
-
     yield ScreenPart(lambda console: _show_status(console, verdict), optional=False)
     if verdict.message:
         yield ScreenPart(lambda console: _show_message(console, verdict, ""), optional=False)
@@ -219,14 +223,6 @@ def _show_printed(console: Console, verdict: Verdict) -> None:
 
 def _next(graded: Graded, why: bool = False) -> Iterator[str]:
     """Encouragement, and the next move, for one file."""
-    from puzzles.screens.feedback import (  # here, because the reference is run for it
-        achieved,
-        details,
-        offers,
-        story,
-        what_next,
-    )
-
     attempted = graded.attempted
     if not attempted:
         first = graded.verdicts[0].puzzle if graded.verdicts else next(iter(ALL))

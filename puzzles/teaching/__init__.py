@@ -1,1 +1,1 @@
-"""A course: who handed in what, on a roster, and what it is worth."""
+"""For teachers: puzzles of their own, and a class: who handed in what, what it is worth, pages, Gradescope."""

@@ -1,4 +1,11 @@
-"""Checks puzzles of teachers: texts, starter, reference, wrong solutions, records; finds what the reference scores."""
+"""Checks puzzles of teachers: texts, starter, reference, wrong solutions, records; finds what the reference scores.
+
+A puzzle is tested like code: by running its solutions through the judge that students get, in the same sandbox. So a
+check can neither be more lenient nor stricter than grading. Findings are facts or problems, and each problem says what
+to write. What is measured is only returned; writing it into the file is another module's (`writing`). The game's own
+puzzles are checked by the same code, in a clone. Whether a puzzle teaches something is not decided here, only that its
+lesson cannot be skipped by the wrong solutions that its author names.
+"""
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import tomlkit
 
-from lib.extras import NAME
+from lib.errors import PACKAGE
 from puzzles.custom import COURSE_FILE
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.teaching.course_file import Course
@@ -36,7 +36,7 @@ def is_our_wheel(path: Path) -> bool:
 def our_wheel(folder: Path) -> Path:
     """Writes the wheel of the game into a folder."""
     try:
-        installed = distribution(NAME)
+        installed = distribution(PACKAGE)
     except PackageNotFoundError:
         installed = None
     if installed is not None and not _is_editable(installed):

@@ -1,4 +1,11 @@
-"""Which files are one submission, and the best verdict on each puzzle in it."""
+"""Which files are one submission, and the best verdict on each puzzle in it.
+
+In a folder, each file and each folder directly below it is a submission. Names that Moodle and Canvas give are
+recognized only if all entries have them, since one may be a coincidence; recognition of more platforms was given up,
+because a roster does it better. The key of a submission is its place in the list of all, so that two with equal names
+stay two. Of several files the best verdict on a puzzle counts, and says which file it is from. Who a student is on a
+roster is decided in `roster`; what verdicts are worth, in `points`.
+"""
 
 import os
 import re

@@ -1,4 +1,12 @@
-"""Reads a roster, a CSV file with a row for each student or Canvas's export, and finds its students in submissions."""
+"""Reads a roster, a CSV file with a row for each student or Canvas's export, and finds its students in submissions.
+
+A submission belongs to a student if an identifier or a group says so; a name alone does only if nobody else has it. A
+number matches nobody of another name, because systems number people in different ways. Where several students may be
+meant, none gets the work: it is listed by itself, with a warning that says what to add. Students who handed in nothing
+are on the list too. Grading and lateness are not decided here.
+
+Names are compared without case, marks and spaces, with the last name first or last, as platforms write them.
+"""
 
 import csv
 import io

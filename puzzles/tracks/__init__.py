@@ -1,4 +1,4 @@
-"""The tracks of the game: finds puzzles, chapters and references by name; packages from outside register tracks.
+"""The four tracks: finds puzzles, chapters and references by name; packages from outside register tracks.
 
 from puzzles.tracks import Track, find, register
 

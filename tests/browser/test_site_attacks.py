@@ -254,7 +254,7 @@ def test_a_forged_verdict_is_not_believed(game: Game, record: str) -> None:
 
 PATCHED = """
 import sys
-import lib.ledger.referee, puzzles.judge.judge, lib.ledger.operations, puzzles.page.in_browser.run_record
+import lib.ledger.referee, puzzles.judge.judge, lib.ledger.operations, puzzles.page.in_browser.calls
 from puzzles.page.in_browser import api, player
 
 sys.left_behind = True
@@ -264,7 +264,7 @@ for rules in (lib.ledger.operations.LOCAL_RULES, lib.ledger.operations.BATCHED):
         rules.clear()
     except AttributeError:
         pass
-puzzles.page.in_browser.run_record.run_judge = puzzles.judge.judge.judge = lambda *given, **more: "passed"
+puzzles.page.in_browser.calls.run_judge = puzzles.judge.judge.judge = lambda *given, **more: "passed"
 lib.ledger.referee.referee = lambda *given, **more: None
 
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from lib.pipelines import schedule_names as names
+from lib.pipelines.rank_work import Names
 from puzzles.catalog import schedule_papers
 from puzzles.catalog.engine import ENGINE_PUZZLES
 from puzzles.catalog.layout import LAYOUT_PUZZLES
@@ -55,8 +55,8 @@ def test_every_publication_is_cited_and_listed_by_year() -> None:
 
 
 def test_each_schedule_that_has_a_name_has_its_papers() -> None:
-    without = {names.WEIGHT_SHARDED}  # a step of the classic puzzles on the way to ZeRO-3, which no paper named
-    assert schedule_papers.PAPERS.keys() == {value for name, value in vars(names).items() if name.isupper()} - without
+    without = {Names.WEIGHT_SHARDED}  # a step of the classic puzzles on the way to ZeRO-3, which no paper named
+    assert schedule_papers.PAPERS.keys() == {value for name, value in vars(Names).items() if name.isupper()} - without
 
 
 def test_authors_and_year_are_short() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from lib import COSTS, Setting, Size, referee, run, trace_from_json, trace_to_json
 from lib.ledger.setting import costs_from_json
-from puzzles.cli.costs import facts
+from puzzles.cli.show import facts
 from puzzles.failure import Failure
 from puzzles.tracks.outcomes import RunOutcome
 from puzzles.tracks.schedule.free_game import FreeGame, setting_text

@@ -81,7 +81,7 @@ def run(*words: object) -> tuple[int, str]:
         (("model.py:step", "--mesh", "2x4"), "'2x4' is not a mesh"),
         (("model.py:step", "--mesh", "data=0"), "'data=0' is not a mesh"),
         (("model.py:step", *SPECS, "--in", "w1"), "'w1' has no '='"),
-        (("model.py:step", *SPECS, "--memory", "much"), "'much' is not a number of bytes"),
+        (("model.py:step", *SPECS, "--memory", "much"), "'much' is not a number"),
         (("model.py:step", *SPECS, "-o", "plan.png"), "does not end in .html"),
     ],
 )

@@ -32,7 +32,7 @@ COMMANDS = {
     "list plan": [],
     "status": [],
     "path": [],
-    "costs": ["puzzles/cli/costs.py"],
+    "costs": ["puzzles/cli/show.py"],
     "costs hopper_narrow": [],
     "show zero_or_tensor --about": ["puzzles/text_lines.py"],
     "hint basic": [],

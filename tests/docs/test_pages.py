@@ -23,7 +23,7 @@ from docs.generate.short_schedules import SHORT, Short
 from lib import COSTS, Report
 from lib.engine import ShardedEngine, launch
 from lib.engine.replay.pipelining import missing
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.ledger.named_costs import MEANINGS
 from lib.planning import Job, gpu, transformer
 from lib.planning.job import LATENCY, REACHED, Transformer

@@ -517,7 +517,7 @@ def test_drawing_takes_only_what_lib_exports() -> None:
     from lib import pipelines, planning
 
     exported = {module.__name__: {*module.__all__} for module in (lib, planning, pipelines)}
-    exported["lib.extras"] = {"install_command"}
+    exported["lib.errors"] = {"install_command"}
     exported["lib.ledger.algebra"] = {"consecutive", "counted", "named"}
     exported["lib.planning.plans"] = {"LEAST_PART", "PARTS", "time_parts"}
     for path in sorted(Path(drawing.__file__).parent.rglob("*.py")):

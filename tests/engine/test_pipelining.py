@@ -16,7 +16,7 @@ from lib import PuzzleError, Setting, run
 from lib.engine.process_devices import how_it_ended
 from lib.engine.replay import pipelining
 from lib.engine.replay.pipelining import CLOSE, MeasuredRun, PipelineDevice, missing, run_pipelining
-from lib.extras import install_command
+from lib.errors import install_command
 from lib.pipelines import dualpipev, interleaved, one_f_one_b, pipeline, zb_h1, zb_v
 from lib.pipelines.torch_csv import Pipeline, event_times, read_csv
 from puzzles.catalog.schedule import PUZZLES

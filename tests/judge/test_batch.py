@@ -258,7 +258,7 @@ def test_a_page_without_drawing_has_no_pictures_and_all_the_rest(a_class: Path, 
 def unprotected(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a system where nothing protects files, with an ordinary user."""
     bare = lambda: Protection(landlock=0, seccomp=False, other_user=False)  # noqa: E731
-    for module in ("puzzles.cli.grade", "puzzles.cli.doctor", "puzzles.screens.terminal"):
+    for module in ("puzzles.cli.grade", "puzzles.screens.terminal"):
         monkeypatch.setattr(f"{module}.protection", bare)
 
 
@@ -309,7 +309,7 @@ def test_what_protects_files_needs_no_trust_and_says_what_it_leaves_open(
 
 
 def test_doctor_says_what_macos_lacks(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("puzzles.cli.doctor.sys", types.SimpleNamespace(platform="darwin"))
+    monkeypatch.setattr("puzzles.cli.grade.sys", types.SimpleNamespace(platform="darwin"))
     assert "not memory or processes" in puzzles("doctor").stdout
 
 
@@ -366,7 +366,7 @@ def test_without_fork_a_source_that_breaks_python_is_reported(without_fork: Path
 
 
 def test_without_fork_doctor_says_what_is_missing(without_fork: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.delattr("puzzles.cli.doctor.os.getuid")
+    monkeypatch.delattr("puzzles.cli.grade.os.getuid")
     shown = puzzles("doctor").stdout
     assert "not memory" in shown
     assert "read and change" in shown

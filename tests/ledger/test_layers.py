@@ -809,6 +809,6 @@ def test_scores_are_drawn_with_their_share_of_the_vocabulary() -> None:
     approved(
         "vocabulary",
         "scores are drawn with their share of the vocabulary",
-        scores._repr_html_(),
+        drawing.svg(drawing.draw_value(scores)),
         "the vocabulary {1} of",
     )

@@ -11,7 +11,7 @@ import pytest
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.failure import Failure
 from puzzles.page.in_browser import player
-from puzzles.page.in_browser.run_record import MAX_RUNS, KeptRun, RunRecord, judged
+from puzzles.page.in_browser.calls import MAX_RUNS, KeptRun, RunRecord, judged
 from puzzles.player.local_run import judge_here
 from puzzles.sandbox.worker.reading import Sketch
 from tests.support.commands import solution

@@ -28,7 +28,7 @@ from lib.pipelines import (
     zero2,
     zero3,
 )
-from lib.pipelines.schedule_names import ZERO_1_OR_2
+from lib.pipelines.rank_work import Names
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.catalog.schedule_papers import with_papers
 from solutions.records import fsdp_layer_by_layer
@@ -73,7 +73,7 @@ KNOWN = {
     "pipeline": WITHOUT,
     "gpipe": "GPipe",
     "pipeline_fsdp": f"{WITHOUT} x {ZERO_3}, with every weight gathered twice",
-    "zero1": ZERO_1_OR_2,
+    "zero1": Names.ZERO_1_OR_2,
     "zero2": "ZeRO-2",
     "checkpoint": STANDARD + RECOMPUTED,
     "offload": f"{STANDARD}, with prefetch and activations offloaded to the host",
@@ -99,7 +99,7 @@ KNOWN = {
     "records.basic_batch_by_batch": IN_TURN,
     "records.gpipe_sums_at_once": "GPipe",
     "records.pipeline_output_not_kept": WITHOUT,
-    "records.zero1_update_early": ZERO_1_OR_2,
+    "records.zero1_update_early": Names.ZERO_1_OR_2,
     "records.ddp_sharded: every_layer": f"{ZERO_3}, with every weight gathered once",
     "records.ddp_sharded: above_the_first": f"like {ZERO_3}, with every weight gathered once, but "
     "layer 0 is kept unsharded",
@@ -141,7 +141,7 @@ KNOWN = {
     "fsdp_bound": f"{ZERO_3}, with prefetch and gradients summed during backward",
     "axis_inside": f"{TENSOR} x data parallelism",
     "tp_limit": f"{TENSOR} x data parallelism",
-    "records.tp_limit_states_in_shards": f"{TENSOR} x {ZERO_1_OR_2}",
+    "records.tp_limit_states_in_shards": f"{TENSOR} x {Names.ZERO_1_OR_2}",
     "records.axis_inside_states_in_shards": f"like {TENSOR} x ZeRO-1, but layer 0 is kept unsharded, and only its "
     "state in shards",
     "records.three_d_states_by_layer": "1F1B x tensor parallelism x data parallelism of another kind",
@@ -305,8 +305,8 @@ def test_axes_and_extras_are_named(schedule: Any, size: Any, setting: Setting, t
     ("schedule", "names"),
     [
         (ddp, ("data parallelism", "data parallelism")),
-        (zero1, (ZERO_1_OR_2, "ZeRO-1")),
-        (zero2, (ZERO_1_OR_2, "ZeRO-2")),
+        (zero1, (Names.ZERO_1_OR_2, "ZeRO-1")),
+        (zero2, (Names.ZERO_1_OR_2, "ZeRO-2")),
         (zero3, (ZERO_3, ZERO_3)),
     ],
 )

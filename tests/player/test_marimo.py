@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lib.extras import install_command
+from lib.errors import install_command
 from puzzles.player import authoring
 from puzzles.player.authoring import books
 from tests.support.commands import puzzles

@@ -22,7 +22,7 @@ from torch.distributed.pipelining import PipelineStage, schedules
 from torch.profiler import ProfilerActivity, profile
 
 from lib.pipelines.torch_csv import read_csv
-from lib.profiles.hooks import hooks
+from lib.profiles.reading import hooks
 
 RANKS, BATCHES, WIDTH = 4, 8, 16
 NAP = 0.010

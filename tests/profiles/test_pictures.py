@@ -9,7 +9,7 @@ import pytest
 
 from lib import PuzzleError
 from lib.pipelines.torch_csv import read_csv
-from lib.profiles.hooks import FRAMEWORKS
+from lib.profiles.reading import FRAMEWORKS
 from puzzles import profile
 from puzzles.player.profile import ProfiledRun
 from puzzles.screens import profile_pictures as profiled

@@ -65,11 +65,11 @@ def _a_player_in(work: Path, home: Path) -> Iterator[pytest.MonkeyPatch]:
         patch.chdir(work)
         patch.setenv("COLUMNS", str(WIDTH))
         patch.setenv(HOME, str(home))
-        for module in ("cli.grade", "cli.doctor", "screens.terminal"):
+        for module in ("cli.grade", "screens.terminal"):
             patch.setattr(f"puzzles.{module}.protection", lambda: FULL)
         for name, fact in {"system": "Linux", "release": "6.8.0", "python_version": "3.13.0"}.items():
             patch.setattr(f"platform.{name}", lambda fact=fact: fact)
-        patch.setattr("puzzles.cli.doctor.find_spec", lambda name: True)
+        patch.setattr("puzzles.cli.grade.find_spec", lambda name: True)
         patch.setattr("puzzles.judge.batch.cores", lambda: 1)  # and so a class is graded in this process
         patch.setattr("puzzles.cli.watch._saves", lambda path, stop: iter(()))
         yield patch

@@ -18,8 +18,8 @@ from lib.ledger.traffic import sent_by
 from lib.ledger.values import Activation, ActivationGrad, OptState, Parked, Sharded, Value, Weight, WeightGrad
 from lib.planning.estimate import Program, program_of
 from lib.planning.job import Job
+from lib.planning.plans import planned
 from lib.planning.prices import Prices, Widths, prices, setting_of, widths
-from lib.planning.schedule import planned
 from lib.planning.split import Split
 
 COMPUTING = ("forward", "backward", "backward_input", "backward_weight", "loss", "update")

@@ -25,8 +25,8 @@ import pytest
 from puzzles.catalog.fields import Fields
 from puzzles.judge.verdict import Graded, Scoring, Verdict
 from puzzles.teaching.course_file import Course, read_course
+from puzzles.teaching.export import gradescope
 from puzzles.teaching.gradescope import Autograder, packed_again
-from puzzles.teaching.gradescope_results import gradescope
 from puzzles.teaching.points import late_from
 from puzzles.teaching.writing import begin
 from tests.support import environments

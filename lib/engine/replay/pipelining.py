@@ -17,8 +17,7 @@ from lib.engine.launcher import launch
 from lib.engine.replay.rank import RankScript, ReplayEngine
 from lib.engine.replay.workload import Workload
 from lib.engine.words import SAYS
-from lib.errors import PuzzleError, RuleError
-from lib.extras import install_command
+from lib.errors import PuzzleError, RuleError, install_command
 from lib.ledger.collectives import COLLECTIVES
 from lib.ledger.trace import Trace
 from lib.pipelines.torch_csv import CellTimes, Pipeline, slot_text, slots_of, write_csv

@@ -1,4 +1,11 @@
-"""Flags of Megatron-LM (core 0.20 dev, d98e8a6, 2026-08)."""
+"""Flags of Megatron-LM (core 0.20 dev, d98e8a6, 2026-08).
+
+`write` names the flags that decide a split; it refuses a choice that this version does not have, instead of leaving it
+out. `read` takes every flag that changes time or memory, and sorts the others: those that every plan assumes, those
+that are harmless, and the rest, which is named to the user as not read. So nothing is ignored in silence. Sizes that
+the flags leave open get Megatron's defaults. Flags of later versions are not known; the version stands in what is
+written.
+"""
 
 import re
 import shlex

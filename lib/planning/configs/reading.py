@@ -6,12 +6,11 @@ from dataclasses import dataclass, fields
 from math import prod
 from typing import Any
 
-from lib.errors import RuleError
+from lib.errors import RuleError, Sentences
 
 from ..job import Job, Transformer
 from ..presets import transformer_of_sizes
 from ..split import Split
-from ..words import SAYS
 
 
 class Entries:
@@ -104,3 +103,11 @@ def require_16_bits(job: Job, program: str) -> None:
     if job.fp8:
         raise RuleError(SAYS("no fp8 setting", program=program))
     require_usual(job, program, modules=((),), graphs="none", ep_overlap=False, mtp=0, optimizer="adam")
+
+
+SAYS = Sentences(
+    {
+        "axes do not divide": "pp x cp x tp is {inner} in the config, which does not divide {gpus} GPUs",
+        "no fp8 setting": "{program} has no setting here for matrix products in 8 bits; leave out fp8, or add them by hand",
+    }
+)

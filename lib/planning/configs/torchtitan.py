@@ -1,4 +1,10 @@
-"""TOML of torchtitan v0.2.2, the last release with TOML (torchtitan/config/job_config.py)."""
+"""TOML of torchtitan v0.2.2, the last release with TOML (torchtitan/config/job_config.py).
+
+`write` gives the sections that a split determines, and no others, so that they can be pasted into a config. `read`
+sorts all entries, as for Megatron: what it takes, what every plan assumes, what is harmless, and the rest, which is
+named. The sizes of a model are not in a config, only its name; so models that are presets here are known, and any other
+must be named by the user. Defaults are torchtitan's.
+"""
 
 import json
 import re

@@ -11,9 +11,8 @@ from puzzles.page import links
 from puzzles.tracks import TRACKS, as_lines, differing_lines, track_of
 from puzzles.tracks.schedule.judge import parse_trace
 
-from . import by_hand, shown
-from .calls import Calls, add_custom_puzzles, answered
-from .run_record import judged, judged_run
+from . import shown
+from .calls import Calls, add_custom_puzzles, answered, judged, judged_run
 from .shown import BLANK, described
 
 add_custom_puzzles()
@@ -77,7 +76,7 @@ def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
     verdict = judged(PUZZLES[slug], record)
     if not verdict.figures:
         raise ValueError(f"the code has no timetable, since it does not run through: {verdict.message or BLANK}")
-    return by_hand.of_run(PUZZLES[slug], _trace(verdict))
+    return shown.rows_of_run(PUZZLES[slug], _trace(verdict))
 
 
 def split(text: str) -> dict[str, str]:
@@ -116,10 +115,10 @@ def _of_puzzle(function: Callable[..., Any]) -> Callable[..., Any]:
 CALLS: Calls = {
     **{call.__name__: call for call in (judge, verify, story, view, picture, compare, trace, split, timetable_of_runs)},
     "profile": shown.profiled,
-    "draft": _of_puzzle(by_hand.shown),
-    "refusals": _of_puzzle(by_hand.refusals),
-    "written": _of_puzzle(by_hand.written),
-    "read_timetable": _of_puzzle(by_hand.read),
+    "draft": _of_puzzle(shown.draft_shown),
+    "refusals": _of_puzzle(shown.refusals),
+    "written": _of_puzzle(shown.code_written),
+    "read_timetable": _of_puzzle(shown.rows_read),
     "fragment": links.fragment,
     "zipped": links.zipped,
 }

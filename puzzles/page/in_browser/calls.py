@@ -1,6 +1,10 @@
-"""Calls from the page: the name of a function and its arguments as JSON, answered as JSON.
+"""What passes between the page and its two Pythons, one that runs players' code and one that judges: plain data.
 
-Puzzles of teachers: their TOML files go into the archive of the site, without solutions, and are added here.
+A call is the name of a function and its arguments as JSON, answered as JSON. What the first Python found out in its
+runs is a record. The other reads it strictly, field by field, and gives its runs to the same judge as everywhere: a
+record may come from hostile code, so nothing in it is believed but the traces that the referee executes again. Puzzles
+of teachers: their TOML files go into the archive of the site, without solutions, and are added here. Classes of
+teachers do not, because their trials are Python files and would be published with the site.
 """
 
 from __future__ import annotations
@@ -8,19 +12,25 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 from lib import PuzzleError
-
-if TYPE_CHECKING:
-    from puzzles.tracks import Track
-
+from puzzles.catalog.puzzle import Puzzle
+from puzzles.custom import add_folder, folders
+from puzzles.failure import Failure, sanitized
+from puzzles.judge.judge import judge, run_judge
+from puzzles.judge.verdict import Verdict
+from puzzles.player.local_run import NotebookDefinition
+from puzzles.sandbox.worker.reading import Sketch
+from puzzles.tracks import TRACKS, Track, track_of
+from puzzles.tracks.outcomes import RunOutcome, RunRequest
 
 # --- Puzzles of teachers ---
 
@@ -37,9 +47,6 @@ def is_played(track: Track[Any], own: bool) -> bool:
 
 def packed() -> bytes:
     """The files of all folders that have been added, by folder and name, as JSON; empty if there is none to play."""
-    from puzzles.custom import folders
-    from puzzles.tracks import TRACKS
-
     found = {
         folder.path.name: {
             own.file.name: own.file.read_text(encoding="utf-8-sig")
@@ -54,9 +61,6 @@ def packed() -> bytes:
 
 def add(data: bytes, below: Path) -> None:
     """Writes packed files into folders below this one, and adds these. Layouts come with numpy."""
-    from puzzles.custom import add_folder
-    from puzzles.tracks import TRACKS
-
     has_numpy = find_spec("numpy") is not None
     for name, texts in json.loads(data).items():
         folder = below / name
@@ -87,3 +91,128 @@ def add_custom_puzzles() -> None:
     """Adds the puzzles of teachers that are in the archive, if there are any."""
     with suppress(OSError):
         add(resources.files(__package__).joinpath("own.json").read_bytes(), Path(mkdtemp()))
+
+
+# --- The record of a player's runs ---
+
+
+MAX_RUNS, MAX_TEXT = 100, 2_000
+"""Runs of one judgement, and characters of a failure's text."""
+
+
+class KeptRun(NamedTuple):
+    """A run: what a track sends of it, as text, and why it failed. With neither there was no definition."""
+
+    sent: str = ""
+    failure: Failure | None = None
+
+    def outcome(self, track: Track[Any]) -> RunOutcome:
+        return outcome_of(track, self.sent, self.failure) if self.sent else RunOutcome(None, self.failure)
+
+
+def outcome_of(track: Track[Any], text: str, failure: Failure | None = None) -> RunOutcome:
+    """The outcome of a run in text."""
+    try:
+        return RunOutcome(track.judge.row_of(text), failure)
+    except (ValueError, RecursionError) as why:
+        return RunOutcome(failure=Failure("rule", sanitized(f"this run cannot be judged: {why}")))
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """All that a judgement needs: what is known of the definition, and its runs as the judge requests them."""
+
+    problem: Failure | None = None
+    sketch: Sketch = Sketch()  # noqa: RUF009  # immutable
+    line: int = 0
+    runs: tuple[KeptRun, ...] = ()
+
+    @staticmethod
+    def runs_of(track: Track[Any], outcomes: Iterable[RunOutcome]) -> tuple[KeptRun, ...]:
+        """The runs as the track sends them."""
+        return tuple(KeptRun(track.judge.sent(one.row) if one.row is not None else "", one.failure) for one in outcomes)
+
+    def without_lines(self) -> RunRecord:
+        """The same with no line anywhere."""
+        runs = tuple(run._replace(failure=run.failure and run.failure._replace(line=0)) for run in self.runs)
+        problem, found = self.problem and self.problem._replace(line=0), self.sketch._replace(methods=())
+        return replace(self, problem=problem, sketch=found, line=0, runs=runs)
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem and list(self.problem),
+            "sketch": list(self.sketch),
+            "line": self.line,
+            "runs": [[run.sent, run.failure and list(run.failure)] for run in self.runs],
+        }
+
+    @classmethod
+    def read(cls, data: Any) -> RunRecord:
+        match data:
+            case {
+                "problem": problem,
+                "sketch": [str(digest), todo, list(methods)],
+                "line": int(line),
+                "runs": list(runs),
+            } if len(runs) <= MAX_RUNS:
+                calls = None if todo is None else tuple(map(_text, todo))
+                found = Sketch(digest, calls, tuple(map(_method, methods)))
+                return cls(_failure(problem), found, line, tuple(map(_run, runs)))
+        raise ValueError("the run left no record that can be judged")
+
+
+def _run(data: Any) -> KeptRun:
+    match data:
+        case [str(sent), failure]:
+            return KeptRun(sent, _failure(failure))
+    raise ValueError("the record of the runs is damaged")
+
+
+def _failure(data: Any) -> Failure | None:
+    match data:
+        case None:
+            return None
+        case [str(reason), str(sentence), int(line), str(file), str(method)]:
+            return Failure(reason[:MAX_TEXT], sanitized(sentence[:MAX_TEXT]), line, file[:MAX_TEXT], method[:MAX_TEXT])
+    raise ValueError("the record of a failure is damaged")
+
+
+def _method(data: Any) -> tuple[str, int]:
+    match data:
+        case [str(name), int(line)]:
+            return name, line
+    raise ValueError("the record of the definition is damaged")
+
+
+def _text(data: Any) -> str:
+    if isinstance(data, str):
+        return data
+    raise ValueError("the record of the definition is damaged")
+
+
+MISSING = RunOutcome(failure=Failure("crash", "this run is missing in the record"))
+
+
+def judged(puzzle: Puzzle, data: Any) -> Verdict:
+    """The verdict on a record; a failure if it is none."""
+    track = track_of(puzzle.slug)
+    try:
+        record = RunRecord.read(data)
+    except ValueError as why:
+        record = RunRecord(problem=Failure("rule", str(why)))
+    definition = NotebookDefinition(sketch=record.sketch, line=record.line, problem=record.problem)
+    runs = iter(record.runs)
+
+    def outcome(request: RunRequest) -> RunOutcome:
+        if request.own is not None:
+            return RunOutcome(request.own())
+        run = next(runs, None)
+        return MISSING if run is None else run.outcome(track)
+
+    return run_judge(judge(puzzle, definition, keep=True), outcome)
+
+
+def judged_run(puzzle: Puzzle, trace: str) -> Verdict:
+    """The verdict on a saved run. It says nothing of other sizes, of which there is no run."""
+    outcome = outcome_of(track_of(puzzle.slug), trace)
+    return run_judge(judge(puzzle, NotebookDefinition(), keep=True, only_shown=True), lambda request: outcome)

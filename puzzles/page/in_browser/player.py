@@ -27,8 +27,7 @@ from puzzles.sandbox.worker.reading import SubmissionCode
 from puzzles.tracks import track_of
 from puzzles.tracks.outcomes import RunOutcome
 
-from .calls import Calls, add_custom_puzzles, answered
-from .run_record import RunRecord
+from .calls import Calls, RunRecord, add_custom_puzzles, answered
 
 # --- Progress ---
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import lib
 from lib import PuzzleError
-from lib.pipelines import MODULE_OF
+from lib.pipelines import MODULES
 
 REFUSAL = (
     "a graded schedule cannot use lib.pipelines, which has the schedules that puzzles ask for; write it yourself, and "
@@ -33,7 +33,7 @@ WITHHELD = {
 """By module or package: why a graded definition cannot use it."""
 NAMES = {
     "lib": ({"pipelines"}, REFUSAL),
-    "lib.pipelines": ({name for name, module in MODULE_OF.items() if module in TEXTBOOKS}, REFUSAL),
+    "lib.pipelines": ({*" ".join(MODULES[f".{module}"] for module in TEXTBOOKS).split()}, REFUSAL),
     "lib.planning": ({"plan", "search"}, REFUSAL_OF_PLANNERS),
     "lib.layout": ({"plan", "complete"}, REFUSAL_OF_LAYOUTS),
 }

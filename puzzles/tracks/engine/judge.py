@@ -33,7 +33,7 @@ from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError, res
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import Failure, sanitized
 from puzzles.sandbox.plain_data import Foreign, pack, unpack
-from puzzles.sandbox.worker.stages.engine_trial import run_class
+from puzzles.sandbox.worker.stages.engine_trial import repeat, run_class
 from puzzles.tracks import base
 from puzzles.tracks.base import Turns
 from puzzles.tracks.outcomes import FurtherRun, LocalRun, Row, RunOutcome, RunRequest, Score, listed
@@ -290,8 +290,6 @@ def repeat_request(
     given = asked(other)
 
     def here() -> Row:
-        from puzzles.sandbox.worker.stages.engine_trial import repeat  # here, where no worker does it
-
         return repeat(recordings, given)
 
     return RepeatRequest(OTHER_VALUES, {"trial": pack(given), "recordings": recordings}, score, own=here)

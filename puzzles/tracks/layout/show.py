@@ -201,7 +201,7 @@ def on_transport(plan: GraphPlan, on: str) -> PlanRun:
     """Runs the plan here, or in as many processes as there are devices, which get the configured graph."""
     if on != "mpi":
         return run_plan(plan, on)
-    from lib.engine.launcher import by_mpiexec
+    from lib.engine.launcher import by_mpiexec  # here, since a picture needs no engine
 
     request = json.dumps(graph_to_data(plan.graph))
     answered = by_mpiexec(plan.graph.devices, "puzzles.tracks.layout.show", request)

@@ -531,7 +531,7 @@ def recognized(puzzle: SchedulePuzzle, kept: str) -> str:
 @cache
 def reference_run(slug: str) -> tuple[Trace, Report] | None:
     """The reference solution's run at the shown size, and the referee's report; None where it is not installed."""
-    from lib.ledger.runner import played
+    from lib.ledger.runner import played  # here, since it loads asyncio
 
     try:
         solution = getattr(import_module(f"solutions.{slug}"), slug)

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from lib import PuzzleError, Report, Trace, trace_to_json
+from lib.engine.launcher import by_mpiexec
 from lib.engine.replay.pipelining import RUNS as RUNS_OF_STAGES
 from lib.engine.replay.pipelining import WIDTH as WIDTH_OF_STAGE
 from lib.engine.replay.pipelining import MeasuredRun, run_pipelining
@@ -118,8 +119,6 @@ def on_transport(trace: Trace, on: str, small: bool, device: str = "cpu", **more
     """The replay: here, or by as many processes as there are ranks. `more` is for `replay`."""
     if on != "mpi":
         return replay(trace, on, small, device=device, **more)
-    from lib.engine.launcher import by_mpiexec
-
     request = json.dumps({"trace": trace_to_json(trace), "small": small})
     return replay_from_json(by_mpiexec(len(trace.ranks), "lib.engine.replay.replay", request))
 

@@ -101,22 +101,22 @@ class Words(base.Words[SchedulePuzzle]):
         return f"from lib import {'Model, WeightGrad' if grads else 'Model'}\n"
 
     def record(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .feedback import standing
+        from .feedback import standing  # here, since lists need no feedback
 
         return standing(puzzle, figures, stars, family)
 
     def third_star(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], stars: int, family: str = "") -> str:
-        from .feedback import third_star
+        from .feedback import third_star  # here, as above
 
         return third_star(puzzle, figures, stars, family)
 
     def comparison(self, puzzle: SchedulePuzzle, figures: Mapping[str, float], kept: str) -> Iterable[str]:
-        from .feedback import comparison
+        from .feedback import comparison  # here, as above
 
         return comparison(puzzle, figures, kept)
 
     def built(self, puzzle: SchedulePuzzle, kept: str) -> str:
-        from .feedback import recognized
+        from .feedback import recognized  # here, as above
 
         return recognized(puzzle, kept)
 

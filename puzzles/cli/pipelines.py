@@ -1,7 +1,14 @@
-"""`puzzles solve`: the best pipeline schedule under a cap on memory."""
+"""`puzzles profile` and `solve`: where the time of a pipeline went, and the best schedule under a cap on memory.
+
+`profile` reads the traces of a real run, and `solve` searches for a schedule. Both load no puzzle, so that they start
+quickly on a cluster. What a run is called, its causes of idle time and a better order are found in `lib.profiles`; the
+search is `lib.pipelines.solver`. Here are only the options, their refusals and the sentences on a solution. A schedule
+is shown as text up to a number of cells that a terminal can hold; a file takes any.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 from functools import cache, partial
 from pathlib import Path
@@ -9,14 +16,91 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from lib import Trace
 from lib.ledger.algebra import counted
-from puzzles.screens.screen import print_wrapped
+from puzzles.text_lines import print_wrapped, wrapped
 
-from .shared.params import Parsed, colour_option, require_endings, require_picture, terminal, usage_errors, write_run
+from .params import Parsed, colour_option, require_endings, require_picture, terminal, usage_errors, write_run
 
 if TYPE_CHECKING:
+    from lib import Trace
     from lib.pipelines.solver import Solution
+
+
+WIDTH = 100
+
+
+@partial(Parsed, "ranks")
+def ranks_text(value: Any) -> set[int]:
+    """Ranks as 0-3,6."""
+    found: set[int] = set()
+    for part in str(value).split(","):
+        first, _, last = part.strip().partition("-")
+        if not (first.isdecimal() and (last or first).isdecimal()) or len(first + last) > 10:
+            raise ValueError(f"{value!r} is not a list of ranks; write 0-3 or 0,2,5")
+        found |= {*range(int(first), min(int(last or first), 99_999) + 1)}
+    return found
+
+
+@click.command()
+@click.argument("paths", metavar="FOLDER|FILE...", nargs=-1, type=click.Path(exists=True, path_type=Path))
+@click.option(
+    "-o", "outputs", metavar="FILE", multiple=True,
+    help="Write a file; may be repeated: a picture (.html, .svg, .png, .pdf), an order for PyTorch (.csv), all figures "
+    "(.json) or this text (.txt).",
+)  # fmt: skip
+@click.option("--step", type=int, help="The step to show in full  [default: the step of median length]")
+@click.option("--names", "names_file", metavar="FILE.toml", help="Patterns for your own annotations of cells.")
+@click.option("--ranks", "only", type=ranks_text, help="Read only these ranks, such as 0-3, if some are missing.")
+@click.option(
+    "--order",
+    type=click.Choice(["better", "measured"]),
+    default="better",
+    show_default=True,
+    help="The order in a .csv: the better one, or the one that ran.",
+)
+@click.option(
+    "--hooks",
+    type=click.Choice(["torch", "megatron"]),
+    help="Print Python code that annotates cells, for a training program to import.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def profile(
+    paths: tuple[Path, ...], outputs: tuple[str, ...], step: int | None, names_file: str | None,
+    only: set[int] | None, order: str, hooks: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Show where the time of a training step went.
+
+    Reads traces of torch.profiler, one file for each rank (export_chrome_trace or tensorboard_trace_handler), or event
+    dumps. Names the pipeline's schedule, the causes of its bubble, a lower bound for any order, and a better order if
+    there is one. Of a job without a pipeline, or of one rank's file: computing, exposed collectives, gaps, and the
+    phases of a step. PyTorch is not needed.
+    """
+    from lib.profiles.reading import hooks as hooks_for
+    from puzzles.player.profile import profile as profiled
+    from puzzles.player.profile import require_known
+
+    if hooks:
+        click.echo(hooks_for(hooks), nl=False)
+        return
+    if not paths:
+        raise click.UsageError("name the folder of a run, as in: puzzles profile traces/")
+    with usage_errors():
+        for output in outputs:
+            require_known(output)
+        found = profiled(*paths, names=names_file, ranks=only, step=step)
+        if as_json:
+            click.echo(json.dumps(found.record, indent=1))
+        else:
+            lines = found.text.splitlines()
+            width = min(shutil.get_terminal_size((WIDTH, 24)).columns, WIDTH)
+            click.echo("\n".join(line if line.startswith(" ") else wrapped(line, width) for line in lines))
+        for output in outputs:
+            found.save(output, order)
+            click.echo(f"Wrote {output}.", err=as_json)
+
+
+# --- The best schedule ---
+
 
 MAX_DRAWN_CELLS = 4_000
 """Cells up to which a schedule is also shown as text."""

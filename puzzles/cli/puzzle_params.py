@@ -24,7 +24,7 @@ from lib.ledger.setting import LAYERS, TASKS, costs_from_json
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.custom import OwnPuzzleError, add_folder, folders, remove_folder
 from puzzles.sandbox.visible_files import INSTALL_ROOT
-from puzzles.screens.screen import FOLDERS
+from puzzles.text_lines import FOLDERS
 from puzzles.tracks import (
     ALL,
     TRACKS,
@@ -37,7 +37,7 @@ from puzzles.tracks import (
     track_of,
 )
 
-from .params import Parsed, several, usage_errors
+from .params import Parsed, mesh_text, several, usage_errors
 
 if TYPE_CHECKING:
     from puzzles.tracks.free_play import FreeGame
@@ -120,7 +120,6 @@ FIELDS = ("size", "costs", "mesh", "steps", "layer", "task")
 MORE = tuple(name for name in SETTING_FIELDS if name not in FIELDS)
 """Fields of a setting that have no option of their own."""
 
-AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*(\d{1,9})\s*")
 MAX_RECORD = 1 << 16
 """Bytes of a file with a cost record."""
 
@@ -146,19 +145,6 @@ def costs_text(value: Any) -> Any:
         raise ValueError(f"cannot read {value}: {why.strerror or why}") from None
     except (ValueError, RecursionError) as why:
         raise ValueError(f"{value} is not a cost record in JSON: {why}") from None
-
-
-@partial(Parsed, "AXIS=N,...")
-def mesh_text(value: Any) -> Any:
-    """The axes of a mesh with their lengths: dp=2,pp=4."""
-    axes = [AXIS.fullmatch(part) for part in value.split(",")]
-    names = [axis[1] for axis in axes if axis]
-    if not all(axes):
-        raise ValueError(f"'{value}' is not a mesh; name each axis with its length, such as dp=2,pp=4")
-    twice = [name for name in names if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"the axis {twice[0]} appears twice in '{value}'; give each axis its own name")
-    return tuple((axis[1], int(axis[2])) for axis in axes if axis)
 
 
 @partial(Parsed, "FIELD=VALUE")

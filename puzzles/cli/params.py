@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from lib import PuzzleError
+from lib import PuzzleError, trace_to_json
 from puzzles.catalog.fields import RefusedError
 from puzzles.failure import write_file
 from puzzles.sandbox.limits import MIB, Limits
@@ -92,6 +92,22 @@ def bytes_text(value: Any) -> int:
     if not 0 < size < 1 << 50:
         raise ValueError(f"'{value}' is not a size; write a number of bytes, or 64k, 512M, 2G")
     return size
+
+
+AXIS = re.compile(r"\s*([A-Za-z_]\w*)\s*=\s*([1-9]\d{0,8})\s*")
+
+
+@partial(Parsed, "AXIS=N,...")
+def mesh_text(value: Any) -> Any:
+    """The axes of a mesh with their lengths: dp=2,pp=4."""
+    axes = [AXIS.fullmatch(part) for part in value.split(",")]
+    names = [axis[1] for axis in axes if axis]
+    if not all(axes):
+        raise ValueError(f"'{value}' is not a mesh; name each axis with its length, such as dp=2,pp=4")
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"the axis {twice[0]} appears twice in '{value}'; give each axis its own name")
+    return tuple((axis[1], int(axis[2])) for axis in axes if axis)
 
 
 def abandon_output() -> None:
@@ -173,11 +189,8 @@ def write_text(text: str, output: str | None) -> None:
     if output is None:
         click.echo(text, nl=False)
         return
-    try:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(text)
-    except OSError as why:
-        raise click.UsageError(f"{output} cannot be written: {why.strerror}") from None
+    with usage_errors():
+        write_file(output, text)
     click.echo(f"Wrote {output}.", err=True)
 
 
@@ -210,7 +223,6 @@ def write_run(
 ) -> None:
     """Writes each file, by its ending. The trace is made only if a file needs it."""
     import drawing
-    from lib import trace_to_json
     from lib.pipelines.torch_csv import write_table
 
     for path in paths:

@@ -1,1 +1,0 @@
-"""Parts that several commands share: option types, option groups, files of schedules, judged runs."""
