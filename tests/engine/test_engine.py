@@ -475,13 +475,6 @@ def test_is_refused_with_who_what_and_what_to_do(what: str) -> None:
     assert words in text
 
 
-def test_an_empty_array_keeps_its_shape_on_the_way() -> None:
-    def does(me: Any, x: Any) -> Any:
-        return me.send(1, np.zeros((0, 4096), np.float32)) if me.device_id == 0 else me.receive(0).shape
-
-    assert on_each("inprocess", does, n=2, metered=True)[1] == (0, 4096)
-
-
 def test_launch_refuses_what_it_cannot_start() -> None:
     with Refused("no engine class", got=4):
         launch(4, Script)  # type: ignore[arg-type]

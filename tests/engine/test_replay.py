@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace as changed
+from functools import partial
 from math import isclose
 from pathlib import Path
 from typing import Any
@@ -109,11 +110,6 @@ def test_uneven_gathers_and_messages_of_several_values() -> None:
     assert [rank.messages for rank in result.ranks] == [1, 0]
     # In an uneven gather every rank sends as much as the one that has most; all else is as predicted.
     assert [rank.sent - rank.predicted_sent for rank in result.ranks] == [512, 0]
-
-
-def test_a_replay_survives_json() -> None:
-    result = replay(run(CLASSICS[0].solution, *CLASSICS[0].size).trace, small=True)
-    assert replay_from_json(replay_to_json(result)) == result
 
 
 # --- What is refused ----------------------------------------------------------------------------------
@@ -255,21 +251,6 @@ def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path
     assert (result.exit_code, "no such file" in " ".join(result.output.split())) == (2, True)
 
 
-@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
-def test_a_picture_of_what_was_predicted_waits_as_the_referee_says(classic: Classic) -> None:
-    scene = scene_of(run(classic.solution, *classic.size).trace)
-    again = moved(scene, [[(mark.start, mark.end) for mark in lane.marks] for lane in scene.lanes])
-    assert [lane.marks for lane in again.lanes] == [
-        tuple(mark._replace(memory=None) for mark in lane.marks) for lane in scene.lanes
-    ]
-    assert again.end == scene.end
-    assert again.report.bubble == pytest.approx(scene.report.bubble)
-    assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
-    for lane, seen in zip(scene.lanes, again.lanes, strict=True):
-        assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
-        assert [reasons(gap, again) for gap in seen.gaps] == [reasons(gap, scene) for gap in lane.gaps]
-
-
 @in_this_process
 def test_the_command_takes_another_number_of_ranks() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/ddp.py", "ddp", "--small", "-n", "2"])
@@ -340,17 +321,6 @@ def test_a_schedule_gives_the_results_of_one_device_in_the_predicted_memory(name
     result = replay(trace_of(name), small=True)
     assert (result.error, result.passed) == (0.0, True)
     assert result.results == ("outputs" if GAMES[name].setting.task == "infer" else "weights")
-
-
-def test_every_schedule_is_replayed() -> None:
-    replayed = {(game.schedule.__module__, game.schedule.__qualname__.partition(".")[0]) for game in GAMES.values()}
-    there = {
-        (module.__name__, name)
-        for module in (shards, tiers)
-        for name, one in vars(module).items()
-        if getattr(one, "__module__", "") == module.__name__ and not name.startswith("_")
-    }
-    assert there <= replayed
 
 
 FLOAT = ["hybrid_shard", "zb_h2 for two steps", "sequence_parallel", "expert_parallel", "local_sgd_twice", "offload"]
@@ -472,16 +442,24 @@ def test_events_as_long_as_predicted_are_where_the_trace_has_them(name: str) -> 
             assert all((a is b is None) or isclose(a, b, abs_tol=1e-9) for a, b in zip(told, event[2:], strict=True))
 
 
-@pytest.mark.parametrize(
-    "name", ["fsdp_prefetch", "ddp_overlap", "expert_parallel", "offload", "tangle", "hybrid_shard"]
-)
-def test_a_picture_of_what_was_predicted_is_that_of_the_trace(name: str) -> None:
-    scene = scene_of(trace_of(name))
+PICTURED = {
+    **{classic.slug: lambda classic=classic: run(classic.solution, *classic.size).trace for classic in CLASSICS},
+    **{
+        name: partial(trace_of, name)
+        for name in ("fsdp_prefetch", "ddp_overlap", "expert_parallel", "offload", "tangle", "hybrid_shard")
+    },
+}
+
+
+@pytest.mark.parametrize("name", PICTURED)
+def test_a_picture_of_what_was_predicted_waits_as_the_referee_says(name: str) -> None:
+    scene = scene_of(PICTURED[name]())
     again = moved(scene, [[(m.start, m.end, m.called, m.awaited) for m in lane.marks] for lane in scene.lanes])
     for lane, seen in zip(scene.lanes, again.lanes, strict=True):
         assert seen.marks == tuple(mark._replace(memory=None) for mark in lane.marks)
         assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
         assert [reasons(gap, again) for gap in seen.gaps] == [reasons(gap, scene) for gap in lane.gaps]
+    assert again.end == scene.end
     assert again.report.bubble == pytest.approx(scene.report.bubble)
     assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
 
@@ -585,9 +563,10 @@ def test_a_layer_that_is_no_whole_number_of_matrices_is_refused() -> None:
         replay(trace, small=True)
 
 
-def test_an_extended_replay_survives_json() -> None:
-    for name in ("offload", "zb_h1", "stream_inference"):
-        result = replay(trace_of(name), small=True)
+def test_a_replay_survives_json() -> None:
+    basic = run(CLASSICS[0].solution, *CLASSICS[0].size).trace
+    for trace in (basic, *map(trace_of, ("offload", "zb_h1", "stream_inference"))):
+        result = replay(trace, small=True)
         assert replay_from_json(replay_to_json(result)) == result
 
 

@@ -588,13 +588,6 @@ def test_times_of_extended_games_are_a_longest_path(name: str) -> None:
     assert retimed(extended_legal(name)) == extended_legal(name)
 
 
-@pytest.mark.parametrize("name", EXTENDED_RUNS)
-def test_a_schedule_is_the_same_for_every_order_of_starting_ranks(name: str) -> None:
-    schedule, size, setting = EXTENDED_RUNS[name]
-    traces = [run(schedule, *size, order, setting=setting).trace for order in (range(size[2]), range(size[2])[::-1])]
-    assert trace_to_json(traces[0]) == trace_to_json(traces[1]) == trace_to_json(extended_legal(name))
-
-
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("setting", [*GAMES, Setting(SIZED, steps=2)], ids=lambda s: f"{s.layer}, {s.task}")
 def test_a_random_program_is_the_same_for_every_order_of_starting_ranks(setting: Setting) -> None:

@@ -213,15 +213,6 @@ def test_an_update_counts_toward_what_the_host_holds() -> None:
 # --- The record ---
 
 
-def test_a_trace_says_what_the_host_has_done() -> None:
-    trace = run(host_update, 2, 2, 1, setting=GAME).trace
-    text = trace_to_json(trace)
-    assert trace_from_json(text) == trace
-    data = json.loads(text)
-    assert data["costs"] == "host_updates" or data["costs"]["tiers"]["host"] == [0, 0, None, 30]
-    assert referee(trace_from_json(text)).error is None
-
-
 def test_impossible_prices_of_a_tier_are_refused() -> None:
     with Refused("no number in bounds", name="Costs: update of the tier host", got=-1):
         replace(COSTS_HERE, tiers={"host": Tier(0, 0, None, -1)})

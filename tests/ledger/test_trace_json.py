@@ -6,7 +6,6 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from inspect import isfunction
 from typing import Any
 
 import pytest
@@ -363,16 +362,6 @@ def test_a_trace_comes_back_with_its_report(name: str) -> None:
     assert (report.error is None) == trains
     assert trains or isinstance(report.error, IncompleteError)
     assert repr(referee(trace_from_json(trace_to_json(trace)))) == repr(report)
-
-
-def test_every_schedule_that_the_tests_share_is_here() -> None:
-    theirs = {
-        name
-        for module in (groups, shards, tiers)
-        for name, function in vars(module).items()
-        if isfunction(function) and function.__module__ == module.__name__ and not name.startswith("_")
-    }
-    assert theirs - {"pipeline"} <= set(GAMES)
 
 
 def test_every_operation_and_every_optional_argument_is_here() -> None:

@@ -9,6 +9,8 @@ import pytest
 from lib import COSTS, Costs, Goal, Model, Report, RuleError, Setting, Size, Trace, inflight, referee, run
 from lib.pipelines import (
     breadth_first,
+    ddp,
+    fsdp_prefetch,
     interleaved,
     one_f_one_b,
     pipeline,
@@ -19,7 +21,10 @@ from lib.pipelines import (
     zb_h1,
     zb_h2,
     zb_v,
+    zero2,
+    zero3,
 )
+from lib.pipelines import zero1 as generated_zero1
 from lib.pipelines.player import Order
 from solutions.checkpoint import checkpoint
 from solutions.zero1 import zero1
@@ -58,21 +63,25 @@ def test_pipelines_of_four_ranks_reach_known_figures(
     assert not any(note.costs_a_star for note in report.notes)
 
 
-CHUNKED = [
-    (interleaved, (8, 8, 4), Setting("stages"), {}, 57, 3_145_728),
-    (zb_v, (8, 8, 4), Setting("parts"), {}, 51, 2_768_896),
-    (breadth_first, (4, 8, 4), Setting("gathers", mesh={"pp": 2, "dp": 2}), {"sharded": True}, 32, 5_144_576),
+OTHERS = [
+    (pipeline(interleaved), (8, 8, 4), Setting("stages"), 57, 3_145_728),
+    (pipeline(zb_v), (8, 8, 4), Setting("parts"), 51, 2_768_896),
+    (pipeline(breadth_first, sharded=True), (4, 8, 4), Setting("gathers", mesh={"pp": 2, "dp": 2}), 32, 5_144_576),
+    (ddp, (4, 4, 4), Setting(), 10.7, 3_145_728),
+    (ddp, (6, 4, 4), Setting("buckets"), 15.4, 6_029_312),
+    (generated_zero1, (4, 4, 4), Setting(), 12.1, 2_097_152),
+    (zero2, (4, 16, 4), Setting(), 39.7, 2_359_296),
+    (zero3, (6, 4, 4), Setting("overlap"), 22.5, 2_293_760),
+    (fsdp_prefetch, (6, 4, 4), Setting("overlap"), 15, 2_555_904),
 ]
 
 
-@pytest.mark.parametrize(("order", "size", "setting", "more", "time", "memory"), CHUNKED)
-def test_pipelines_of_several_stages_on_a_rank_reach_known_figures(
-    order: Order, size: tuple[int, int, int], setting: Setting, more: dict[str, bool], time: float, memory: int
+@pytest.mark.parametrize(("schedule", "size", "setting", "time", "memory"), OTHERS)
+def test_schedules_with_several_stages_on_a_rank_and_without_a_pipeline_reach_known_figures(
+    schedule: Schedule, size: tuple[int, int, int], setting: Setting, time: float, memory: int
 ) -> None:
-    outcome = run(pipeline(order, **more), *size, setting=setting)
-    report = referee(outcome.trace)
-    assert (outcome.error, report.error) == (None, None)
-    assert (report.timesteps, report.peak.memory) == (time, memory)
+    report = referee(finished(schedule, *size, setting=setting).trace)
+    assert (report.error, report.timesteps, report.peak.memory) == (None, time, memory)
 
 
 def test_in_flight_counts_a_chunk_of_several_layers_once() -> None:

@@ -293,26 +293,6 @@ def test_a_mesh_of_replicas_alone_has_pipelines_of_one_rank() -> None:
     assert (outcome.error, referee(outcome.trace).error) == (None, None)
 
 
-KNOWN = [
-    (ddp, (4, 4, 4), Setting(), 10.7, 3_145_728),
-    (ddp, (6, 4, 4), Setting("buckets"), 15.4, 6_029_312),
-    (zero1, (4, 4, 4), Setting(), 12.1, 2_097_152),
-    (zero2, (4, 16, 4), Setting(), 39.7, 2_359_296),
-    (zero3, (6, 4, 4), Setting("overlap"), 22.5, 2_293_760),
-    (fsdp_prefetch, (6, 4, 4), Setting("overlap"), 15, 2_555_904),
-]
-
-
-@pytest.mark.parametrize(("schedule", "size", "setting", "time", "memory"), KNOWN)
-def test_schedules_without_a_pipeline_have_known_figures(
-    schedule: Any, size: tuple[int, int, int], setting: Setting, time: float, memory: int
-) -> None:
-    outcome = run(schedule, *size, setting=setting)
-    report = referee(outcome.trace)
-    assert (outcome.error, report.error) == (None, None)
-    assert (report.timesteps, report.peak.memory) == (time, memory)
-
-
 @pytest.mark.parametrize("schedule", [ddp, zero1, zero2, zero3, fsdp_prefetch])
 @pytest.mark.parametrize("setting", [Setting(steps=2), Setting("overlap", steps=2)])
 def test_they_train_on_several_microbatches_and_steps(schedule: Any, setting: Setting) -> None:

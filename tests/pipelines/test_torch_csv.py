@@ -174,7 +174,8 @@ def test_so_is_a_random_pipeline(seed: int) -> None:
     flat = as_the_last_stage_takes_them(table)
     trace = played(table)
     assert read_csv(write_csv(trace)) == flat
-    require_sound(write_csv(trace, communication=True), flat)
+    rows = [row.split(",") for row in write_csv(trace, communication=True).splitlines()]
+    assert is_run(rows, flat)
 
 
 def as_the_last_stage_takes_them(table: Timetable) -> Timetable:
@@ -189,36 +190,6 @@ def test_microbatches_are_numbered_as_the_last_stage_takes_them() -> None:
     """PyTorch keeps losses in the order in which they come, and looks them up by number."""
     table = Timetable.read("0F1 0F0 0F2 0B1 0B0 0B2\n1F1 1B1 1F0 1B0 1F2 1B2")
     assert write_csv(played(table)) == "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"
-
-
-def require_sound(text: str, table: Timetable) -> None:
-    """The actions of all ranks, played as PyTorch does: sends and receives are posted, a cell waits for its message,
-    and messages from one rank to another arrive in the order of sending."""
-    rows = [row.split(",") for row in text.splitlines()]
-    rank_of = {cell.stage: rank for cell, rank in table.needs.rank_of.items()}
-    posted: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
-    taken: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
-    for row in rows:
-        for action in row:
-            if found := re.fullmatch(r"(\d+)(SEND|RECV)_([FB])(\d+)", action):
-                stage, way, kind, batch = int(found[1]), found[2], found[3], int(found[4])
-                step = 1 if kind == "F" else -1
-                source, to = (stage, stage + step) if way == "SEND" else (stage - step, stage)
-                into = posted if way == "SEND" else taken
-                into[rank_of[source], rank_of[to]].append((kind, source, batch))
-    assert posted == taken
-    for rank, row in enumerate(rows):
-        seen: set[str] = set()
-        for action in row:
-            stage, op, batch = re.fullmatch(r"(\d+)([A-Z]+)(?:_[FB])?(\d+)", action).groups()  # type: ignore[union-attr]
-            s = int(stage)
-            if op == "F" and s and rank_of[s - 1] != rank:
-                assert f"{s}RECV_F{batch}" in seen
-            if op in "BI" and s + 1 < table.stages and rank_of[s + 1] != rank:
-                assert f"{s}RECV_B{batch}" in seen
-            if op == "SEND":
-                assert {f"{s}F{batch}"} & seen if "_F" in action else {f"{s}B{batch}", f"{s}I{batch}"} & seen
-            seen.add(action)
 
 
 def test_layers_of_a_rank_that_follow_each_other_are_a_stage() -> None:
