@@ -47,7 +47,7 @@ CAPABILITIES = {
             "solutions/plan",
         ),
         {"puzzles/tracks/__init__.py": ("from .plan import Plans", "register(Plans())")},
-        users=("puzzles.cli.plan", "puzzles.screens.plans"),
+        users=("puzzles.screens.plans",),
         asked={"plan --list": (2, "lib.planning")},
     ),
     "profiles": Capability(

@@ -11,8 +11,6 @@ Four processes get more of a busy machine than the one of the in-process devices
 Run as a program under mpiexec this file measures there. Nothing fails: times are for people to look at.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

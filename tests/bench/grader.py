@@ -4,8 +4,6 @@ A run is one definition at one size, in a process of its own. All else that grad
 starting Python and its servers, reading the files, judging, the reports.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -3,8 +3,6 @@
 A line ends in OK when it keeps the promise in brackets. Nothing here fails: times are for people to look at.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import subprocess

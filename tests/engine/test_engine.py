@@ -1,25 +1,30 @@
-"""The engine, in process: collectives, messages, meters, and how runs end."""
-
-from __future__ import annotations
+"""The engine: classes on devices, streams, late puts, and what is refused."""
 
 import gc
+import sys
 import threading
 import weakref
 from contextlib import suppress
 from copy import copy, deepcopy
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lib import DeadlockError, RuleError
 from lib.engine import Reader, ShardedEngine, Writer, devices
 from lib.engine.flops import MAX_SCALES
 from lib.engine.inprocess import InProcessPort
-from lib.engine.launcher import launch  # not the worker's, which refuses a device's own, where it has been imported
+from lib.engine.launcher import launch
+from tests.support.collective_arrays import N
 from tests.support.engine_bodies import BODIES
-from tests.support.engine_bodies.script import Script, on_each
-from tests.support.engine_bodies.streams import Assembly
+from tests.support.engine_bodies.refusals import REFUSALS
+from tests.support.engine_bodies.script import Script, on_each, refused
+from tests.support.engine_bodies.streams import Assembly, ReadingAssembly
+from tests.support.examples import examples
 from tests.support.refusals import Refused
 
 EXHAUSTIVE = ("all_memory_orders", "many_launches", "many_random_programs")
@@ -457,3 +462,253 @@ def test_a_stream_is_read_no_faster_than_its_outputs_are_taken() -> None:
         outputs = run.inference_loop(endless())
         assert [int(next(outputs)[0]) for _ in range(3)] == [0, 2, 4]
     assert len(pulled) < 10
+
+
+# === Refusals ===
+
+
+@pytest.mark.parametrize("what", REFUSALS)
+def test_is_refused_with_who_what_and_what_to_do(what: str) -> None:
+    does, words = REFUSALS[what]
+    text = refused("inprocess", does, np.ones(4))
+    assert text.startswith("RuleError: device "), text
+    assert words in text
+
+
+def test_launch_refuses_what_it_cannot_start() -> None:
+    with Refused("no engine class", got=4):
+        launch(4, Script)  # type: ignore[arg-type]
+    with Refused("no whole number", what="num_devices", got="'4'"):
+        launch(Script, "4")  # type: ignore[arg-type]
+    with Refused("no list of devices", got="2"):
+        launch(Script, 4, None, late_puts=2)  # type: ignore[arg-type]
+    with Refused("no devices", size=0):
+        launch(Script, 0)
+    with Refused("no such transport", transport="udp", known="inprocess, mpi, torch"):
+        launch(Script, 2, None, on="udp")
+    refused = Refused("other number of inputs", inputs="3 inputs", devices="2 devices")
+    with launch(Script, 2, lambda me, x: x) as run, refused:
+        run.forward([1, 2, 3])
+
+
+def test_launch_without_mpi4py_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "mpi4py", None)
+    monkeypatch.delitem(sys.modules, "lib.engine.mpi", raising=False)
+    with Refused("no MPI", install="pip install -e '.[mpi]'"):
+        launch(Script, 1, None, on="mpi")
+
+
+def test_a_run_that_failed_or_was_closed_says_so() -> None:
+    with launch(Script, 2, lambda me, x: 1 / 0) as run:
+        with pytest.raises(ZeroDivisionError):
+            run.forward(0)
+        with Refused("run has ended", because="of ZeroDivisionError: division by zero"):
+            run.forward(0)
+    with launch(Script, 2, lambda me, x: x) as run:
+        pass
+    with pytest.raises(RuleError, match="it was closed"):
+        run.forward(0)
+
+
+# === Bounded streams ===
+
+
+class Stuck(ShardedEngine):
+    """The first device waits for a message that never comes, while the others could go on for ever."""
+
+    def load_checkpoint(self, params: Any) -> None:
+        """Nothing to load."""
+
+    def forward(self, x: Any) -> Any:
+        return x
+
+    def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+        for x in input_stream:
+            if self.device_id == 0:
+                self.receive(1)
+            else:
+                self.go_on(x, output_stream)
+
+    def go_on(self, x: Any, output_stream: Any) -> None:
+        output_stream.write(x)
+
+
+class OnlyReads(Stuck):
+    def go_on(self, x: Any, output_stream: Any) -> None:
+        """Drops the input."""
+
+
+@pytest.mark.parametrize(
+    ("cls", "words"),
+    [
+        (
+            Stuck,
+            "devices 1, 2 wait in the output stream, 1024 outputs before another device that has not written, line",
+        ),
+        (OnlyReads, "wait in the input stream, 1024 inputs before another device that reads it, line"),
+    ],
+)
+def test_nobody_goes_on_for_ever_beside_a_device_that_waits(cls: type, words: str) -> None:
+    taken = 0
+
+    def endless() -> Any:
+        nonlocal taken
+        for taken in count():
+            yield np.array(taken)
+
+    with pytest.raises(DeadlockError) as why, launch(cls, 3) as run:
+        list(run.inference_loop(endless()))
+    assert "device 0 waits in" in str(why.value)
+    assert words in str(why.value)
+    assert taken < 1100
+
+
+def test_whoever_is_ahead_goes_on_when_the_others_have_caught_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lib.engine.devices.MAX_UNTAKEN", 3)
+    monkeypatch.setattr(devices, "MAX_UNREAD", 3)
+
+    class Late(Stuck):
+        def inference_loop(self, input_stream: Any, output_stream: Any) -> None:
+            for i, x in enumerate(input_stream):
+                if self.device_id == 1 and i % 2 == 0:
+                    self.send(0, x)
+                if self.device_id == 0 and i % 2 == 0:
+                    self.receive(1)
+                for _ in range(4):
+                    output_stream.write(x)
+
+    with launch(Late, 2) as run:
+        rows = list(islice(run.inference_loop(np.array(i) for i in count()), 40))
+    assert [[int(x) for x in row] for row in rows] == [[i // 4] * 2 for i in range(40)]
+
+
+@pytest.mark.parametrize("cls", [Assembly, ReadingAssembly])
+def test_outputs_come_while_the_stream_goes_on(cls: type) -> None:
+    """The stream is read no faster than a full pipeline needs."""
+    taken: list[int] = []
+    pulled: list[int] = []
+
+    def endless() -> Any:
+        while True:
+            assert len(pulled) <= len(taken) + N
+            pulled.append(len(pulled))
+            yield np.full(20, len(pulled))
+
+    with launch(cls, N, metered=False) as run:
+        for y in run.inference_loop(endless()):
+            taken.append(int(y[0]))
+            if len(taken) == 100:
+                break
+    assert taken == [i * 10**4 + 123 for i in range(1, 101)]
+
+
+def test_on_processes_a_stream_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "MAX_ON_PROCESSES", 10)
+    assert devices.every_input(iter(range(10))) == [*range(10)]
+    with Refused("stream too long", most=10):
+        devices.every_input(count())
+
+
+def test_an_input_needs_an_item_for_each_device() -> None:
+    words = "input 1 of the stream has 2 items for 3 devices; give a list with one per device, or one array for all"
+    with pytest.raises(RuleError, match=words), launch(Stuck, 3) as run:
+        list(run.inference_loop([[np.ones(1)] * 3, [np.ones(1)] * 2]))
+
+
+def test_unread_messages_of_many_devices_are_summed_up() -> None:
+    class Ring(Stuck):
+        def forward(self, x: Any) -> None:
+            self.send((self.device_id + 1) % 100, x)
+
+    with Refused("never received", unread=[(i, (i + 1) % 100, 1) for i in range(100)]):  # noqa: SIM117
+        with launch(Ring, 100) as run:
+            run.forward(np.ones(1))
+
+
+# === Late puts: programs that wait for the barrier give the same result ===
+
+
+FOUR = 4
+DEVICES = st.integers(0, FOUR - 1)
+SCHEDULES = st.none() | st.sets(DEVICES)
+
+
+def run_with(does: Any, late_puts: Any) -> tuple[list[Any], Any]:
+    with launch(Script, FOUR, does, late_puts=late_puts) as run:
+        return run.forward(0), run.meters
+
+
+def hands_around(me: Any, _: Any) -> Any:
+    """Every device puts its number into a place of its own on the next one; no device waits for more than a sum."""
+    buffer = me.symmetric(FOUR)
+    mine = np.array([me.device_id + 1.0], np.float32)
+    me.send_async(mine, buffer[me.device_id :][:1], (me.device_id + 1) % FOUR).wait()
+    me.all_reduce(mine)
+    before = buffer.copy()
+    me.barrier()
+    return {"before": before, "after": buffer}
+
+
+def found(results: list[Any], when: str) -> list[float]:
+    """The number of each device's left neighbour, or 0, that its buffer holds."""
+    return [float(result[when][i - 1]) for i, result in enumerate(results)]
+
+
+@pytest.mark.parametrize(
+    ("late_puts", "before"),
+    [
+        (None, [0, 0, 0, 0]),
+        ((), [4, 1, 2, 3]),
+        ((2,), [4, 1, 2, 0]),
+        ((0, 1, 2, 3), [0, 0, 0, 0]),
+    ],
+)
+def test_a_late_put_lands_at_the_barrier_and_all_others_immediately(late_puts: Any, before: list[float]) -> None:
+    results, _ = run_with(hands_around, late_puts)
+    assert (found(results, "before"), found(results, "after")) == (before, [4, 1, 2, 3])
+    assert run_with(hands_around, late_puts)[0][0]["before"].tolist() == results[0]["before"].tolist()
+
+
+def test_the_meters_do_not_know_the_schedule() -> None:
+    assert run_with(hands_around, (1,))[1] == run_with(hands_around, None)[1]
+
+
+def test_a_put_can_land_before_its_target_has_returned_from_allocation() -> None:
+    def at_once(me: Any, _: Any) -> Any:
+        buffer = me.symmetric(FOUR)
+        for other in set(range(FOUR)) - {int(me.device_id)}:
+            me.send_async(np.ones(1, np.float32), buffer[me.device_id :][:1], other)
+        me.barrier()
+        return buffer
+
+    results, _ = run_with(at_once, ())
+    assert [result.tolist() for result in results] == [[float(i != j) for j in range(FOUR)] for i in range(FOUR)]
+
+
+@examples(40)
+@given(st.lists(st.tuples(DEVICES, DEVICES, st.integers(1, 9)), max_size=12), SCHEDULES)
+def test_programs_that_wait_for_the_barrier_are_the_same_under_every_schedule(puts: Any, late: Any) -> None:
+    """Any puts to distinct places, in rounds with a barrier between."""
+
+    def rounds(me: Any, _: Any) -> Any:
+        buffer = me.symmetric((len(puts) + 1, 2))
+        seen = []
+        for i, (source, target, number) in enumerate(puts):
+            if source == me.device_id != target:
+                me.send_async(np.full(2, number, np.float32), buffer[i], target)
+            if i % 3 == 2:
+                me.barrier()
+                seen.append(buffer[: i + 1].copy())
+        me.barrier()
+        return [*seen, buffer]
+
+    as_ever, under = run_with(rounds, None), run_with(rounds, late)
+    assert under[1] == as_ever[1]
+    for one, other in zip(as_ever[0], under[0]):
+        assert all(map(np.array_equal, one, other))
+
+
+@pytest.mark.parametrize("stranger", [4, -1])
+def test_a_device_that_does_not_exist_is_refused(stranger: int) -> None:
+    with Refused("no device for late_puts", device=stranger, size=FOUR, last=FOUR - 1):
+        launch(Script, FOUR, None, late_puts=(0, stranger))

@@ -1,7 +1,5 @@
 """The engine on MPI: the same bodies as in process, and what only processes can do wrong."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Pipelines run by torch.distributed.pipelining: gradients equal one process's. Skipped without torch."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -23,7 +21,7 @@ from lib.pipelines import dualpipev, interleaved, one_f_one_b, pipeline, zb_h1, 
 from lib.pipelines.torch_csv import Pipeline, event_times, read_csv
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli.main import main
-from tests.ledger.test_notation_of_games import PAIRS
+from tests.ledger.test_trace_json import PAIRS
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.schedules.random_pipelines import played
 from tests.test_imports import ROOT

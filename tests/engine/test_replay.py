@@ -1,8 +1,9 @@
-"""Schedules that really run: on real tensors they give the weights of one device, in the memory that was predicted."""
+"""Replays: on real tensors schedules give the weights or outputs of one device, in the memory and bytes predicted."""
 
-from __future__ import annotations
-
+import json
 from dataclasses import replace as changed
+from functools import partial
+from math import isclose
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -12,25 +13,35 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drawing.predicted_vs_measured import measured
+import drawing
+from drawing.predicted_vs_measured import measured as moved
 from drawing.run_text import reasons
 from drawing.scene import scene_of
-from lib import Model, PuzzleError, Record, Trace, TraceError, referee, run
-from lib.engine.replay.rank import ReplayEngine
-from lib.engine.replay.replay import replay, replay_from_json, replay_to_json
+from lib import COSTS, TIMED, Costs, Model, PuzzleError, Record, Setting, Trace, TraceError, referee, run, trace_to_json
+from lib import pipelines as schedules
+from lib.engine.replay.rank import PERFORM, ReplayEngine
+from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
+from lib.ledger.costs import Tier
+from lib.ledger.trace import FORMS
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli.main import main
-from tests.ledger.test_numbers import Choices
+from tests.catalog.lessons.families.replicas import buckets
+from tests.ledger.test_random_programs import MESH, OVERLAPPING, Choices, Nested
 from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
+from tests.support.mpi import mpiexec_or_skip
 from tests.support.refusals import Refused
+from tests.support.replays import ALTERED, GAMES, Game, trace_of
+from tests.support.schedules import shards, tiers
+from tests.support.selection import first_of_each_kind
 from tests.support.solved import SOME_RECORDS, played, record_name, reference_of, solved_by
 from tests.support.tensor_interpreter import outcome
 
-pytestmark = pytest.mark.usefixtures("in_this_process")
+# === The classics and records ===
 
-ROOT = Path(__file__).parents[2]
+
+in_this_process = pytest.mark.usefixtures("in_this_process")
 
 
 @pytest.mark.sampled(4)
@@ -99,11 +110,6 @@ def test_uneven_gathers_and_messages_of_several_values() -> None:
     assert [rank.messages for rank in result.ranks] == [1, 0]
     # In an uneven gather every rank sends as much as the one that has most; all else is as predicted.
     assert [rank.sent - rank.predicted_sent for rank in result.ranks] == [512, 0]
-
-
-def test_a_replay_survives_json() -> None:
-    result = replay(run(CLASSICS[0].solution, *CLASSICS[0].size).trace, small=True)
-    assert replay_from_json(replay_to_json(result)) == result
 
 
 # --- What is refused ----------------------------------------------------------------------------------
@@ -190,6 +196,7 @@ def test_values_made_by_hand_have_no_tensor() -> None:
 # --- The command --------------------------------------------------------------------------------------
 
 
+@in_this_process
 def test_the_command_shows_predicted_beside_measured() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/gpipe.py", "gpipe", "--small"], catch_exceptions=False)
     assert result.exit_code == 0, result.output
@@ -206,6 +213,7 @@ def test_the_command_shows_predicted_beside_measured() -> None:
     assert "Measured: " in result.output
 
 
+@in_this_process
 def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     path = tmp_path / "gpipe.svg"
     words = ["run", "solutions/gpipe.py", "gpipe", "--small", "-o", str(path)]
@@ -217,6 +225,7 @@ def test_the_command_draws_predicted_above_measured(tmp_path: Path) -> None:
     assert told.count("waits for rank") > 4
 
 
+@in_this_process
 @pytest.mark.parametrize(
     ("path", "slug", "output", "words"),
     [
@@ -235,27 +244,14 @@ def test_what_cannot_be_drawn_is_refused_before_it_runs(path: str, slug: str, ou
     assert (result.exit_code, words in " ".join(result.output.split())) == (2, True), result.output
 
 
+@in_this_process
 def test_a_picture_that_cannot_be_written_is_an_error_of_the_call(tmp_path: Path) -> None:
     words = ["run", "solutions/basic.py", "basic", "--small", "-o", str(tmp_path / "none" / "basic.svg")]
     result = CliRunner().invoke(main, words)
     assert (result.exit_code, "no such file" in " ".join(result.output.split())) == (2, True)
 
 
-@pytest.mark.parametrize("classic", CLASSICS, ids=lambda classic: classic.slug)
-def test_a_picture_of_what_was_predicted_waits_as_the_referee_says(classic: Classic) -> None:
-    scene = scene_of(run(classic.solution, *classic.size).trace)
-    again = measured(scene, [[(mark.start, mark.end) for mark in lane.marks] for lane in scene.lanes])
-    assert [lane.marks for lane in again.lanes] == [
-        tuple(mark._replace(memory=None) for mark in lane.marks) for lane in scene.lanes
-    ]
-    assert again.end == scene.end
-    assert again.report.bubble == pytest.approx(scene.report.bubble)
-    assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
-    for lane, seen in zip(scene.lanes, again.lanes, strict=True):
-        assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
-        assert [reasons(gap, again) for gap in seen.gaps] == [reasons(gap, scene) for gap in lane.gaps]
-
-
+@in_this_process
 def test_the_command_takes_another_number_of_ranks() -> None:
     result = CliRunner().invoke(main, ["run", "solutions/ddp.py", "ddp", "--small", "-n", "2"])
     assert "was not run" in result.output  # ddp takes one batch for each rank
@@ -263,6 +259,7 @@ def test_the_command_takes_another_number_of_ranks() -> None:
     assert (result.exit_code, "on 2 devices" in result.output) == (0, True)
 
 
+@in_this_process
 def test_a_schedule_that_fails_is_not_run(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def basic(model):\n    model.load_weights(7)\n")
@@ -313,3 +310,292 @@ def test_odd_widths_and_no_runs_are_refused(options: dict[str, Any]) -> None:
     trace = played(PUZZLES["ddp"], reference_of("ddp")).trace
     with Refused("impossible measurement", error=TraceError):
         replay(trace, **options)
+
+
+# === Extended schedules ===
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", first_of_each_kind(((name,) for name in GAMES), lambda _: None, every=3))
+def test_a_schedule_gives_the_results_of_one_device_in_the_predicted_memory(name: str) -> None:
+    result = replay(trace_of(name), small=True)
+    assert (result.error, result.passed) == (0.0, True)
+    assert result.results == ("outputs" if GAMES[name].setting.task == "infer" else "weights")
+
+
+FLOAT = ["hybrid_shard", "zb_h2 for two steps", "sequence_parallel", "expert_parallel", "local_sgd_twice", "offload"]
+
+
+def narrow(game: Game) -> Game:
+    """The same with narrower layers and fewer tokens."""
+    return game._replace(setting=changed(game.setting, costs=changed(game.setting.costs, hidden=64, length=32)))
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", FLOAT)
+def test_so_it_does_in_float32(name: str) -> None:
+    result = replay(narrow(GAMES[name]).trace())
+    assert result.passed
+    assert result.error < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FLOAT)
+def test_so_it_does_in_full_size(name: str) -> None:
+    trace = trace_of(name)
+    result = replay(trace)
+    assert result.passed
+    costs = trace.costs
+    if costs.activation_grad == costs.activation and costs.weight == costs.hidden**2:
+        assert max(rank.peak for rank in result.ranks) == 4 * referee(trace).peak.memory
+
+
+def pipeline_of(draw: Any, ranks: int, count: int) -> Game:
+    order = draw(st.sampled_from([schedules.one_f_one_b, schedules.zb_h1, schedules.zb_h2]))
+    steps = draw(st.integers(1, 3))
+    return Game(schedules.pipeline(order), (ranks, count, ranks), Setting(COSTS["parts"], steps=steps))
+
+
+def buckets_of(draw: Any, ranks: int, count: int) -> Game:
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=3))
+    return Game(buckets(*sizes), (sum(sizes), ranks, ranks), Setting(COSTS["buckets"]))
+
+
+def replicas_of(draw: Any, ranks: int, count: int) -> Game:
+    every = draw(st.integers(1, 2))
+    return Game(shards.local_sgd(every), (2, ranks, ranks), Setting(COSTS["slow"], steps=2 * every, task="local"))
+
+
+def blocks_of(draw: Any, ranks: int, count: int) -> Game:
+    schedule = draw(st.sampled_from([schedules.tensor_parallel, schedules.sequence_parallel]))
+    layers = draw(st.integers(1, 3))
+    ranks = draw(st.sampled_from([2, 4]))
+    return Game(schedule, (layers, count, ranks), Setting(COSTS["quarters"], layer="block"))
+
+
+def experts_of(draw: Any, ranks: int, count: int) -> Game:
+    ranks, layers = draw(st.sampled_from([2, 4])), draw(st.integers(1, 3))
+    schedule = draw(st.sampled_from([shards.expert_parallel, shards.experts_in_turn]))
+    return Game(schedule, (layers, ranks * draw(st.integers(1, 2)), ranks), Setting(COSTS["experts"], layer="experts"))
+
+
+def copies_of(draw: Any, ranks: int, count: int) -> Game:
+    layers = draw(st.integers(2, 6))
+    parked = draw(st.sets(st.integers(1, layers - 1)))
+    return Game(tiers.offload(parked, draw(st.integers(1, 3))), (layers, 1, 1), Setting(COSTS["copies"]))
+
+
+@examples(30)
+@given(
+    st.data(),
+    st.sampled_from([pipeline_of, buckets_of, replicas_of, blocks_of, experts_of, copies_of]),
+    st.integers(2, 4),
+    st.integers(1, 5),
+)
+def test_schedules_of_any_size_give_the_weights_of_one_device(data: Any, game_of: Any, ranks: int, count: int) -> None:
+    game = game_of(data.draw, ranks, count)
+    assert replay(game.trace(), small=True).passed, game
+
+
+async def trained_alone(model: Model) -> None:
+    """Every rank trains all layers with all batches, which makes a trace whole that computes anything before."""
+    weights = [model.load_weights(layer) for layer in range(model.LAYERS)]
+    inputs = [model.get_activation(range(model.BATCHES))]
+    for layer, (weight, _) in enumerate(weights):
+        inputs.append(model.forward(layer, inputs[layer], weight))
+    grad = model.loss(inputs[-1])
+    for layer, (weight, state) in reversed(list(enumerate(weights))):
+        weight_grad, grad = model.backward(layer, inputs[layer], grad, weight)
+        model.set_final_weight(layer, model.update(layer, weight_grad, weight, state)[0])
+
+
+@pytest.mark.slow
+@examples(25)
+@given(st.integers(1, 3), st.integers(1, 5), st.integers(0, 10**9), st.sampled_from(OVERLAPPING))
+def test_random_calls_under_way_keep_to_the_predicted_memory_and_bytes(
+    layers: int, batches: int, seed: int, costs: Costs
+) -> None:
+    """Nested groups, buckets, chains of calls and tags: nobody stands still, though every call of the engine blocks."""
+    random_calls = Nested(seed)
+
+    async def then_training(model: Model) -> None:
+        await random_calls(model)
+        await trained_alone(model)
+
+    trace = run(then_training, layers, batches, 4, setting=Setting(costs, MESH)).trace
+    assert replay(trace, small=True).passed
+
+
+# --- Time ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", GAMES)
+def test_events_as_long_as_predicted_are_where_the_trace_has_them(name: str) -> None:
+    trace = trace_of(name)
+    steps = trace.costs.steps
+    lengths = [[steps(op.end - op.start) for op in ops if op.name in TIMED] for ops in trace.ranks]
+    for lane, seen in zip(scene_of(trace).lanes, measured(trace, lengths), strict=True):
+        for mark, event in zip(lane.marks, seen, strict=True):
+            assert (mark.op.name, mark.op.layer) == event[:2]
+            told = mark.start, mark.end, mark.called, mark.awaited
+            assert all((a is b is None) or isclose(a, b, abs_tol=1e-9) for a, b in zip(told, event[2:], strict=True))
+
+
+PICTURED = {
+    **{classic.slug: lambda classic=classic: run(classic.solution, *classic.size).trace for classic in CLASSICS},
+    **{
+        name: partial(trace_of, name)
+        for name in ("fsdp_prefetch", "ddp_overlap", "expert_parallel", "offload", "tangle", "hybrid_shard")
+    },
+}
+
+
+@pytest.mark.parametrize("name", PICTURED)
+def test_a_picture_of_what_was_predicted_waits_as_the_referee_says(name: str) -> None:
+    scene = scene_of(PICTURED[name]())
+    again = moved(scene, [[(m.start, m.end, m.called, m.awaited) for m in lane.marks] for lane in scene.lanes])
+    for lane, seen in zip(scene.lanes, again.lanes, strict=True):
+        assert seen.marks == tuple(mark._replace(memory=None) for mark in lane.marks)
+        assert [gap[:2] for gap in seen.gaps] == [gap[:2] for gap in lane.gaps]
+        assert [reasons(gap, again) for gap in seen.gaps] == [reasons(gap, scene) for gap in lane.gaps]
+    assert again.end == scene.end
+    assert again.report.bubble == pytest.approx(scene.report.bubble)
+    assert [rank.busy for rank in again.report.ranks] == pytest.approx([rank.busy for rank in scene.report.ranks])
+
+
+def test_both_halves_of_a_picture_have_the_streams_of_the_trace() -> None:
+    trace = trace_of("fsdp_prefetch")
+    result = replay(trace, small=True)
+    times = [[event[2:] for event in rank] for rank in result.measured]
+    (svg,) = [drawing.svg(drawing.draw_replay(trace, times, "prefetched"))]
+    words = list(ElementTree.fromstring(str(svg)).itertext())
+    assert words.count("network") == 2 * len(trace.ranks)
+    assert any("called at t=" in word for word in words)
+    assert all(0 <= float(word.rstrip("%")) <= 100 for word in words if word.strip().endswith("%") and len(word) < 5)
+
+
+# --- What is refused ------------------------------------------------------------------------------------
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("mistake", ALTERED)
+def test_an_altered_trace_is_refused_and_not_replayed(mistake: str) -> None:
+    trace = ALTERED[mistake]()
+    assert referee(trace).error is not None
+    with pytest.raises(PuzzleError):
+        replay(trace, small=True)
+
+
+def parked_on(tier: str) -> Trace:
+    async def schedule(model: Model) -> None:
+        model.parked[0], model.parked[1] = model.load_weights(0, tier=tier)
+        weight, state = await model.fetch(model.parked[0]), await model.fetch(model.parked[1])
+        inp = model.get_activation([0])
+        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+        model.set_final_weight(0, model.update(0, grad, weight, state)[0])
+
+    costs = changed(COSTS["classic"], name="parked", tiers={tier: Tier(5, 5)})
+    return run(schedule, 1, 1, 1, setting=Setting(costs)).trace
+
+
+def test_host_and_disk_are_the_tiers_of_a_replay() -> None:
+    for tier in ("host", "disk"):
+        (rank,) = replay(parked_on(tier), small=True).ranks
+        assert (rank.same, rank.parked, rank.predicted_parked) == (True, 2048, 2048)
+    with Refused(
+        "tier not replayed",
+        rank=0,
+        name="load_weights",
+        tier="flash",
+        tiers="host and disk",
+        tier_here="host",
+        error=TraceError,
+    ):
+        replay(parked_on("flash"), small=True)
+
+
+def test_every_operation_is_played_or_touches_no_tensor(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(PERFORM) | set(NO_TENSORS) == set(FORMS)
+    monkeypatch.delitem(PERFORM, "dispatch")  # type: ignore[arg-type]  # it is a dict
+    with Refused("cannot be played", name="dispatch", rank=0, error=TraceError):
+        replay(trace_of("experts_in_turn"), small=True)
+
+
+def test_ranks_with_more_tokens_than_others_make_all_send_as_many() -> None:
+    async def schedule(model: Model) -> None:
+        mine = [[0, 2, 3], [1]][model.rank]
+        weight, state = model.load_weights(0, model.rank, 2)
+        there = await model.dispatch(model.get_activation(mine), 0)
+        out = await model.collect(model.forward(0, there, weight), 1, mine)
+        grad = await model.dispatch(model.loss(out), 0)
+        weight_grad, _ = model.backward(0, there, grad, weight)
+        model.set_final_weight(0, model.update(0, weight_grad, weight, state)[0])
+
+    result = replay(Game(schedule, (1, 4, 2), Setting(COSTS["experts"], layer="experts")).trace(), small=True)
+    assert result.same_weights
+    assert all(rank.same_memory for rank in result.ranks)
+    # A batch has 512 bytes, of which half go to the other rank; three times three of them from both ranks.
+    assert [rank.sent for rank in result.ranks] == [3 * 3 * 256] * 2
+    assert [rank.predicted_sent for rank in result.ranks] == [(3 + 2 + 3) * 256, (1 + 2 + 1) * 256]
+
+
+def test_shards_that_tensors_do_not_have_are_refused_with_their_numbers() -> None:
+    game = Game(shards.experts_in_turn, (1, 16, 16), Setting(COSTS["experts"], layer="experts"))
+    with Refused("no equal shards", count=8, total=16, error=TraceError):
+        replay(game.trace(), small=True)
+    game = Game(schedules.tensor_parallel, (1, 1, 3), Setting(COSTS["quarters"], layer="block"))
+    with Refused("no equal shards", count=16, total=3, error=TraceError):
+        replay(game.trace(), small=True)
+
+
+def test_what_costs_count_otherwise_is_said() -> None:
+    (note,) = replay(trace_of("zb_h1"), small=True).notes
+    approved("replay_extended", "what costs count otherwise is said", note)
+    (note,) = replay(trace_of("expert_parallel"), small=True).notes
+    assert replay(trace_of("ddp_overlap"), small=True).notes == ()
+
+
+def test_a_layer_that_is_no_whole_number_of_matrices_is_refused() -> None:
+    costs = changed(COSTS["classic"], name="odd", parameters=512 * 512 + 512)
+    trace = run(GAMES["ddp_overlap"].schedule, *GAMES["ddp_overlap"].size, setting=Setting(costs)).trace
+    with Refused("no whole matrices", weight=262656, error=TraceError):
+        replay(trace, small=True)
+
+
+def test_a_replay_survives_json() -> None:
+    basic = run(CLASSICS[0].solution, *CLASSICS[0].size).trace
+    for trace in (basic, *map(trace_of, ("offload", "zb_h1", "stream_inference"))):
+        result = replay(trace, small=True)
+        assert replay_from_json(replay_to_json(result)) == result
+
+
+# --- On MPI -------------------------------------------------------------------------------------------
+
+ON_FOUR = ["hybrid_shard", "fsdp_prefetch", "ddp_overlap", "zb_h2 for two steps", "sequence_parallel"]
+ON_FOUR += ["expert_parallel", "local_sgd_twice"]
+ON_OTHERS = ["ring", "tangle", "offload", "stream_inference"]
+
+
+def on_mpi_as_here(names: list[str]) -> None:
+    from lib.engine.launcher import by_mpiexec
+
+    traces = json.dumps([trace_to_json(trace_of(name)) for name in names])
+    there = json.loads(by_mpiexec(GAMES[names[0]].size[2], "tests.support.replays_over_mpi", traces))
+    for name, text in zip(names, there, strict=True):
+        result, here = replay_from_json(text), replay(trace_of(name), small=True)
+        assert (name, result.passed) == (name, True)
+        assert (result.error, result.ranks) == (here.error, here.ranks)
+
+
+@pytest.mark.slow
+def test_schedules_run_on_mpi_as_they_do_in_process() -> None:
+    mpiexec_or_skip()
+    on_mpi_as_here(ON_FOUR)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ON_OTHERS)
+def test_schedules_of_other_sizes_run_on_mpi_as_well(name: str) -> None:
+    mpiexec_or_skip()
+    on_mpi_as_here([name])

@@ -1,7 +1,5 @@
 """Every schedule on torch: its trace in as many processes as it has ranks, where collectives really overlap."""
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Devices as tasks that a browser suspends: the same results, figures and messages as with greenlets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The engine on torch: the same classes on tensors, in processes over torch.distributed with gloo."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The engine on several hosts, with the hostfile and the Slurm script of docs/engine.md; the hosts are namespaces."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -3,8 +3,6 @@
 A finding is printed with its seed: `python -m tests.fuzz --only trace --seed 1234 --seconds 0` shows it again.
 """
 
-from __future__ import annotations
-
 import sys
 import traceback
 import warnings

@@ -1,7 +1,5 @@
 """Changes of texts and of trees of JSON, by chance: the same seed makes the same change."""
 
-from __future__ import annotations
-
 import copy
 from random import Random
 from typing import Any

@@ -1,7 +1,5 @@
 """What is fuzzed: each target reads one changed input, and raises if the result is not as promised."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The integer program: it plans to the end, and where it is stopped, it says how close it is."""
 
-from __future__ import annotations
-
 from math import prod
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Plans under a cap on their peak beside a second opinion: CP-SAT, on a model that shares nothing with the planner."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -1,7 +1,10 @@
-"""Annotated programs on the engine: the same numbers for any annotations, and the bytes that the plan predicts."""
+"""Annotated programs on the engine, beside XLA's partitioner, and plans as code."""
 
-from __future__ import annotations
-
+import json
+import re
+import subprocess
+import sys
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -9,14 +12,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from docs.generate import xla
 from lib import RuleError
 from lib.engine import ShardedEngine, launch
-from lib.layout import LayoutError, join, mesh
+from lib.layout import Graph, LayoutError, code_of, join, mesh, plan, propagate
+from lib.layout.code import ELEMENTWISE
+from lib.layout.examples import feed_forward
+from lib.layout.operators import GRADS, KINDS, OPTIMIZER
 from lib.layout.spmd import Spmd, mesh_split
+from lib.layout.xla import collectives, group_size
+from tests.layout.test_propagation import CASES
 from tests.screens.texts import approved_refusal
 from tests.support.examples import examples
 from tests.support.layout_strategies import numbers
 from tests.support.refusals import Refused
+from tests.support.xla_partitioner import measured
+from tests.test_imports import ROOT
 
 GRID = mesh(data=2, model=2)
 SHAPES = {"x": (8, 4), "w0": (4, 16), "w1": (16, 4)}
@@ -206,3 +217,125 @@ def test_pieces_of_the_wrong_shape_and_parameters_that_are_not_there_are_refused
         pytest.raises(LayoutError, match="parameter 'w0' is missing"),
     ):
         run.forward(np.ones((8, 4)))
+
+
+# === What XLA's partitioner moves ===
+
+
+LINES = {
+    "%r = f32[32,64]{1,0} all-reduce(%d), channel_id=1, replica_groups={{0,1,2,3},{4,5,6,7}}, to_apply=%add": 98304,
+    "%r = f32[32,64]{1,0} all-reduce(%d), channel_id=1, replica_groups=[2,4]<=[8], use_global_device_ids=true": 98304,
+    "%r = (f32[4]{0}, f32[4]{0}) all-reduce(%a, %b), replica_groups={}, to_apply=%add": 2 * 7 * 32,
+    "ROOT %g = bf16[64,64]{0,1} all-gather(%b), replica_groups=[2,4]<=[4,2]T(1,0), dimensions={1}": 2 * 3 * 64 * 64 * 2,
+    "%s = f32[16,64]{1,0} reduce-scatter(%d), replica_groups={{0,1},{2,3},{4,5},{6,7}}, dimensions={0}": 4 * 2 * 4096,
+    "%a = (f32[1,16]{1,0}, f32[1,16]{1,0}, f32[2,16]{1,0}) all-to-all(%a, %b, %c, %d), "
+    "replica_groups=mesh['axis_0'=4,'axis_1'=1,'axis_2'=2], device_ids=([2,4]T(1,0)) {'axis_0'}": 2 * 3 * 256,
+    "%p = s32[16]{0} collective-permute(%x), source_target_pairs={{0,0},{1,4},{4,1}}, metadata={}": 2 * 64,
+    "%f = f32[32,64]{1,0} fusion(%all-reduce.1), kind=kLoop, calls=%fused": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_bytes_of_compiled_collectives(line: str) -> None:
+    assert [sum(each.sent) for each in collectives(line, 8)] == ([] if LINES[line] is None else [LINES[line]])
+
+
+def test_collectives_whose_bytes_are_unknown_are_refused() -> None:
+    for line, why in {
+        "%r = f32[4]{0} all-reduce-start(%d), replica_groups={{0,1}}": "cannot be counted",
+        "%r = f32[4]{0} ragged-all-to-all(%d), replica_groups={{0,1}}": "cannot be counted",
+        "%r = f32[4]{0} all-reduce(%d), replica_groups={{0,1},{2}}": "different sizes",
+        "%r = f32[4]{0} all-reduce(%d), replica_groups=other": "unknown form",
+    }.items():
+        with pytest.raises(ValueError, match=why):
+            collectives(line, 8)
+    assert group_size("replica_groups=mesh['a'=8] {'a':(2)4}", 8) == 4, "a part of an axis"
+
+
+needs_jax = pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed: pip install -e '.[jax]'")
+
+
+@pytest.mark.slow
+@needs_jax
+def test_the_page_is_what_is_measured() -> None:
+    shown = xla.FILE.read_text(encoding="utf-8")
+    found = measured()
+    if f"with jax {found['jax']}:" in shown:
+        assert xla.untimed(shown) == xla.untimed(xla.page(found)), "out of date: make docs"
+    for each in found["rows"]:  # with another version, only the plans have to be as shown
+        assert f"| {' | '.join(xla.row(each)[:2])} |" in shown, "out of date: make docs"
+
+
+@needs_jax
+def test_the_python_of_the_page_prints_what_is_shown() -> None:
+    (code,) = re.findall(r"^```python\n(.*?)^```", xla.HEAD, re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(r"^```text\n(.*?)^```", xla.HEAD, re.MULTILINE | re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout == text, done.stderr
+
+
+def test_without_jax_the_page_stays_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(xla, "find_spec", lambda name: None)
+    before = xla.FILE.stat().st_mtime_ns
+    xla.main()
+    assert "jax is not installed" in capsys.readouterr().err
+    assert xla.FILE.stat().st_mtime_ns == before
+
+
+# === Plans as code ===
+
+
+@pytest.fixture(scope="module")
+def tensor_parallel():
+    build, layouts, _ = CASES["tensor parallel, x and result by rows"]
+    return plan(build(), layouts=layouts)
+
+
+@pytest.mark.skipif(find_spec("jax") is None, reason="jax is not installed: pip install -e '.[jax]'")
+def test_programs_of_jax_move_what_is_predicted_on_eight_devices() -> None:
+    command = [sys.executable, "-m", "tests.support.plans_in_jax"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found.pop("embedding") == [73_728, 73_728]
+    assert found.pop("exchange") == [12_288, 16_384], "an exchange, as named collectives"
+    assert found.pop("rest_of_the_kinds") == [3_968, 4_416], "JAX scatters no maximum"
+    for name in ("step_of_every_kind", "experts"):
+        assert len(set(found.pop(name))) == 1
+    assert found == {name: [least, least] for name, (_, _, least) in CASES.items()}
+
+
+def test_every_kind_of_operator_has_code_in_jax() -> None:
+    assert {*KINDS, *GRADS, *OPTIMIZER, "softmax_grad"} == {*ELEMENTWISE, "matmul"}
+
+
+def test_a_program_of_jax_has_specifications_and_collectives(tensor_parallel) -> None:
+    text = code_of(tensor_parallel, "jax")
+    assert "    'x': P(('data', 'model'), None)," in text
+    assert "    'w1': P(None, 'model')," in text
+    assert "lax.all_gather(t3_0, ('model',), axis=0, tiled=True)" in text
+    assert "lax.psum_scatter(t5, ('model',), scatter_dimension=0, tiled=True)" in text
+    compile(text, "plan", "exec")
+
+
+def test_json_has_layouts_moves_and_costs(tensor_parallel) -> None:
+    data = json.loads(code_of(tensor_parallel, "json"))
+    assert data["mesh"] == {"data": 2, "model": 4}
+    assert data["tensors"]["w1"]["layout"] == {"split": [[], ["model"]], "piece": [64, 64]}
+    assert data["moves"] == [{"tensor": "x", "for": "up", "steps": [{"name": "all-gather", "bytes": 98_304}]}]
+    assert data["sums"] == [{"tensor": "out", "steps": [{"name": "reduce-scatter", "bytes": 98_304}]}]
+    assert (data["bytes"], data["memory"]) == (tensor_parallel.bytes, tensor_parallel.memory)
+
+
+def test_what_cannot_be_written_is_refused(tensor_parallel) -> None:
+    with Refused("no such framework", framework="jaxx", error=LayoutError):
+        code_of(tensor_parallel, "jaxx")
+    with approved_refusal("code", "what cannot be written is refused", LayoutError):
+        code_of(plan(feed_forward()), "jax")
+    uneven = Graph(mesh=mesh(data=2), uneven=True)
+    uneven.relu("y", uneven.input("x", (3, 4)))
+    uneven.shard("y", ((2, 1),))
+    with approved_refusal("code", "what cannot be written is refused, 2", LayoutError):
+        code_of(propagate(uneven), "jax")

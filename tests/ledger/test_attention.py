@@ -1,7 +1,5 @@
 """Attention on shares of the tokens: what is refused, what it takes, on tensors, in pictures, in random programs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace
@@ -364,17 +362,11 @@ def test_a_forged_row_is_refused(op: str, column: str, content: Any, expected: R
         ("ulysses", (17.0, 3_670_016, 3_932_160), CONTEXT_PARALLEL),
     ],
 )
-def test_solutions_have_their_figures_in_any_order_and_come_back(
-    slug: str, figures: tuple[float, int, int], family: str
-) -> None:
-    trace, setting = solved(slug)
+def test_solutions_have_their_figures_and_are_drawn(slug: str, figures: tuple[float, int, int], family: str) -> None:
+    trace, _ = solved(slug)
     report = referee(trace)
     assert (report.timesteps, report.peak.memory, report.traffic) == figures
     assert report.family == family
-    assert trace_from_json(trace_to_json(trace)) == trace
-    assert run(SOLUTIONS[slug], *trace.size, [3, 1, 0, 2], setting=setting).trace == trace
-    assert time_bound(trace.size, setting).least <= report.timesteps
-    assert memory_bound(trace.size, setting).least <= report.peak.memory
     assert "attend" in drawing.text(trace)
     assert "attend" in str(drawing.svg(drawing.draw(trace)))
 

@@ -1,7 +1,5 @@
 """Runs with each rule: on tensors, as files, in any order, with a forged row, and in pictures."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from itertools import islice, permutations
@@ -19,15 +17,11 @@ from solutions.seq_pipeline import seq_pipeline
 from solutions.streaming_diloco import streaming_diloco
 from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
-from tests.ledger import test_clipping as clipping
-from tests.ledger import test_frozen_and_whole as frozen
-from tests.ledger import test_host_update as hosts
-from tests.ledger import test_lag as lag
-from tests.ledger import test_move as moves
-from tests.ledger import test_outer_steps as outer
+from tests.ledger import test_collectives as collectives
+from tests.ledger import test_layers as layers
 from tests.ledger import test_pair as pairs
-from tests.ledger import test_rooted as rooted
-from tests.ledger import test_vocabulary as vocabulary
+from tests.ledger import test_tiers as tiers
+from tests.ledger import test_updates as updates
 from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.refusals import Refused, edited, nth, with_columns
@@ -57,35 +51,35 @@ def attention(costs: str) -> Setting:
 
 def frozen_layers(layer: str, steps: int) -> Run:
     game = Setting("parts", steps=steps, layer=layer, frozen=(0, 2))
-    return Run(frozen.training(steps), (4, 1, 1), game, each("forward loss backward_input backward_weight update", 1))
+    return Run(layers.training(steps), (4, 1, 1), game, each("forward loss backward_input backward_weight update", 1))
 
 
 def head_on(ranks: int, *lengths: Fraction) -> Run:
-    game = Setting(vocabulary.TINY, kinds=("block", "block", "head"), lengths=lengths)
+    game = Setting(layers.TINY, kinds=("block", "block", "head"), lengths=lengths)
     results = each("forward loss backward_input backward_weight update", 1, 2)
-    return Run(vocabulary.data_parallel, (3, 2, ranks), game, results | each("allreduce", *(1, 2)[: ranks - 1]))
+    return Run(layers.data_parallel, (3, 2, ranks), game, results | each("allreduce", *(1, 2)[: ranks - 1]))
 
 
 ATTENTION = each("keys attend attend_backward keys_backward", 1, 7)
 RUNS: dict[str, Run] = {
-    "lag": Run(weight_versions, (3, 3, 3), lag.LAG, each("forward loss backward add update", 2)),
-    "host": Run(host_update, (3, 2, 1), hosts.GAME, each("forward loss backward", 2) | each("fetch", 2, 4, 7)),
-    "host at once": Run(hosts.one_step, (1, 1, 1), Setting(hosts.COSTS_HERE), each("fetch", 1)),
-    "host in turn": Run(hosts.one_step, (1, 1, 1), Setting(hosts.IN_TURN), each("fetch", 1)),
+    "lag": Run(weight_versions, (3, 3, 3), updates.LAG, each("forward loss backward add update", 2)),
+    "host": Run(host_update, (3, 2, 1), tiers.GAME, each("forward loss backward", 2) | each("fetch", 2, 4, 7)),
+    "host at once": Run(tiers.one_step, (1, 1, 1), Setting(tiers.COSTS_HERE), each("fetch", 1)),
+    "host in turn": Run(tiers.one_step, (1, 1, 1), Setting(tiers.UPDATES_IN_TURN), each("fetch", 1)),
     "moves": Run(moved, (1, 2, 1), Setting(TWO_TIERS), {}),
-    "moves in turn": Run(moved, (1, 2, 1), Setting(moves.IN_TURN), {}),
+    "moves in turn": Run(moved, (1, 2, 1), Setting(tiers.MOVES_IN_TURN), {}),
     "outer steps": Run(
-        streaming_diloco, (2, 2, 2), outer.setting(),
+        streaming_diloco, (2, 2, 2), updates.setting(),
         each("forward loss backward update delta allreduce outer_update merge", 1, 3),
     ),
     "pairs": Run(pairs.DUALPIPEV, (4, 6, 2), pairs.SETTING, each("pair", 1, 2, 3)),
     "sequences": Run(seq_pipeline, (4, 2, 4), attention("sequences"), ATTENTION | each("receive", 1, 7)),
     "ring": Run(ring_context, (2, 1, 4), attention("grouped"), ATTENTION | each("receive", 1, 7)),
     "heads": Run(ulysses, (2, 1, 4), attention("context"), ATTENTION | each("tokens", 1, 7)),
-    **{name: Run(*one, each("broadcast reduce", 1)) for name, one in rooted.RUNS.items()},
+    **{name: Run(*one, each("broadcast reduce", 1)) for name, one in collectives.RUNS.items()},
     "norms": Run(norms.data_parallel, (3, 4, 2), Setting(steps=2, clip=True), {"norm": (1, 6), "add": (2,)}),
-    "norms of shards": Run(norms.sharded, (2, 2, 2), clipping.GAME, each("norm", 3)),
-    "norms of stages": Run(norms.pipeline, (3, 2, 3), clipping.GAME, {"norm": (2,), "allreduce": (1,)}),
+    "norms of shards": Run(norms.sharded, (2, 2, 2), updates.CLIPPING, each("norm", 3)),
+    "norms of stages": Run(norms.pipeline, (3, 2, 3), updates.CLIPPING, {"norm": (2,), "allreduce": (1,)}),
     "norm on the host": Run(norms.on_the_host, (1, 2, 1), Setting("host_updates", clip=True), each("norm", 1)),
     "head": head_on(1, Fraction(1), Fraction(1, 2)),
     "head on two": head_on(2),

@@ -1,7 +1,5 @@
 """What the extended games refuse: at once and with the way out; and in a forged trace, by the referee."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from types import MappingProxyType
@@ -29,7 +27,7 @@ from lib.ledger.trace import Op
 from lib.ledger.values import Activation, Parked, Weight
 from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from tests.support import finished, refusal
-from tests.support.refusals import Refused
+from tests.support.refusals import Refused, edited, nth
 from tests.support.schedules import shards, tiers
 
 PRICES = {**CLASSIC.ticks, **dict.fromkeys(("backward_input", "backward_weight", "dispatch", "collect"), 5)}
@@ -332,11 +330,6 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
             weight="weight of layer 0, unsharded, step 2, of the replica trained since step 0 with batch 0",
         ),
     ),
-    (
-        average_what_is_shared,
-        DENSE,
-        Refused("wrong kind for use", kind="a weight gradient", value="the weight of layer 0, unsharded, step 0"),
-    ),
     (too_much_on_the_host, DENSE, Refused("tier full", tier="host", there=524288, capacity=524288)),
     (too_much_beside_the_dictionary, INFER, Refused("tier full", memory=655360, tier="host", capacity=524288)),
     (no_such_tier, DENSE, Refused("no such tier", tier="disk", known="host")),
@@ -383,12 +376,14 @@ def traced(schedule: Any, size: tuple[int, int, int], setting: Setting) -> Trace
     return outcome.trace
 
 
-def changed(trace: Trace, name: str, change: Callable[[Op], Op], which: int = 0, rank: int = 0) -> Trace:
-    """The trace with one operation of a rank changed: the `which`-th of its name."""
-    ops = list(trace.ranks[rank])
-    at = [i for i, op in enumerate(ops) if op.name == name][which]
-    ops[at] = change(ops[at])
-    return replace(trace, ranks=tuple(tuple(ops) if r == rank else other for r, other in enumerate(trace.ranks)))
+def changed(trace: Trace, name: str, change: Callable[[Op], Op], which: int = 0) -> Trace:
+    """The trace with one operation of the first rank changed: the `which`-th of its name."""
+
+    def edit(ops: list[Op]) -> list[Op]:
+        at = nth(ops, name, which)
+        return [*ops[:at], change(ops[at]), *ops[at + 1 :]]
+
+    return edited(trace, edit, 0)
 
 
 HALVES = traced(pipeline(zb_h1), (2, 4, 2), Setting(COSTS["parts"], steps=2))

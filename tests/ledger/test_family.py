@@ -1,7 +1,5 @@
 """A schedule's family is read from its trace: right for all references and records, and for altered ones."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +21,7 @@ from lib.ledger.family import (
 )
 from puzzles.catalog.schedule import PUZZLES
 from solutions.vocab_parallel import vocab_parallel
-from tests.ledger.test_numbers import Choices
+from tests.ledger.test_random_programs import Choices
 from tests.support import CLASSICS, finished
 from tests.support.solved import SOME_PUZZLES, records_of, reference_of
 

@@ -1,7 +1,5 @@
 """Pairs: a forward and a backward at once: what is refused, what it takes, on tensors, in pictures and in files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

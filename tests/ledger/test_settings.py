@@ -1,7 +1,5 @@
 """Settings: what a game fixes besides its size is kept by its trace, read strictly, and judged."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any

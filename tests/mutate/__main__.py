@@ -1,8 +1,6 @@
 """`python -m tests.mutate`: tries the mutations of the table, and fails if one survives without a reason. With
 `--records` it tries mutants of the references, and fails if one beats a record."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

@@ -6,8 +6,6 @@ reduce-scatter, or keeps a full value in place of a shard. Most are refused or s
 not needed, or that a target leaves room.
 """
 
-from __future__ import annotations
-
 import ast
 import random
 import signal

@@ -1,7 +1,5 @@
 """The table of mutations: what each changes, and the tests that are related to it."""
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass, fields
 from pathlib import Path

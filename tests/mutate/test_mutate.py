@@ -1,7 +1,5 @@
 """The runner of mutations, on a project of one module and one file of tests."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The hunt for records: which mutants are made of a schedule, and what of them is told."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import replace
 from typing import Any

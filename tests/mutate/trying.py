@@ -1,7 +1,5 @@
 """Tries mutations on a copy of the tree: the related quick tests of each, and which of them fail."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

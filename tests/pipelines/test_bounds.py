@@ -1,7 +1,5 @@
 """No legal schedule beats a bound: references, records, random ones under random prices, and those that do least."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -35,7 +33,7 @@ from lib.pipelines.bounds import (
     traffic_bound,
 )
 from puzzles.catalog.schedule import PUZZLES
-from tests.ledger.test_numbers import Choices
+from tests.ledger.test_random_programs import Choices
 from tests.support import finished
 from tests.support.schedules import shards
 from tests.support.schedules.grouped import grouped

@@ -1,8 +1,6 @@
 """Proofs by constraint programming: no pipeline is shorter than a record, and none of its length holds less, if each
 operation runs once and each rank keeps its own activations."""
 
-from __future__ import annotations
-
 import warnings
 from collections import Counter
 from math import gcd

@@ -1,12 +1,17 @@
-"""Pipelines as PyTorch's CSV files: what is written, what is read, and what is refused. None of it needs torch."""
+"""PyTorch's CSV files: orders and messages written, read and refused, and times of cells. None of it needs torch."""
 
-from __future__ import annotations
-
+import random
 import re
 from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
+from drawing.predicted_vs_measured import measured as scene_measured
+from drawing.run_text import reasons
+from drawing.scene import Scene, scene_of
 from lib import Model, PuzzleError, RuleError, Setting, Trace, run
 from lib.pipelines import (
     Timetable,
@@ -21,11 +26,127 @@ from lib.pipelines import (
     zb_h2,
     zb_v,
 )
-from lib.pipelines.torch_csv import Pipeline, read_csv, write_csv, write_table
+from lib.pipelines.torch_csv import CellTimes, Pipeline, event_times, read_csv, write_csv, write_table
 from tests.support import finished
 from tests.support.irregular_pipeline import LAYERS, MICROBATCHES, RANKS, irregular
 from tests.support.refusals import Refused
-from tests.support.schedules.random_pipelines import played, random_pipeline
+from tests.support.schedules.random_pipelines import TEXTBOOKS, played, random_pipeline, textbook
+
+# === Messages ===
+
+
+WITH_MESSAGES = {"1F1B": one_f_one_b(3, 4), "ZB-H1": zb_h1(2, 3), "ZB-V": zb_v(2, 3), "interleaved": interleaved(2, 4)}
+MESSAGE = re.compile(r"(\d+)(SEND|RECV)_([FB])(\d+)")
+Rows = list[list[str]]
+
+
+def with_messages(table: Timetable) -> Rows:
+    return [row.split(",") for row in write_csv(played(table), communication=True).splitlines()]
+
+
+def text_of(rows: Rows) -> str:
+    return "".join(",".join(row) + "\n" for row in rows)
+
+
+def is_run(rows: Rows, table: Timetable) -> bool:
+    """Plays the rows as PyTorch with gloo does: who sends does not wait, the n-th receive from a rank takes its n-th
+    message, and a cell waits for its inputs. True if all ends with each message used by the cell that needs it."""
+    rank_of = {str(cell): rank for cell, rank in table.needs.rank_of.items()}
+    stages = {cell.stage: rank for cell, rank in table.needs.rank_of.items()}
+    sent: dict[tuple[int, int], list[str]] = defaultdict(list)
+    posted: dict[tuple[int, int], list[str]] = defaultdict(list)
+    done: set[str] = set()
+    at = [0] * len(rows)
+
+    def goes_on(rank: int, word: str) -> bool:
+        if found := MESSAGE.fullmatch(word):
+            stage, way, kind, batch = int(found[1]), found[2], found[3], found[4]
+            step = 1 if kind == "F" else -1
+            source, to = (stage, stage + step) if way == "SEND" else (stage - step, stage)
+            if source not in stages or to not in stages or stages[stage] != rank:
+                raise ValueError(word)
+            made = [
+                f"{source}{op}{batch}" for op in ("F" if kind == "F" else "BI") if f"{source}{op}{batch}" in rank_of
+            ]
+            if way == "SEND" and made[0] not in done:
+                raise ValueError(word)
+            (sent if way == "SEND" else posted)[stages[source], stages[to]].append(made[0])
+        else:
+            cell = next(cell for cell in table.needs.rank_of if str(cell) == word)
+            for need in map(str, table.needs.of(cell)):
+                pair = rank_of[need], rank
+                if pair[0] == rank:
+                    assert need in done
+                    continue
+                turn = posted[pair].index(need)  # a ValueError where it is not received
+                if turn >= len(sent[pair]):
+                    return False
+                if sent[pair][turn] != need:
+                    raise ValueError(word)
+            done.add(word)
+        return True
+
+    going = True
+    while going:
+        going = False
+        for rank, row in enumerate(rows):
+            try:
+                while at[rank] < len(row) and goes_on(rank, row[at[rank]]):
+                    at[rank] += 1
+                    going = True
+            except ValueError:
+                return False
+    once = all(len({*each}) == len(each) and pair[0] != pair[1] for pair, each in sent.items())
+    return once and sent == posted and at == [*map(len, rows)]
+
+
+@pytest.mark.parametrize("name", WITH_MESSAGES)
+def test_messages_that_are_written_run(name: str) -> None:
+    """On a player of these files that shares no code with the writer, and that notices a missing or doubled message."""
+    table = WITH_MESSAGES[name]
+    rows = with_messages(table)
+    assert is_run(rows, table)
+    for row in rows:
+        for at in [at for at, word in enumerate(row) if MESSAGE.fullmatch(word)]:
+            word = row.pop(at)
+            assert not is_run(rows, table)
+            row[at:at] = [word, word]
+            assert not is_run(rows, table)
+            row.pop(at)
+
+
+@pytest.mark.parametrize("name", WITH_MESSAGES)
+def test_messages_of_a_file_that_is_read_are_left_out(name: str) -> None:
+    rows = with_messages(WITH_MESSAGES[name])
+    assert read_csv(text_of(rows)) == WITH_MESSAGES[name]
+    del rows[0][next(at for at, word in enumerate(rows[0]) if "SEND" in word)]
+    assert read_csv(text_of(rows)) == WITH_MESSAGES[name]
+
+
+def test_a_message_that_is_sent_twice_is_refused_only_with_communication() -> None:
+    async def twice(model: Model) -> None:
+        weight, state = model.load_weights(model.rank)
+        if model.rank == 0:
+            inp = model.get_activation([0])
+            out = model.forward(0, inp, weight)
+            await model.pass_to(1, (out, out))
+            grad = await model.receive(1)
+        else:
+            inp, _ = await model.receive(0)
+            grad = model.loss(model.forward(1, inp, weight))
+        new, before = model.backward(model.rank, inp, grad, weight)
+        if model.rank:
+            await model.pass_to(0, before)
+        model.set_final_weight(model.rank, model.update(model.rank, new, weight, state)[0])
+
+    outcome = finished(twice, 2, 1, 2, setting=Setting("parts"))
+    assert read_csv(write_csv(outcome.trace)) == one_f_one_b(2, 1)
+    with Refused("sent several times", rank=0, count=2):
+        write_csv(outcome.trace, communication=True)
+
+
+# === What is written, what is read, and what is refused ===
+
 
 ORDERS = [gpipe(4, 8), one_f_one_b(4, 8), zb_h1(4, 8), zb_h2(4, 8), zb_v(4, 8), interleaved(4, 8), breadth_first(2, 4)]
 
@@ -53,7 +174,8 @@ def test_so_is_a_random_pipeline(seed: int) -> None:
     flat = as_the_last_stage_takes_them(table)
     trace = played(table)
     assert read_csv(write_csv(trace)) == flat
-    require_sound(write_csv(trace, communication=True), flat)
+    rows = [row.split(",") for row in write_csv(trace, communication=True).splitlines()]
+    assert is_run(rows, flat)
 
 
 def as_the_last_stage_takes_them(table: Timetable) -> Timetable:
@@ -68,36 +190,6 @@ def test_microbatches_are_numbered_as_the_last_stage_takes_them() -> None:
     """PyTorch keeps losses in the order in which they come, and looks them up by number."""
     table = Timetable.read("0F1 0F0 0F2 0B1 0B0 0B2\n1F1 1B1 1F0 1B0 1F2 1B2")
     assert write_csv(played(table)) == "0F0,0F1,0F2,0B0,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n"
-
-
-def require_sound(text: str, table: Timetable) -> None:
-    """The actions of all ranks, played as PyTorch does: sends and receives are posted, a cell waits for its message,
-    and messages from one rank to another arrive in the order of sending."""
-    rows = [row.split(",") for row in text.splitlines()]
-    rank_of = {cell.stage: rank for cell, rank in table.needs.rank_of.items()}
-    posted: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
-    taken: dict[tuple[int, int], list[tuple[str, int, int]]] = defaultdict(list)
-    for row in rows:
-        for action in row:
-            if found := re.fullmatch(r"(\d+)(SEND|RECV)_([FB])(\d+)", action):
-                stage, way, kind, batch = int(found[1]), found[2], found[3], int(found[4])
-                step = 1 if kind == "F" else -1
-                source, to = (stage, stage + step) if way == "SEND" else (stage - step, stage)
-                into = posted if way == "SEND" else taken
-                into[rank_of[source], rank_of[to]].append((kind, source, batch))
-    assert posted == taken
-    for rank, row in enumerate(rows):
-        seen: set[str] = set()
-        for action in row:
-            stage, op, batch = re.fullmatch(r"(\d+)([A-Z]+)(?:_[FB])?(\d+)", action).groups()  # type: ignore[union-attr]
-            s = int(stage)
-            if op == "F" and s and rank_of[s - 1] != rank:
-                assert f"{s}RECV_F{batch}" in seen
-            if op in "BI" and s + 1 < table.stages and rank_of[s + 1] != rank:
-                assert f"{s}RECV_B{batch}" in seen
-            if op == "SEND":
-                assert {f"{s}F{batch}"} & seen if "_F" in action else {f"{s}B{batch}", f"{s}I{batch}"} & seen
-            seen.add(action)
 
 
 def test_layers_of_a_rank_that_follow_each_other_are_a_stage() -> None:
@@ -278,3 +370,127 @@ def test_a_message_by_a_detour_is_refused_only_with_communication() -> None:
     assert read_csv(write_csv(trace)) == gpipe(3, 1)
     with Refused("sent past stages", rank=0, words="sends", source=0, to=1):
         write_csv(trace, communication=True)
+
+
+# === Times of events from those of cells: no arrow points back ===
+
+
+async def all_received_first(model: Model) -> None:
+    """Rank 1 receives every activation before its first forward, and rank 0 every gradient; sends come late."""
+    first = model.rank == 0
+    weight, state = model.load_weights(model.rank)
+    inputs = [model.get_activation([b]) if first else await model.receive(0, tag=b) for b in range(model.BATCHES)]
+    made = [model.forward(model.rank, each, weight) for each in inputs]
+    if first:
+        for b, each in enumerate(made):
+            await model.pass_to(1, each, tag=b)
+    grads = [await model.receive(1, tag=b) for b in range(model.BATCHES)] if first else [*map(model.loss, made)]
+    done = [model.backward(model.rank, *each, weight) for each in zip(inputs, grads)]
+    if not first:
+        for b, (_, grad) in enumerate(done):
+            await model.pass_to(0, grad, tag=b)
+    total = sum((one for one, _ in done[1:]), done[0][0])
+    model.set_final_weight(model.rank, model.update(model.rank, total, weight, state)[0])
+
+
+async def relayed(model: Model) -> None:
+    """Ranks 0, 2 and 1 have the layers 0, 1 and 2; all between rank 0 and rank 2 goes through rank 1."""
+    layer = (0, 2, 1)[model.rank]
+    weight, state = model.load_weights(layer)
+    total = model.fake_grad(layer, [])
+    for b in range(model.BATCHES):
+        if model.rank == 1:
+            await model.pass_to(2, await model.receive(0))
+        given = await model.receive((0, 2, 1)[model.rank]) if model.rank else model.get_activation([b])
+        made = model.forward(layer, given, weight)
+        if model.rank == 1:
+            one, grad = model.backward(layer, given, model.loss(made), weight)
+            await model.pass_to(2, grad)
+            await model.pass_to(0, await model.receive(2))
+        else:
+            await model.pass_to(1, made)
+            one, grad = model.backward(layer, given, await model.receive(1), weight)
+            if model.rank == 2:
+                await model.pass_to(1, grad)
+        total = total + one
+    model.set_final_weight(layer, model.update(layer, total, weight, state)[0])
+
+
+def made_up(pipeline: Pipeline, choice: random.Random) -> CellTimes:
+    """Cells of random lengths with random pauses, each after what it needs."""
+    table = pipeline.table
+    ends: dict[str, float] = {}
+    now = [0.0] * table.ranks
+    cells: list[dict[str, tuple[float, float]]] = [{} for _ in table.rows]
+    rows = [[cell for slot in row for cell in slot] for row in table.rows]
+    while any(rows):
+        for rank, row in enumerate(rows):
+            while row and all(str(need) in ends for need in table.needs.of(row[0])):
+                cell = row.pop(0)
+                start = max([now[rank], *(ends[str(need)] for need in table.needs.of(cell))])
+                start += choice.choice((0.0, choice.random()))
+                now[rank] = ends[str(cell)] = start + choice.choice((0.01, 1.0, choice.expovariate(1.0)))
+                cells[rank][str(cell)] = start, now[rank]
+    return cells
+
+
+def require_true(pipeline: Pipeline, measured: CellTimes) -> Scene:
+    """No arrow points back; a message that a cell uses is received when the first such cell starts."""
+    times, only = event_times(pipeline, measured), pipeline.only()
+    scene = scene_measured(scene_of(pipeline.trace), times)
+    for link in scene.links:
+        assert link.received is not None
+        assert link.received >= link.sent, link
+    for place, lane in enumerate(scene.lanes):
+        used: dict[int, float] = {}
+        for cell, ats in only.cells[place].items():
+            for value in (value for at in ats for value in only.works[place].ops[at].inputs):
+                used[value] = min(measured[place][str(cell)][0], used.get(value, float("inf")))
+        for mark in lane.marks:
+            starts = [used[value] for value in mark.op.outputs if value in used]
+            assert mark.op.name != "receive" or not starts or mark.start == min(starts)
+        busy = sum(mark.end - mark.start for mark in lane.marks)
+        idle = sum(gap.end - gap.start for gap in lane.gaps)
+        assert busy + idle == pytest.approx(scene.end), "what is idle is not busy"
+    return scene
+
+
+def trace_of(schedule: Callable[..., Any], layers: int, batches: int, ranks: int) -> Trace:
+    return finished(schedule, layers, batches, ranks, setting=Setting("parts")).trace
+
+
+def order(name: str) -> Trace:
+    table = next(filter(None, (textbook(name, 3, m) for m in (4, 3, 6))))
+    return played(table, depth=2)
+
+
+TRACES: dict[str, Callable[[], Trace]] = {
+    "irregular": lambda: trace_of(irregular, LAYERS, MICROBATCHES, RANKS),
+    "received first": lambda: trace_of(all_received_first, 2, 3, 2),
+    "relayed": lambda: trace_of(relayed, 3, 3, 3),
+    **{name: partial(order, name) for name in TEXTBOOKS},
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("name", TRACES)
+def test_no_arrow_points_back_whatever_the_durations(name: str) -> None:
+    pipeline = Pipeline.of(TRACES[name]())
+    for seed in range(3):
+        require_true(pipeline, made_up(pipeline, random.Random(seed)))
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 200))])
+def test_no_arrow_of_a_random_order_points_back(seed: int) -> None:
+    pipeline = Pipeline.of(played(random_pipeline(seed), depth=1 + seed % 2))
+    require_true(pipeline, made_up(pipeline, random.Random(seed)))
+
+
+def test_a_rank_that_is_idle_waits_for_the_sender() -> None:
+    """The last rank receives its first activation when it starts to use it, so its picture says whom it waited for."""
+    pipeline = Pipeline.of(played(one_f_one_b(3, 4)))
+    scene = require_true(pipeline, made_up(pipeline, random.Random(1)))
+    first = scene.lanes[2].gaps[0]
+    assert first.before is not None
+    assert first.before.op.name == "receive"
+    assert reasons(first, scene)[0] == "waits for rank 1"

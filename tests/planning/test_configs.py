@@ -1,7 +1,5 @@
 """Configs of other programs: parsed back they are the same split, and what a program cannot do is refused by name."""
 
-from __future__ import annotations
-
 import json
 import sys
 import tomllib

@@ -1,7 +1,5 @@
 """A layer's seconds and bytes are those of a run of the ledger on the ranks that share it."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress

@@ -5,8 +5,6 @@ Four processes with gloo. A stage computes by sleeping 10 ms in F, I and W each,
 durations are known and four ranks need no four cores. Faults are planted in some cases; `CASES` says which.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import sys

@@ -1,7 +1,5 @@
 """Pictures, pages and files of a profiled run."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`puzzles run --on torch --profile` writes what `puzzles profile` reads, and runs the orders that it proposes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

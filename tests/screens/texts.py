@@ -1,4 +1,4 @@
-"""Approved texts of tests: what a picture, a plan or a report says, in `texts/`, a file for each test file.
+"""Approved texts of tests: what a picture, a plan or a report says, in `texts/`, a file for each subject.
 
 A test gives a text with its title. `make screens` runs all tests that do, slow ones too, and each writes its text below
 the title; otherwise it must be there.

@@ -1,7 +1,5 @@
 """Transformer blocks as functions of JAX, with 8 heads of 8: as GPT has them, and as Llama does."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import jax

@@ -3,8 +3,6 @@
 The expected results use numpy's `split`, `stack` and `concatenate`, and none of the engine's code.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 

@@ -1,10 +1,8 @@
 """Functions of JAX as graphs: their numbers, on one device and distributed, and what is refused.
 
-`tests/layout/test_from_jax.py` has pytest run these tests in a process of its own: JAX starts threads, and a process
+`tests/layout/test_graph.py` has pytest run these tests in a process of its own: JAX starts threads, and a process
 with threads should not be forked, as other tests do.
 """
-
-from __future__ import annotations
 
 from dataclasses import dataclass
 from time import perf_counter

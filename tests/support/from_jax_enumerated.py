@@ -4,8 +4,6 @@ graph computes what JAX does, or one sentence says what it cannot and what to do
 Run as `from_jax_checks.py` is.
 """
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What papers state about two directions, controlled memory, older weights and shares of tokens, and our runs of it."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction

@@ -3,8 +3,6 @@
 Written apart from the graph's own operators on numpy, so that it says what XLA's partitioner makes of the same plan.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

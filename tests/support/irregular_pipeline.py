@@ -1,8 +1,6 @@
 """A pipeline as a player might write it: stages of different depths, microbatches out of order, and backwards in halves
 on some ranks only."""
 
-from __future__ import annotations
-
 from lib import Model
 
 LAYERS, MICROBATCHES, RANKS = 5, 6, 4

@@ -1,7 +1,5 @@
 """Graphs of modern layers, of grouped attention and of chains of blocks, which tests plan."""
 
-from __future__ import annotations
-
 from lib.layout import DeviceMatrix, Graph
 from lib.layout.examples import add_attention
 

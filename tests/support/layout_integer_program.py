@@ -3,8 +3,6 @@
 It has its own list of strategies, and counts what a move takes cell by cell, on a grid that is as fine as any split.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import permutations, product
 from math import prod

@@ -1,7 +1,5 @@
 """Run by mpiexec with four processes: plans on MPI, their numbers and their bytes compared with what is predicted."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

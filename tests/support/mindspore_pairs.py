@@ -1,7 +1,5 @@
 """The pairs of layouts of docs/generate/mindspore_pairs.json, and what MindSpore moves between them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from typing import Any

@@ -1,7 +1,5 @@
 """Replays in which one result is zero: the weights must differ, or the comparison is blind."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager

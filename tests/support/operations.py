@@ -1,7 +1,5 @@
 """Counts what a call does, for tests of how its work grows; a time would depend on the machine."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

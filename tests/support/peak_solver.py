@@ -1,8 +1,6 @@
 """The cheapest plan under a cap on its peak, by constraint programming: a second opinion, with none of the planner's
 tables. A literal for each way to compute each operator, for each layout of a source, and for each moved copy."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pipelines as a constraint program (CP-SAT): is there one that ends in time and holds no more than so much?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Prints, for each, the bytes that were predicted and those of the collectives in the compiled text.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from typing import Any
@@ -13,7 +11,7 @@ import numpy as np
 
 from lib.layout import Graph, GraphPlan, P, code_of, mesh, plan, training
 from lib.layout.xla import collectives
-from tests.layout.test_pins import CASES
+from tests.layout.test_propagation import CASES
 from tests.support.layout_examples import mixture_of_experts
 
 

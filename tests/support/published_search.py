@@ -4,8 +4,6 @@ written and timed here without the solver: what it is compared with.
 Where the paper leaves a step open, the choice is that of its authors' program, as far as it is known.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import accumulate, product
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Refusals: what is expected of one, schedules with their refusals, and forged records of a trace."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from re import sub

@@ -1,7 +1,5 @@
 """Runs of the extended games that are replayed on tensors, and traces of them that were altered."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -13,8 +11,7 @@ from lib.ledger.trace import address
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.replicas import buckets, passes
 from tests.ledger.test_altered_traces import TAGGED, ring
-from tests.pipelines.test_pipelines import FIGURES
-from tests.pipelines.test_schedules import KNOWN
+from tests.pipelines.test_player import FIGURES, KNOWN
 from tests.support import finished
 from tests.support.schedules import groups, tiers
 from tests.support.step_costs import STEP_COSTS

@@ -1,7 +1,5 @@
 """Run by mpiexec: replays several traces in each process."""
 
-from __future__ import annotations
-
 import json
 
 from lib import trace_from_json

@@ -1,7 +1,5 @@
 """Costs in whole steps, with which a test can count on its fingers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 

@@ -1,7 +1,5 @@
 """Brute force for partial sums: the fewest messages that bring one sum to everyone who wants it, found by search."""
 
-from __future__ import annotations
-
 from collections import Counter
 from functools import cache
 

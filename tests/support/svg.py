@@ -1,7 +1,5 @@
 """What a picture shows: its texts, the tooltips of its marks, and its paths."""
 
-from __future__ import annotations
-
 from typing import Any
 from xml.etree import ElementTree as ET
 

@@ -4,8 +4,6 @@ A dense layer is relu(x W). A gradient is that of the product before the relu, s
 no weight. A block is relu(x V') V, with the rows of V cut. Of experts, each token meets its own expert's rows only.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache

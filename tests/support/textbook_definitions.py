@@ -5,8 +5,6 @@ operation, and never makes an order to compare with. A rank's operations are (ha
 F, I and W, where a whole backward is an I with its W right after it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from itertools import groupby, pairwise
 

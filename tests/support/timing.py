@@ -1,7 +1,5 @@
 """Times of a trace as a longest path, in a few plain lines that know nothing of lanes, meetings or mailboxes."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any

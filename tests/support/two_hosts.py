@@ -4,8 +4,6 @@ They exist in a namespace of processes too: the kernel removes all of it when th
 killed.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

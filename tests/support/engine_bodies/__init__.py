@@ -3,8 +3,6 @@
 A body takes `on`, the name of a transport. Run as a program (by mpiexec), this package runs those that it is given.
 """
 
-from __future__ import annotations
-
 from . import arrays, endings, figures, messages, programs, refusals, streams
 
 MODULES = (arrays, messages, streams, figures, endings, refusals, programs)

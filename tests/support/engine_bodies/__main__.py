@@ -1,7 +1,5 @@
 """Runs the bodies that are named, in each of the processes that mpiexec has started."""
 
-from __future__ import annotations
-
 import sys
 
 from . import BODIES

@@ -1,7 +1,5 @@
 """Collectives give the right arrays: of every dtype, memory order and size, in groups, and one's own."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

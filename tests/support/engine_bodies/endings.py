@@ -1,7 +1,5 @@
 """Runs that end in a refusal, a deadlock or a raise, and leave nothing behind."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor

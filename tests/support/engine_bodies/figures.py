@@ -1,7 +1,5 @@
 """Meters, slower memories and numbers of devices are the same on every transport."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Messages and one-sided puts arrive in order, and hold what the array held when it was sent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

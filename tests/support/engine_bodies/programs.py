@@ -4,8 +4,6 @@ Each program is made together with a simulation of the devices, which uses numpy
 formulas of a ring for bytes, and none of the engine's code.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from contextlib import suppress

@@ -3,8 +3,6 @@
 A class may catch the refusal of its own argument and go on. A refusal that concerns several devices ends the run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from inspect import signature

@@ -1,7 +1,5 @@
 """A device that does what a function says, and how a body runs it on all devices."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

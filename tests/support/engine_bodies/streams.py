@@ -1,7 +1,5 @@
 """Streams of inputs and outputs: rows, pipelines, and how they end."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Random programs, what they must take, and the coroutine that plays them on a model."""
 
-from __future__ import annotations
-
 from random import Random
 
 from .exchanges import Exchanges

@@ -5,8 +5,6 @@ messages; gradients of blocks come back to their owners. What one action needs c
 ranks can follow it without waiting for ever, and a simulator can add up its time in a few plain lines.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from functools import reduce

@@ -1,7 +1,5 @@
 """Communication beside training: of any group, in buckets, passed on to a further call, from any rank, to the host."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Every rank trains a replica on its own microbatches, some of them with a forward
 rounds of its own, whose averages come at once or late, and are merged with the copies or replace them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, NamedTuple

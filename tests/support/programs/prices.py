@@ -1,7 +1,5 @@
 """Sizes in elements and prices in ticks, from the written rules (docs/extended.md), without any code of `lib`."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from math import ceil

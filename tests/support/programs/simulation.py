@@ -4,8 +4,6 @@ A program is plain data: for each rank a list of acts, which become the rows of 
 simulated: after each `add` every rank has gone on as far as it can.
 """
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict, deque
 from collections.abc import Sequence
 from fractions import Fraction

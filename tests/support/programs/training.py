@@ -1,7 +1,5 @@
 """Random training: microbatches through the stages of a pipeline, with weights that are cut and sharded, to the end."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial

@@ -4,8 +4,6 @@ Chance picks whose turn it is, so each rank gets its acts in another order every
 of its group at once, and a rank waits only for what has happened in the simulation: so every program runs to its end.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict, deque
 from collections.abc import Generator, Mapping, Sequence
 from itertools import product

@@ -1,7 +1,5 @@
 """Schedules that clip gradients by the norm of all of them: replicas, shards, stages, and on the host."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

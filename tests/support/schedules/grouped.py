@@ -1,7 +1,5 @@
 """Random legal training in which operations take any groups of microbatches, on any ranks."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Random legal pipelines: a textbook's order with some neighbours exchanged, as far as it can still be played."""
 
-from __future__ import annotations
-
 import random
 
 from lib import PuzzleError, Setting, Trace

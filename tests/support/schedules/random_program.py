@@ -1,7 +1,5 @@
 """Plays a random program on models, act by act."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Sequence
 from random import Random

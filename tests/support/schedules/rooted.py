@@ -1,7 +1,5 @@
 """Schedules with broadcasts and reduces: of gradients and weights, of activations in a group, and of norms."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
