@@ -84,7 +84,9 @@ CAPABILITIES = {
     "teaching": Capability(
         ("puzzles/teaching",),
         users=("puzzles.cli.check",),
-        asked=dict.fromkeys(("class .", "new mine", "check .", f"grade {core_path.GPIPE}"), (2, "puzzles.teaching")),
+        asked=dict.fromkeys(
+            ("class .", "new mine", "check .", f"grade {core_path.GPIPE} -o page.html"), (2, "puzzles.teaching")
+        ),
     ),
     "page": Capability(("puzzles/page",), asked={f"share {core_path.GPIPE} gpipe": (2, "puzzles.page")}),
 }

@@ -31,7 +31,7 @@ from puzzles.custom import folders
 from puzzles.failure import sanitized
 from puzzles.judge import verdict
 from puzzles.judge.progress import is_own_file, remember
-from puzzles.judge.verdict import Graded
+from puzzles.judge.verdict import NOTHING_STATED, Graded
 from puzzles.sandbox.client import can_fork, protection
 from puzzles.sandbox.visible_files import INSTALL_ROOT
 from puzzles.text_lines import next_command, print_wrapped, wrapped
@@ -51,10 +51,10 @@ from .params import (
 from .puzzle_params import SLUG_TEXT, add_folders, puzzle_slugs
 
 if TYPE_CHECKING:
+    from puzzles.judge.handed_in import Submitted
     from puzzles.judge.verdict import Scoring
     from puzzles.teaching.class_pages import ClassPages
     from puzzles.teaching.course_file import Course, Late
-    from puzzles.teaching.handed_in import Submitted
 
 
 # --- Options ---
@@ -107,8 +107,7 @@ grading_options = several(
 def submitted_from(paths: Sequence[str], course: Course) -> tuple[list[Submitted], Late | None]:
     """The submissions at paths, with their students, and the rule on what is late, with the extensions of these
     students. Warns of doubtful submissions and extensions on the error stream."""
-    from puzzles.teaching.handed_in import as_one, handed_in, with_times
-    from puzzles.teaching.roster import call, read_roster
+    from puzzles.judge.handed_in import as_one, handed_in, with_times
 
     submitted = handed_in(paths, course.each_file)
     warnings: list[str] = []
@@ -116,6 +115,8 @@ def submitted_from(paths: Sequence[str], course: Course) -> tuple[list[Submitted
     if course.one_student:
         submitted = as_one(submitted, paths[0])
     elif course.roster:
+        from puzzles.teaching.roster import call, read_roster  # here, since few classes have a roster
+
         submitted, warnings = call(submitted, read_roster(course.roster))
     if late:
         submitted = with_times(submitted)
@@ -129,8 +130,8 @@ def submitted_from(paths: Sequence[str], course: Course) -> tuple[list[Submitted
 ENDINGS = {".html": "html", ".htm": "html", ".csv": "csv", ".json": "gradescope"}
 
 
-def outputs_of(paths: Sequence[str], course: Course) -> dict[str, str]:
-    """The paths of reports by their formats, those of -o before those of the course; a folder of pages is `pages`."""
+def outputs_of(paths: Sequence[str], course: Course | None) -> dict[str, str]:
+    """The paths of reports by their formats, those of -o before those of a course; a folder of pages is `pages`."""
     outputs: dict[str, str] = {}
     for path in paths:
         suffix = Path(path).suffix.lower()
@@ -144,15 +145,15 @@ def outputs_of(paths: Sequence[str], course: Course) -> dict[str, str]:
         if same := outputs.get(name):
             raise click.UsageError(f"-o writes one file of each kind; choose {same} or {path}")
         outputs[name] = path
-    of_course = {"gradebook": course.gradebook, "pages": course.pages}
+    of_course = {"gradebook": course.gradebook, "pages": course.pages} if course else {}
     return {**{name: str(path) for name, path in of_course.items() if path}, **outputs}
 
 
 def class_pages(
     folder: str, submitted: Sequence[Submitted], options: Mapping[str, Any], scoring: Scoring
 ) -> ClassPages:
+    from puzzles.judge.handed_in import page_labels
     from puzzles.teaching.class_pages import ClassPages, PageNames
-    from puzzles.teaching.handed_in import page_labels
 
     names, paths = PageNames(Path(folder), page_labels(submitted)), [entry.path for entry in submitted]
     keeps, colour = bool(options["traces"]) or len(submitted) == 1, options["colour"] or "layer"
@@ -176,9 +177,7 @@ def grade(ctx: click.Context, /, paths: tuple[str, ...], one_student: bool, **op
     The exit code is 0 if every attempted puzzle passed, and 1 if one did not or if nothing was attempted. For points,
     a roster and pages see 'puzzles class -h'.
     """
-    from puzzles.teaching.course_file import Course
-
-    _grade(ctx, paths, options.pop("wanted"), options, Course(one_student=one_student))
+    _grade(ctx, paths, options.pop("wanted"), options, one_student=one_student)
 
 
 @click.command("class")
@@ -202,20 +201,28 @@ def class_(ctx: click.Context, /, course: Course, paths: tuple[str, ...], **opti
 
 
 def _grade(
-    ctx: click.Context, paths: tuple[str, ...], wanted: tuple[str, ...], options: Mapping[str, Any], course: Course
+    ctx: click.Context,
+    paths: tuple[str, ...],
+    wanted: tuple[str, ...],
+    options: Mapping[str, Any],
+    course: Course | None = None,
+    one_student: bool = False,
 ) -> None:
     from puzzles.judge.batch import grade_all
     from puzzles.judge.checkpoint import Checkpoint, GradingJob
+    from puzzles.judge.handed_in import Gathering, as_one, handed_in
     from puzzles.judge.submission import hard_links
-    from puzzles.teaching.export import write_reports
-    from puzzles.teaching.handed_in import Gathering
 
     outputs = outputs_of(options["outputs"], course)
     require_picture(options["colour"], {"html", "pages"} & {*outputs}, "-o page.html")
     _require_trust(options["trust"], paths)
     with usage_errors():
-        submitted, late = submitted_from(paths, course)
-        scoring = replace(course.scoring(), late=late)
+        if course:
+            submitted, late = submitted_from(paths, course)
+            scoring = replace(course.scoring(), late=late)
+        else:
+            submitted, scoring = handed_in(paths), NOTHING_STATED
+            submitted = as_one(submitted, paths[0]) if one_student else submitted
     files = [file for entry in submitted for file in entry.files]
     if "gradescope" in outputs:
         _require_one(submitted, outputs["gradescope"])
@@ -223,7 +230,7 @@ def _grade(
     slugs = tuple(dict.fromkeys(slug for name in wanted for slug in puzzle_slugs(name)))
     own = tuple((str(folder.path), folder.digest) for folder in folders())
     keep = _is_kept(len(submitted), outputs, options)
-    job = GradingJob(slugs, limits_from(options), course.strict, keep, own)
+    job = GradingJob(slugs, limits_from(options), bool(course and course.strict), keep, own)
     pages = class_pages(outputs.pop("pages"), submitted, options, scoring) if "pages" in outputs else None
     gathering = Gathering(submitted, slugs, scoring.earned, pages.add if pages else lambda graded: graded)
     several = Checkpoint.of([file.path for file in files], job, options["resume"]) if len(files) > 1 else None
@@ -231,7 +238,12 @@ def _grade(
         grade_all(files, job, options["jobs"], several, gathering.add)
         graded = gathering.all()
         problems = [_shown(lambda: _show(graded, options, scoring))]
-        wrote, failed = write_reports(graded, outputs, scoring, options["traces"], options["colour"] or "layer", slugs)
+        wrote, failed = list[str](), list[str]()
+        if outputs or options["traces"]:
+            from puzzles.teaching.export import write_reports  # here, since most players look at the terminal only
+
+            colour = options["colour"] or "layer"
+            wrote, failed = write_reports(graded, outputs, scoring, options["traces"], colour, slugs)
         if pages:
             failed.append(pages.finish(graded))
             wrote.append("" if failed[-1] else f"Wrote {pages.folder / 'index.html'} and a page for each submission.")

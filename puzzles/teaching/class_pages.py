@@ -12,11 +12,11 @@ from importlib.resources import files as resources
 from pathlib import Path
 from typing import Any
 
+from puzzles.judge.handed_in import without_runs
 from puzzles.judge.submission import shared_folder
 from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
 from puzzles.screens.html import attempts, rendered, write
 from puzzles.screens.standings import SHOWN_SIZE, name_in, points_text, shown_size_mark, slugs_of
-from puzzles.teaching.handed_in import without_runs
 from puzzles.tracks import ALL
 
 INDEX = ".pages.json"

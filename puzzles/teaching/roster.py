@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from puzzles.catalog.fields import OwnPuzzleError
 from puzzles.failure import sanitized
+from puzzles.judge.handed_in import Submitted, distinct, tellers
 from puzzles.judge.submission import shared_folder
 from puzzles.judge.verdict import Student
-from puzzles.teaching.handed_in import Submitted, distinct, tellers
 
 HEADINGS = {
     "name": ("name", "student", "full name", "student name"),

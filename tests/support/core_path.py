@@ -21,7 +21,7 @@ from puzzles.tracks import SOLUTIONS, find, reference_file
 GPIPE = str(SOLUTIONS / "gpipe.py")
 SCREENS = (
     *("-h", "list", "path", "status", "show gpipe", "hint FSDP", "next", "watch -h"),
-    *(f"draw {GPIPE} gpipe --text", f"run {GPIPE} gpipe --size 4,8,4"),
+    *(f"draw {GPIPE} gpipe --text", f"run {GPIPE} gpipe --size 4,8,4", f"grade {GPIPE} --puzzle gpipe --json"),
 )
 SECONDS = 60.0
 

@@ -14,10 +14,10 @@ from click.testing import Result
 
 from puzzles.judge import batch
 from puzzles.judge.checkpoint import GradingJob
+from puzzles.judge.handed_in import Submitted, handed_in
 from puzzles.judge.verdict import Graded
 from puzzles.teaching.class_pages import PageNames
 from puzzles.teaching.course_file import read_course
-from puzzles.teaching.handed_in import Submitted, handed_in
 from puzzles.teaching.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
 from tests.support.commands import puzzles
