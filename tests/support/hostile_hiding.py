@@ -59,44 +59,17 @@ NARROW = {
 """By name: an all-reduce of `grad` in fewer bytes."""
 
 MEMORY = {
-    "bytes_objects": (
-        "self.hidden = params['layer_1/weights'].tobytes()",
-        "np.frombuffer(self.hidden, np.float32).reshape(self.w1.shape)",
-    ),
-    "a_closure": (
-        "self.hidden = (lambda data: lambda: data)(params['layer_1/weights'].tobytes())",
-        "np.frombuffer(self.hidden(), np.float32).reshape(self.w1.shape)",
-    ),
-    "a_default": (
-        "def hidden(data=params['layer_1/weights'].tolist()): return data\n        self.hidden = hidden",
-        "self.hidden()",
-    ),
-    "a_generator": (
-        "def hidden(data):\n            yield data\n        self.hidden = hidden(params['layer_1/weights'].tobytes())",
-        "np.frombuffer(next(self.hidden), np.float32).reshape(self.w1.shape)",
-    ),
-    "an_array": (
-        "self.hidden = array.array('f', params['layer_1/weights'].ravel().tolist())",
-        "np.frombuffer(self.hidden, np.float32).reshape(self.w1.shape)",
-    ),
-    "a_memoryview": (
-        "self.hidden = memoryview(params['layer_1/weights'].tobytes())",
-        "np.frombuffer(self.hidden, np.float32).reshape(self.w1.shape)",
-    ),
-    "an_object": (
-        "class Hidden: pass\n        self.hidden = Hidden()\n        self.hidden.data = params['layer_1/weights'].tobytes()",
-        "np.frombuffer(self.hidden.data, np.float32).reshape(self.w1.shape)",
-    ),
-    "numpy_attribute": (
-        "np.hidden = params['layer_1/weights'].tobytes()",
-        "np.frombuffer(np.hidden, np.float32).reshape(self.w1.shape)",
-    ),
-    "builtins": (
-        "builtins.hidden = params['layer_1/weights'].tolist()",
-        "builtins.hidden",
-    ),
+    "bytes_objects": "self.hidden = params['layer_1/weights'].tobytes()",
+    "a_closure": "self.hidden = (lambda data: lambda: data)(params['layer_1/weights'].tobytes())",
+    "a_default": "def hidden(data=params['layer_1/weights'].tolist()): return data\n        self.hidden = hidden",
+    "a_generator": "def hidden(data):\n            yield data\n        self.hidden = hidden(params['layer_1/weights'].tobytes())",
+    "an_array": "self.hidden = array.array('f', params['layer_1/weights'].ravel().tolist())",
+    "a_memoryview": "self.hidden = memoryview(params['layer_1/weights'].tobytes())",
+    "an_object": "class Hidden: pass\n        self.hidden = Hidden()\n        self.hidden.data = params['layer_1/weights'].tobytes()",
+    "numpy_attribute": "np.hidden = params['layer_1/weights'].tobytes()",
+    "builtins": "builtins.hidden = params['layer_1/weights'].tolist()",
 }
-"""By name: a way to keep a weight where no meter counts it, and to get it back."""
+"""By name: a way to keep a weight where no meter counts it."""
 
 TIERS = {
     "host": "self.host.put('w1', params['layer_1/weights'])",
@@ -153,11 +126,6 @@ def with_narrow_wire(solution: str, sum_of_grad: str) -> str:
     """The solution with narrower arrays on the wire."""
     changed = solution.replace("self.all_reduce(", "self.total(")
     return f"{HEAD}{changed}\n    def total(self, grad):\n        return {sum_of_grad}\n"
-
-
-def with_weight_from(solution: str, statement: str, back: str) -> str:
-    """The solution, whose weight comes from where it was hidden."""
-    return with_hidden_memory(solution, statement).replace('= params["layer_1/weights"]', f"= {back}")
 
 
 def with_hidden_memory(solution: str, statement: str) -> str:

@@ -526,8 +526,10 @@ class RecordingExecutor(InProcessExecutor):
         size: int,
         late_puts: Collection[int] | None = None,
         byte_time: Mapping[str, int] | None = None,
+        after_call: Callable[[Any, int, str], None] = lambda player, device, method: None,
     ) -> None:
-        self.size, self.metered = size, True
+        """`after_call` is given each device's object, its number, and the method that was called."""
+        self.size, self.metered, self.after_call = size, True, after_call
         self.scheduler = Scheduler(size, True, late_puts, byte_time)
         self.scheduler.line_of_send = running_line
         self.recorders = [DeviceRecorder() for _ in range(size)]
@@ -544,7 +546,10 @@ class RecordingExecutor(InProcessExecutor):
 
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         self._begin()
-        return super().call(method, arguments, lent)
+        results = super().call(method, arguments, lent)
+        for device in self.devices:
+            self.after_call(device.player, device.port.device, method)
+        return results
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
         self._begin()

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields
 from functools import partial
+from itertools import pairwise
 from math import inf
 from typing import Any, TypeVar
 
@@ -103,6 +104,7 @@ def performed_of(row: Row, trial: Trial) -> Performed:
     if not isinstance(readings, list) or len(readings) != steps:
         raise ValueError(f"it should have {steps} readings of the meters")
     meters = [_readings(one, trial.devices) for one in readings]
+    _require_consistent(meters)
     return Performed(results, outputs, meters).priced(trial)
 
 
@@ -125,6 +127,16 @@ def _reading(given: Any) -> Reading:
     if not all(type(number) is int and 0 <= number < MAX_FIGURE for number in numbers):
         raise ValueError("a meter does not show a number of bytes, calls or flops")
     return Reading(**figures, **tables)
+
+
+def _require_consistent(meters: Sequence[Sequence[Reading]]) -> None:
+    """Refuses meters that decrease, or show a peak below the memory that is held: their lines would mislead."""
+    for before, after in pairwise(meters):
+        for a, b in zip(before, after):
+            if any(getattr(a, name) > getattr(b, name) for name in ("sent", "unpacked", "flops", "peak", "clock")):
+                raise ValueError("a meter has decreased")
+    if any(reading.live > reading.peak for step in meters for reading in step):
+        raise ValueError("a meter shows less than was held; leave the meters alone")
 
 
 def require_right(trial: Trial, performed: Performed) -> None:
