@@ -161,7 +161,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Told:
     return told_without(Capability(()), tmp_path_factory.mktemp("whole"))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("name", CAPABILITIES)
 def test_the_core_path_works_without_a_capability(name: str, whole: Told, tmp_path: Path) -> None:
     capability = CAPABILITIES[name]
