@@ -64,7 +64,7 @@ def room_of(name: str) -> str | None:
     """The folder that a module is in; None if it is outside of rooms, or a tool's."""
     top, *inner = name.split(".")
     folder = top if top == "drawing" else f"{top}/{inner[0]}" if inner else ""
-    return folder if (ROOT / folder).is_dir() and folder and folder not in TOOLS else None
+    return folder if folder and (ROOT / folder / "__init__.py").is_file() and folder not in TOOLS else None
 
 
 def built_on() -> dict[str, set[str]]:
