@@ -24,7 +24,7 @@ from lib.ledger.trace import Trace
 from lib.ledger.values import unrecorded
 
 from .recorder import RankRecorder
-from .waits import CallWait, DeadlockDetector, Message, ReceiveWait, Wait
+from .waits import CallWait, DeadlockDetector, Message, Offers, ReceiveWait, Wait
 
 if TYPE_CHECKING:
     from asyncio import Future
@@ -54,6 +54,7 @@ class LiveRun(Lanes[Message]):
         self.other_rank = self._detector.other
         self.supervise = self._detector.supervise
         self._waits: list[Wait | None] = [None] * ranks
+        self._offers = Offers()
 
     def trace(self) -> Trace:
         """The trace recorded so far."""
@@ -68,7 +69,10 @@ class LiveRun(Lanes[Message]):
 
     def receive(self, wait: ReceiveWait) -> tuple[int, Message] | None:
         """Takes a message. Returns its sender and the message."""
-        if wait.source is not None and self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
+        if wait.source is None:
+            for source, message in self.mailboxes.unread(wait.rank, wait.tag):
+                self._offers.add(wait, source, message)
+        elif self.mailboxes.first(wait.source, wait.rank, wait.tag) is not None:
             message = self.mailboxes.take(wait.source, wait.rank, wait.tag)
             self._refill(wait.source)
             return wait.source, message
@@ -112,8 +116,11 @@ class LiveRun(Lanes[Message]):
     def deliver(self, source: int, to: int, message: Message) -> None:
         self.mailboxes.put(source, to, message, message.tag)
         receiver = self._waits[to]
-        if isinstance(receiver, ReceiveWait) and (receiver.source, receiver.tag) == (source, message.tag):
-            self._hand_over(receiver, source)
+        if isinstance(receiver, ReceiveWait) and receiver.tag == message.tag:
+            if receiver.source is None:
+                self._offers.add(receiver, source, message)
+            elif receiver.source == source:
+                self._hand_over(receiver, source)
 
     def _hand_over(self, receiver: ReceiveWait, source: int) -> None:
         """Gives a waiting rank the first message from `source`. The rank wakes before there is room for the next
@@ -131,21 +138,16 @@ class LiveRun(Lanes[Message]):
             self.issue(wait.of)
 
     def _deliver_earliest(self) -> bool:
-        """Gives the earliest message to a receive from any source, if there is one: to the one that starts first, of
-        these the message that was sent first, of these the one from the lowest rank."""
-        offers = [
-            (max(wait.clock, message.sent), message.sent, source, wait.rank)
-            for wait in self._waits
-            if isinstance(wait, ReceiveWait) and wait.source is None
-            for source, message in self.mailboxes.unread(wait.rank, wait.tag)
-        ]
-        if not offers:
+        """Gives the earliest message to an open receive that waits for it, if there is one."""
+        offer = self._offers.earliest(self._is_open)
+        if offer is None:
             return False
-        *_, source, rank = min(offers)
-        receiver = self._waits[rank]
-        assert isinstance(receiver, ReceiveWait)
-        self._hand_over(receiver, source)
+        self._hand_over(*offer)
         return True
+
+    def _is_open(self, receiver: ReceiveWait, source: int, message: Message) -> bool:
+        waits = self._waits[receiver.rank] is receiver
+        return waits and self.mailboxes.first(source, receiver.rank, receiver.tag) is message
 
     # --- Waiting, and the end of it ---
 
