@@ -25,7 +25,9 @@ def lines(path: Path) -> int:
 
 
 def test_a_module_has_80_to_1000_lines() -> None:
-    sizes = {path.relative_to(ROOT).as_posix(): lines(path) for path in FILES if path.name != "__init__.py"}
+    """But for trials of classes, which are content: a chapter has as many as it has puzzles."""
+    names = {path.relative_to(ROOT).as_posix(): path for path in FILES if path.name != "__init__.py"}
+    sizes = {name: lines(path) for name, path in names.items() if not name.startswith("puzzles/content/")}
     assert {name for name, size in sizes.items() if size < 80} == SHORT.keys()
     assert {name: size for name, size in sizes.items() if size > 1000} == {}
 

@@ -72,7 +72,9 @@ The file defines the function and `args`, its arguments: shapes or `jax.ShapeDty
 `--out` give the mesh axes of each dimension, separated by commas, for arguments and results by name: `,model` splits
 columns over `model`, `data+model` splits rows over both axes. An argument that no `--in` names has the sharding of its
 struct, or is full on every device. A result that no `--out` names is free. `--memory 40G` is a cap on what a device
-holds at any time.
+holds at any time. A plan counts the same number of bytes for each value, as above; XLA's figures are of the types
+that it sends. Of dimensions that a reshape merges or divides, a plan splits the first only, so a plan is
+"proven" among such plans ([layouts](layout.md#a-graph)).
 
 The command shows what XLA moves, read from the program that it compiles; what propagation moves; the best plan; and the
 best plan that computes nothing twice. Then follow the lines of the function that pay, and one or two

@@ -5,6 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from textwrap import indent
 
 import pytest
@@ -285,7 +286,9 @@ def test_a_run_cannot_touch_classmates_files_sockets_or_command_lines(
         unix, udp = (socket.socket(family, socket.SOCK_DGRAM) for family in (socket.AF_UNIX, socket.AF_INET))
         for listener in (unix, udp):
             stack.enter_context(listener).setblocking(False)
-        unix.bind(path := str(tmp_path / "socket"))
+        folder = stack.enter_context(TemporaryDirectory())  # an address has at most 107 letters
+        os.chmod(folder, 0o711)
+        unix.bind(path := f"{folder}/socket")
         os.chmod(path, 0o777)
         udp.bind(("127.0.0.1", 0))
         known = sorted(int(name) for name in os.listdir("/proc") if name.isdigit())
