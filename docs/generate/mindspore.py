@@ -8,7 +8,7 @@ shape that changes nothing.
 
 Needs MindSpore 2.10 with 8 devices; its frontend runs before any kernel, so a machine works whose driver and NCCL only
 answer. This file imports nothing of the project, because MindSpore's environment does not have it. Tests read the
-answers, and build the same networks as graphs (`tests/support/mindspore_networks.py`).
+answers, and build the same networks as graphs (`tests/oracles/mindspore_networks.py`).
 """
 
 from __future__ import annotations

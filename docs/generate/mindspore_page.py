@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from docs.generate import mindspore
-from tests.support.mindspore_networks import SETTINGS, Agreement, agreement, data, remembering_costs
+from tests.oracles.mindspore_networks import SETTINGS, Agreement, agreement, data, remembering_costs
 
 FILE = Path(__file__).parents[1] / "mindspore.md"
 

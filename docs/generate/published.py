@@ -14,8 +14,8 @@ from typing import Any
 from lib.planning.estimate import estimate, memory_range
 from lib.planning.job import GIB
 from lib.planning.plans import VERDICTS, verdict_of
-from tests.support.measured_runs import ROWS as MEASURED_ROWS
-from tests.support.published_runs import (
+from tests.oracles.measured_runs import ROWS as MEASURED_ROWS
+from tests.oracles.published_runs import (
     ALL,
     EXPERTS,
     RUNS,

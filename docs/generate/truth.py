@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from docs.generate import published
-from tests.support.truth import CLAIMS, MODELS, REPLICAS, TABLE_1, Transformer, states_held
-from tests.support.truth_runs import Claim
+from tests.oracles.truth import CLAIMS, MODELS, REPLICAS, TABLE_1, Transformer, states_held
+from tests.oracles.truth_runs import Claim
 
 FILE = Path(__file__).parents[1] / "truth.md"
 

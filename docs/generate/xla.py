@@ -153,7 +153,7 @@ def main() -> None:
     if find_spec("jax") is None:
         print("docs/xla.md stays as it is: jax is not installed (pip install -e '.[jax]')", file=sys.stderr)
         return
-    from tests.support.xla_partitioner import measured
+    from tests.oracles.xla_partitioner import measured
 
     FILE.write_text(page(measured()), encoding="utf-8")
 

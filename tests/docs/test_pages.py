@@ -51,12 +51,12 @@ from puzzles.tracks import SHIPPED
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import score_split
+from tests.oracles.published_runs import EXPERTS, seconds_of
 from tests.screens.scenes import MISTAKES
 from tests.support.commands import ROOT, as_line, puzzles
 from tests.support.mpi import mpiexec_or_skip
 from tests.support.pages import blocks, page, read_link
 from tests.support.profiles import TRACES
-from tests.support.published_runs import EXPERTS, seconds_of
 from tests.test_imports import imports, modules
 
 # --- Pages of the docs: their code and commands do what they show, what they name exists, and each is on the site ---

@@ -19,7 +19,7 @@ from lib.engine import Reader, ShardedEngine, Writer, devices
 from lib.engine.flops import MAX_SCALES
 from lib.engine.inprocess import InProcessPort
 from lib.engine.launcher import launch
-from tests.support.collective_arrays import N
+from tests.oracles.collective_arrays import N
 from tests.support.engine_bodies import BODIES
 from tests.support.engine_bodies.refusals import REFUSALS
 from tests.support.engine_bodies.script import Script, on_each, refused

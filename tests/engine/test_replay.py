@@ -27,6 +27,7 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.cli.main import main
 from tests.catalog.lessons.families.replicas import buckets
 from tests.ledger.test_random_programs import MESH, OVERLAPPING, Choices, Nested
+from tests.oracles.tensor_interpreter import outcome
 from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
@@ -36,7 +37,6 @@ from tests.support.replays import ALTERED, GAMES, Game, trace_of
 from tests.support.schedules import shards, tiers
 from tests.support.selection import first_of_each_kind
 from tests.support.solved import SOME_RECORDS, played, record_name, reference_of, solved_by
-from tests.support.tensor_interpreter import outcome
 
 # === The classics and records ===
 

@@ -10,9 +10,9 @@ from lib.layout import DeviceMatrix, Graph, LayoutError, plan, training
 from lib.layout.examples import attention, feed_forward, megatron_mlp
 from tests.layout.test_peak import trained
 from tests.layout.test_propagation import small_graphs
+from tests.oracles.peak_solver import PeakModel
 from tests.support.examples import examples
 from tests.support.layout_examples import layer_norm, rotary, swiglu, transformer
-from tests.support.peak_solver import PeakModel
 from tests.support.refusals import Refused
 
 with warnings.catch_warnings():

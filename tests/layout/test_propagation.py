@@ -35,12 +35,12 @@ from lib.layout.exact import USUAL_FLOPS
 from lib.layout.examples import add_attention, attention, boundary, embedding_and_head, feed_forward, megatron_mlp
 from lib.layout.graph import strategy_text
 from lib.layout.notation import graph_from_data, graph_to_data
+from tests.oracles.mindspore_networks import SETTINGS, agreement, data, graph_of, remembering_costs
+from tests.oracles.mindspore_pairs import beside_ours, layouts, least_of_mindspore, pairs
 from tests.screens.texts import approved
 from tests.support.examples import examples
 from tests.support.layout_examples import add_mlp, transformer
 from tests.support.layout_strategies import assert_same_program, every_plan, least_memory, values
-from tests.support.mindspore_networks import SETTINGS, agreement, data, graph_of, remembering_costs
-from tests.support.mindspore_pairs import beside_ours, layouts, least_of_mindspore, pairs
 from tests.support.refusals import Refused
 from tests.test_imports import ROOT
 
@@ -554,7 +554,7 @@ def test_the_fewest_bytes_with_the_ends_given(case: str) -> None:
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("case", list(CASES)[:3])
 def test_an_integer_program_finds_the_same(case: str) -> None:
-    from tests.support.layout_integer_program import least_bytes
+    from tests.oracles.layout_integer_program import least_bytes
 
     build, layouts, least = CASES[case]
     graph = build()
@@ -565,7 +565,7 @@ def test_an_integer_program_finds_the_same(case: str) -> None:
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(40))
 def test_random_pins_on_random_networks_cost_what_an_integer_program_finds(seed: int) -> None:
-    from tests.support.layout_integer_program import least_bytes
+    from tests.oracles.layout_integer_program import least_bytes
 
     rng = np.random.default_rng(seed)
     graph = Graph(mesh=mesh(a=2, b=2))

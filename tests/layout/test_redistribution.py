@@ -31,6 +31,7 @@ from lib.layout.exchanges import Step
 from lib.layout.layouts import placement
 from lib.layout.plans import MemoryTimeline
 from lib.layout.redistribution import neighbours
+from tests.oracles.sum_messages import cases, fewest_messages
 from tests.screens.texts import approved
 from tests.support import layout_strategies
 from tests.support.examples import examples
@@ -44,7 +45,6 @@ from tests.support.layout_strategies import (
     triples,
     values,
 )
-from tests.support.sum_messages import cases, fewest_messages
 
 CUBE = eight_devices()
 EVERY_PAIR = [(a, b) for a in CUBE for b in CUBE if a != b]

@@ -22,11 +22,11 @@ from lib.layout.operators import GRADS, KINDS, OPTIMIZER
 from lib.layout.spmd import Spmd, mesh_split
 from lib.layout.xla import collectives, group_size
 from tests.layout.test_propagation import CASES
+from tests.oracles.xla_partitioner import measured
 from tests.screens.texts import approved_refusal
 from tests.support.examples import examples
 from tests.support.layout_strategies import numbers
 from tests.support.refusals import Refused
-from tests.support.xla_partitioner import measured
 from tests.test_imports import ROOT
 
 GRID = mesh(data=2, model=2)

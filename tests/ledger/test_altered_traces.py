@@ -21,12 +21,12 @@ from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.replicas import buckets, passes
 from tests.ledger.test_random_programs import ALL, GAMES, MESH, OVERLAPPING, Chaos, Choices, Nested, labels_are_true
+from tests.oracles.tensor_interpreter import outcome
+from tests.oracles.timing import retimed
 from tests.support import CLASSICS
 from tests.support.examples import examples
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.groups import hybrid_shard
-from tests.support.tensor_interpreter import outcome
-from tests.support.timing import retimed
 
 # === The classics and data parallelism, played by a plain interpreter ===
 

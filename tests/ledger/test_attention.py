@@ -34,9 +34,9 @@ from lib.pipelines.bounds import memory_bound, time_bound
 from solutions.ring_context import ring_context
 from solutions.seq_pipeline import seq_pipeline
 from solutions.ulysses import ulysses
+from tests.oracles.programs.attention import Grouped, Program
 from tests.screens.texts import approved
 from tests.support import finished
-from tests.support.programs.attention import Grouped, Program
 from tests.support.refusals import Refused
 
 FREE = {"loss": 0, "update": 0, "receive": 0, "pass_to": 0, "allreduce": 3, "heads": 2, "tokens": 2}

@@ -30,10 +30,10 @@ from lib.engine.replay.replay import replay
 from lib.ledger.costs import Tier
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.replicas import buckets, passes
+from tests.oracles.timing import retimed
 from tests.support import finished, refusal
 from tests.support.refusals import Edit, Refusals, Refused, edited, nth, with_columns
 from tests.support.step_costs import STEP_COSTS
-from tests.support.timing import retimed
 
 # === A call is pending when it is made, and its lane runs one call after the other ===
 

@@ -40,14 +40,15 @@ from lib.ledger.recomputation import Recomputation
 from lib.ledger.values import Parked
 from lib.pipelines import pipeline, sequence_parallel, tensor_parallel, zb_h1
 from lib.pipelines.bounds import memory_bound, time_bound
-from tests.support import CLASSICS, Classic, finished, programs
+from tests.oracles import programs
+from tests.oracles.programs import random_program
+from tests.oracles.programs.simulation import Simulation
+from tests.oracles.programs.writer import Program
+from tests.oracles.tensor_interpreter import HIDDEN, Data, Truth, execute, outcome, update
+from tests.support import CLASSICS, Classic, finished
 from tests.support.examples import examples
-from tests.support.programs import random_program
-from tests.support.programs.simulation import Simulation
-from tests.support.programs.writer import Program
 from tests.support.schedules import shards, tiers
 from tests.support.schedules.random_program import playing, setting_of
-from tests.support.tensor_interpreter import HIDDEN, Data, Truth, execute, outcome, update
 
 # === As a second simulator says, in every order ===
 

@@ -39,9 +39,9 @@ from lib.pipelines.bounds import memory_bound, time_bound
 from solutions.streaming_diloco import streaming_diloco
 from solutions.weight_versions import weight_versions
 from tests.catalog.lessons.families.replicas import all_together, one_by_one, outer_steps
+from tests.oracles.programs.outer import Program
 from tests.screens.texts import approved
 from tests.support import finished
-from tests.support.programs.outer import Program
 from tests.support.refusals import Refused
 from tests.support.schedules import clipping
 from tests.support.schedules.clipping import Rank

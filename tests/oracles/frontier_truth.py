@@ -18,9 +18,9 @@ from puzzles.catalog.schedule import PUZZLES
 from solutions.host_update import host_update
 from solutions.ring_context import ring_context
 from solutions.ulysses import ulysses
+from tests.oracles.truth_runs import Claim, costs_of, judged
 from tests.support.mistakes import altered
 from tests.support.schedules.rooted import COSTS_WITH_ROOTS, data_parallel, owned
-from tests.support.truth_runs import Claim, costs_of, judged
 
 
 @cache

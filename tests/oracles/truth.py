@@ -24,8 +24,8 @@ from lib.pipelines import (
     zero3,
 )
 from lib.pipelines.player import Order
-from tests.support.frontier_truth import FRONTIER
-from tests.support.truth_runs import Claim, costs_of, judged
+from tests.oracles.frontier_truth import FRONTIER
+from tests.oracles.truth_runs import Claim, costs_of, judged
 
 Times = tuple[int, int, int]
 """F, I and W: times of a forward, and of both halves of backward. B = I + W."""

@@ -1,6 +1,6 @@
 """What XLA's partitioner moves for plans of imported functions, on 8 devices of this machine's processor.
 
-`python -m tests.support.xla_partitioner` prints the measurement as JSON. It has to be a process of its own, because JAX
+`python -m tests.oracles.xla_partitioner` prints the measurement as JSON. It has to be a process of its own, because JAX
 decides on its devices when it starts.
 """
 
@@ -314,7 +314,7 @@ def flops_of(program: Any) -> float:
 
 def measured() -> dict[str, Any]:
     """The measurement of a new process with 8 devices, and the version of jax."""
-    command = [sys.executable, "-m", "tests.support.xla_partitioner"]
+    command = [sys.executable, "-m", "tests.oracles.xla_partitioner"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -11,9 +11,9 @@ import pytest
 from lib import PuzzleError
 from lib.engine.launcher import mpiexec
 from puzzles.version import VERSION
+from tests.hostile.schedules import SOLVED
 from tests.support import environments, fresh_jupyter
 from tests.support.environments import ROOT, Environment
-from tests.support.hostile import SOLVED
 
 pytestmark = [
     pytest.mark.slow,

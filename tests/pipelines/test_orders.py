@@ -26,9 +26,9 @@ from lib.pipelines import (
     v_min,
     zb_h1,
 )
+from tests.oracles.published_search import Case, makespans, most_held, spans
 from tests.screens.texts import approved_refusal
 from tests.support import finished
-from tests.support.published_search import Case, makespans, most_held, spans
 from tests.support.refusals import Refused
 from tests.support.schedules.random_pipelines import exchanged, played
 

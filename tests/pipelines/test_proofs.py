@@ -10,10 +10,10 @@ import pytest
 from lib import Setting, Trace, inflight, referee
 from lib.pipelines import Cell, one_f_one_b, pipeline, zb_h1, zb_h2
 from puzzles.catalog.schedule import PUZZLES
+from tests.oracles.pipeline_solver import Problem, Sizes, solved
+from tests.oracles.truth import UNIT, played
+from tests.oracles.truth_runs import costs_of
 from tests.support import finished
-from tests.support.pipeline_solver import Problem, Sizes, solved
-from tests.support.truth import UNIT, played
-from tests.support.truth_runs import costs_of
 from tests.support.variants import module_of
 
 with warnings.catch_warnings():

@@ -33,12 +33,12 @@ from puzzles.catalog.puzzle import with_papers
 from puzzles.catalog.schedule import PUZZLES
 from solutions.records import fsdp_layer_by_layer
 from tests.ledger.test_random_programs import Choices
+from tests.oracles.textbook_definitions import DEFINITIONS, NECESSARY, ahead, holds, operations
 from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.schedules import shards
 from tests.support.schedules.random_pipelines import TEXTBOOKS, played, random_pipeline, textbook
 from tests.support.solved import RECORDS, reference_of, solved_by
-from tests.support.textbook_definitions import DEFINITIONS, NECESSARY, ahead, holds, operations
 
 WITHOUT = "a pipeline without microbatches"
 RECOMPUTED = ", with activations recomputed"

@@ -17,8 +17,8 @@ from lib.pipelines.solver import Problem, Solution, solve, solving
 from lib.pipelines.solver.problem import makespan_bound, span_bound
 from lib.pipelines.solver.search import cells, orders
 from lib.pipelines.solver.solving import figures, solution
+from tests.oracles.published_search import MOST, Case, Rows, all_held, known, makespans, most_held, spans
 from tests.screens.texts import approved, approved_refusal
-from tests.support.published_search import MOST, Case, Rows, all_held, known, makespans, most_held, spans
 
 QUICK = {"effort": 0.05, "proof_seconds": 0}
 

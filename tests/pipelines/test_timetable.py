@@ -47,12 +47,12 @@ from lib.pipelines import (
     zero3,
 )
 from lib.pipelines.player import BegunTable, begun
+from tests.oracles.truth import UNIT
+from tests.oracles.truth_runs import costs_of
 from tests.screens.texts import approved
 from tests.support import finished
 from tests.support.examples import examples
 from tests.support.refusals import Refused
-from tests.support.truth import UNIT
-from tests.support.truth_runs import costs_of
 
 FREE = Setting(costs_of(*UNIT))
 LENGTHS = {"F": 1, "B": 2, "I": 1, "W": 1}

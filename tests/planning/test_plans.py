@@ -33,10 +33,10 @@ from lib.planning.prices import (
 from lib.planning.split import CHUNKED, balanced, problems
 from lib.planning.split import SCHEDULES as ORDERS
 from lib.planning.split_search import LARGEST, largest, lower_bound, memory_advice, savings, splits
+from tests.oracles.truth import MODELS
 from tests.screens.texts import approved, approved_refusal
 from tests.support.planned_runs import events_of, run_of_all_ranks
 from tests.support.refusals import Refused
-from tests.support.truth import MODELS
 
 # === Estimates, bounds and searches ===
 

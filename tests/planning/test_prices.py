@@ -31,8 +31,8 @@ from lib.planning.prices import (
     weights_of_layer,
 )
 from lib.planning.split import problems
+from tests.oracles.published_runs import EXPERTS, Published, error, in_unit, seconds_of
 from tests.screens.texts import approved
-from tests.support.published_runs import EXPERTS, Published, error, in_unit, seconds_of
 from tests.support.refusals import Refused
 
 MODEL = transformer("llama-3-8b")

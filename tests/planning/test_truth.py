@@ -14,10 +14,10 @@ from lib.planning.estimate import estimate, memory_range
 from lib.planning.job import GIB
 from lib.planning.plans import time_parts
 from lib.planning.prices import layer_times, shared
-from tests.support.measured_runs import ROWS, Measured
-from tests.support.published_runs import ALL, EXPERTS, RUNS, Published, error, percentile, seconds_of
-from tests.support.truth import CLAIMS, REPLICAS, TABLE_1, states_held
-from tests.support.truth_runs import Claim
+from tests.oracles.measured_runs import ROWS, Measured
+from tests.oracles.published_runs import ALL, EXPERTS, RUNS, Published, error, percentile, seconds_of
+from tests.oracles.truth import CLAIMS, REPLICAS, TABLE_1, states_held
+from tests.oracles.truth_runs import Claim
 
 CLAIMS_BY_NAME = [(f"{chapter}: {claim.what}", claim) for chapter, claims in CLAIMS.items() for claim in claims]
 

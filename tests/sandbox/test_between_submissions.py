@@ -12,8 +12,8 @@ import pytest
 
 from puzzles.sandbox.worker import landlock, seccomp
 from puzzles.sandbox.worker.server import MAX_LEFTOVERS
+from tests.hostile.schedules import SOLVED
 from tests.support.graders import ROOT, Grader, Seen
-from tests.support.hostile import SOLVED
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="hostile code is ended by POSIX means")
 needs_landlock = pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")

@@ -23,7 +23,7 @@ from puzzles.sandbox.limits import MIB, Limits
 from puzzles.sandbox.plain_data import pack
 from puzzles.sandbox.worker import seccomp
 from puzzles.tracks import TRACKS, track_of
-from tests.support import hostile, hostile_tracks
+from tests.hostile import classes_and_layouts, schedules
 from tests.support.selection import some_of_each
 from tests.support.shared_sandbox_server import LENDER, children
 from tests.support.verdicts import session_of, verdict_on
@@ -90,35 +90,35 @@ def expect(found: Verdict, allowed: tuple[Any, ...]) -> None:
         assert found.stars == 0
 
 
-BODIES = {**hostile.FORGING, **hostile.BREAKING, **hostile.RESOURCES}
+BODIES = {**schedules.FORGING, **schedules.BREAKING, **schedules.RESOURCES}
 
 
 @pytest.mark.sampled(4)
-@some_of_each(hostile.FORGING, hostile.BREAKING, hostile.RESOURCES)
+@some_of_each(schedules.FORGING, schedules.BREAKING, schedules.RESOURCES)
 def test_a_hostile_body(name: str):
     body, *allowed = BODIES[name]
     limits = QUICK if "timeout" in allowed else SLOW
-    expect(verdict(hostile.basic_with(body), limits), tuple(allowed))
+    expect(verdict(schedules.basic_with(body), limits), tuple(allowed))
 
 
 @pytest.mark.sampled(2)
-@some_of_each(hostile.WHOLE_FILES)
+@some_of_each(schedules.WHOLE_FILES)
 def test_an_odd_file(name: str):
-    source, *allowed = hostile.WHOLE_FILES[name]
+    source, *allowed = schedules.WHOLE_FILES[name]
     expect(verdict(source, QUICK if "timeout" in allowed else SLOW), tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hostile.CONTROLS)
+@some_of_each(schedules.CONTROLS)
 def test_a_right_solution_passes_whatever_else_it_does(name: str):
-    found = verdict(hostile.CONTROLS[name], SLOW)
+    found = verdict(schedules.CONTROLS[name], SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
 
 @pytest.mark.sampled(1)
 def test_talking_through_globals_is_refused():
     """Rank 0 leaves what the others need where Python lets them take it."""
-    source = hostile.DDP.replace("async def ddp", "SEEN = {}\n\nasync def ddp").replace(
+    source = schedules.DDP.replace("async def ddp", "SEEN = {}\n\nasync def ddp").replace(
         "await model.allreduce(grad_weights[layer], layer)",
         "SEEN.setdefault(layer, grad_weights[layer]) if model.rank == 0 else SEEN[layer] + grad_weights[layer]",
     )
@@ -127,7 +127,7 @@ def test_talking_through_globals_is_refused():
 
 @pytest.mark.sampled(1)
 def test_talking_through_files_is_refused():
-    source = "import pickle\n" + hostile.DDP.replace(
+    source = "import pickle\n" + schedules.DDP.replace(
         "await model.allreduce(grad_weights[layer], layer)",
         "(pickle.dump(grad_weights[layer], open('g', 'wb')), pickle.load(open('g', 'rb')))[1]",
     )
@@ -137,14 +137,14 @@ def test_talking_through_files_is_refused():
 def test_each_run_finds_an_empty_folder_and_a_fresh_process():
     check = "    import os, sys\n    assert os.listdir() == [] and not hasattr(sys, 'seen')\n"
     check += "    sys.seen = open('mark', 'w')\n"
-    found = verdict(hostile.SOLVED.replace("    return model", check + "    return model"), SLOW)
+    found = verdict(schedules.SOLVED.replace("    return model", check + "    return model"), SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
 
 def test_a_locked_folder_is_emptied_too():
     lock = "    import os\n    os.mkdir('a')\n    os.mkdir('a/b', 0)\n    try: os.chmod('a', 0)\n"
     lock += "    except PermissionError: pass\n    return model"  # a run changes no mode
-    found = verdict(hostile.SOLVED.replace("    return model", lock), SLOW)
+    found = verdict(schedules.SOLVED.replace("    return model", lock), SLOW)
     assert (found.status, found.notes) == ("passed", ())
 
 
@@ -154,7 +154,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever():
     """Each harm ends by itself, so that the time limit can be long enough for a busy machine."""
     for name in ("kills_the_supervisor", "leaves_a_daemon", "segfault", "ignores_signals", "closes_file_descriptors"):
         body = BODIES[name][0].replace("while True: pass", "os._exit(0)")
-        source = hostile.basic_with(body) + hostile.DDP
+        source = schedules.basic_with(body) + schedules.DDP
         with session_of(source, SLOW) as session:
             grade_puzzle(PUZZLES["basic"], session)
             assert grade_puzzle(PUZZLES["ddp"], session).status == "passed", name
@@ -165,7 +165,7 @@ def test_after_any_harm_the_next_puzzle_of_the_file_is_judged_as_ever():
 def test_a_server_that_is_killed_leaves_nothing_running():
     """The client kills a server that does not answer in time, here while a run has a child in a session of its own."""
     body = "if os.fork() == 0: os.setsid()\nwhile True: time.sleep(60)"
-    with session_of(hostile.basic_with(body), SLOW) as session:
+    with session_of(schedules.basic_with(body), SLOW) as session:
         session.read()
         request = {
             "slug": "basic",
@@ -183,7 +183,7 @@ def test_a_server_that_is_killed_leaves_nothing_running():
 def test_the_environment_is_scrubbed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("MY_PASSWORD", "x")
     body = "assert 'MY_PASSWORD' not in os.environ and not any('x=' in k for k in os.environ)\nsolved(model)"
-    expect(verdict(hostile.basic_with(body), SLOW), (None,))
+    expect(verdict(schedules.basic_with(body), SLOW), (None,))
 
 
 @pytest.mark.slow
@@ -191,7 +191,7 @@ def test_limits_can_be_set():
     small = SLOW._replace(output=1000)
     noisy = verdict("def basic(model):\n    while True: print('x' * 99)\n", small)
     assert ("1,000 bytes" in noisy.message, "--limit output=64M" in noisy.message) == (True, True)
-    many = hostile.basic_with(
+    many = schedules.basic_with(
         "for _ in range(5):\n    if os.fork() == 0: time.sleep(.01) or os._exit(0)\nsolved(model)"
     )
     assert verdict(many, SLOW._replace(processes=20)).status == "passed"
@@ -200,7 +200,7 @@ def test_limits_can_be_set():
 
 def test_the_grader_itself_runs_nothing_of_a_submission(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delitem(sys.modules, "submission", raising=False)  # of tests that run one here
-    found = verdict("import os, lib\nlib.SEEN = True\nprint(os.getpid())\n" + hostile.SOLVED, SLOW)
+    found = verdict("import os, lib\nlib.SEEN = True\nprint(os.getpid())\n" + schedules.SOLVED, SLOW)
     assert found.status == "passed"
     assert found.printed != (str(os.getpid()),)
     assert not hasattr(sys.modules["lib"], "SEEN")
@@ -214,7 +214,7 @@ def test_many_at_once_do_not_take_each_others_processes():
     if os.getuid() != 0 and not seccomp.can_ask():
         pytest.skip("only root can give each submission a user of its own")
     with ExitStack() as stack:
-        submission = Submission(Path("theirs.py"), hostile.CONTROLS["uses_a_process"].encode())
+        submission = Submission(Path("theirs.py"), schedules.CONTROLS["uses_a_process"].encode())
         sessions = [stack.enter_context(Session(submission, SLOW)) for _ in range(6)]
         with ThreadPoolExecutor(6) as pool:
             found = list(pool.map(lambda session: grade_puzzle(PUZZLES["basic"], session), sessions))
@@ -235,41 +235,41 @@ def outcome_of(source: str, slug: str, allowed: tuple[str | None, ...]) -> Verdi
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hostile_tracks.SOLVED)
+@some_of_each(classes_and_layouts.SOLVED)
 def test_a_right_class_with_something_added(name: str) -> None:
-    old, new, *allowed = hostile_tracks.SOLVED[name]
-    assert old in hostile_tracks.PARALLEL
-    source = hostile_tracks.IMPORTS + hostile_tracks.PARALLEL.replace(old, new, 1)
+    old, new, *allowed = classes_and_layouts.SOLVED[name]
+    assert old in classes_and_layouts.PARALLEL
+    source = classes_and_layouts.IMPORTS + classes_and_layouts.PARALLEL.replace(old, new, 1)
     expect(outcome_of(source, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hostile_tracks.BODIES)
+@some_of_each(classes_and_layouts.BODIES)
 def test_a_class_that_computes_nothing(name: str) -> None:
-    body, *allowed = hostile_tracks.BODIES[name]
-    source = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
+    body, *allowed = classes_and_layouts.BODIES[name]
+    source = classes_and_layouts.IMPORTS + classes_and_layouts.wrong(body)
     expect(outcome_of(source, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hostile_tracks.RETURNS)
+@some_of_each(classes_and_layouts.RETURNS)
 def test_a_class_that_returns_something_odd(name: str) -> None:
-    value, *allowed = hostile_tracks.RETURNS[name]
-    source = hostile_tracks.IMPORTS + hostile_tracks.wrong("pass").replace("return x", f"return {value}")
+    value, *allowed = classes_and_layouts.RETURNS[name]
+    source = classes_and_layouts.IMPORTS + classes_and_layouts.wrong("pass").replace("return x", f"return {value}")
     expect(outcome_of(source, "DataParallel", tuple(allowed)), tuple(allowed))
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hostile_tracks.LAYOUTS)
+@some_of_each(classes_and_layouts.LAYOUTS)
 def test_a_layout(name: str) -> None:
-    body, *allowed = hostile_tracks.LAYOUTS[name]
+    body, *allowed = classes_and_layouts.LAYOUTS[name]
     found = outcome_of(f"def ffn(graph):\n    {body}\n", "ffn", tuple(allowed))
     expect(found, tuple(allowed))
 
 
 @pytest.mark.slow
 def test_arrays_of_the_module_are_charged_to_every_device() -> None:
-    source = (hostile_tracks.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
+    source = (classes_and_layouts.SOLUTIONS / "engine" / "tensor_parallel.py").read_text(encoding="utf-8")
     spare = source.replace("def relu", "SPARE = np.zeros(1000)\n\n\ndef relu", 1)
     plain, found = (outcome_of(text, "TensorParallel", ()) for text in (source, spare))
     assert found.figures["weights"] == plain.figures["weights"] + 8000

@@ -32,7 +32,7 @@ from tests.fuzz import __main__ as fuzz
 from tests.fuzz import targets
 from tests.fuzz.changes import changed_bytes, changed_tree
 from tests.fuzz.targets import TARGETS
-from tests.support import hostile, hostile_tracks
+from tests.hostile import classes_and_layouts, schedules
 from tests.support.commands import ROOT
 
 # --- Texts that are made to be slow or large to read: each is read in the sandbox, in time, or refused in one
@@ -242,12 +242,14 @@ ROOTS = {"lib": lib, **CLASSES}
 
 def attacks() -> dict[str, str]:
     """The whole file of every attack, as its test makes it."""
-    found = {name: hostile.basic_with(body) for name, (body, *_) in {**hostile.FORGING, **hostile.BREAKING}.items()}
-    for name, (body, *_) in hostile_tracks.BODIES.items():
-        found[name] = hostile_tracks.IMPORTS + hostile_tracks.wrong(body)
-    for name, (old, new, *_) in hostile_tracks.SOLVED.items():
-        found[name] = hostile_tracks.IMPORTS + hostile_tracks.PARALLEL.replace(old, new, 1)
-    for name, (body, *_) in hostile_tracks.LAYOUTS.items():
+    found = {
+        name: schedules.basic_with(body) for name, (body, *_) in {**schedules.FORGING, **schedules.BREAKING}.items()
+    }
+    for name, (body, *_) in classes_and_layouts.BODIES.items():
+        found[name] = classes_and_layouts.IMPORTS + classes_and_layouts.wrong(body)
+    for name, (old, new, *_) in classes_and_layouts.SOLVED.items():
+        found[name] = classes_and_layouts.IMPORTS + classes_and_layouts.PARALLEL.replace(old, new, 1)
+    for name, (body, *_) in classes_and_layouts.LAYOUTS.items():
         found[name] = f"def ffn(graph):\n    {body}\n"
     return found
 
@@ -312,9 +314,9 @@ def is_ours(module: str) -> bool:
 @pytest.mark.parametrize(
     ("attack", "words"),
     [
-        (hostile.FORGING["edits_by_gc"], f"{DefinitionRun.__name__} {DefinitionRun._send.__name__}"),
-        (hostile_tracks.BODIES["finds_the_trials_in_memory"], f"{Trial.__name__} {MethodCall.__name__} wanted"),
-        (hostile_tracks.SOLVED["resets_its_meter"], "_port meter sent"),
+        (schedules.FORGING["edits_by_gc"], f"{DefinitionRun.__name__} {DefinitionRun._send.__name__}"),
+        (classes_and_layouts.BODIES["finds_the_trials_in_memory"], f"{Trial.__name__} {MethodCall.__name__} wanted"),
+        (classes_and_layouts.SOLVED["resets_its_meter"], "_port meter sent"),
     ],
 )
 def test_names_in_texts_exist(attack: tuple[str, ...], words: str) -> None:

@@ -33,9 +33,9 @@ from puzzles.sandbox.worker.stages.engine import EngineSnapshot
 from puzzles.tracks import track_of
 from puzzles.tracks.engine.judge import DRAWS, asked, require_right, with_other_values
 from puzzles.tracks.engine.words import better_record
-from tests.hostile import shared_memory
+from tests.hostile import hidden_figures, shared_memory
 from tests.hostile.forged_classes import FORGERIES
-from tests.support import hostile_hiding as hiding
+from tests.hostile.hidden_figures import with_statement
 from tests.support.engine_trials import perform
 from tests.support.selection import some_of_each
 from tests.support.verdicts import session_of, verdict_on
@@ -57,9 +57,7 @@ def verdict(source: str, slug: str = "DataParallel") -> Verdict:
 
 @pytest.mark.slow
 def test_flops_that_were_taken_off_the_meter_are_counted_again() -> None:
-    found = verdict(
-        hiding.with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480 if self.num_devices == 4 else 0")
-    )
+    found = verdict(with_statement(DATA_PARALLEL, "self._port.meter.flops -= 4480 if self.num_devices == 4 else 0"))
     assert (found.stars, found.figures["flops"]) == (3, 20_480), found
 
 
@@ -82,7 +80,7 @@ def test_a_recording_is_no_other_program_than_the_class(name: str) -> None:
     """One that has fewer flops because it sends more, say, or keeps its arrays elsewhere."""
     step, (status, figures) = ADDED[name]
     added = f"self._port.meter.recorder._steps.append(['do', {step}])"
-    source = hiding.with_statement(DATA_PARALLEL, added)
+    source = with_statement(DATA_PARALLEL, added)
     found = verdict(source)
     assert (found.status, found.figures) == (status, figures), found
 
@@ -122,7 +120,7 @@ def test_numbers_of_devices_are_repeated_with_their_type() -> None:
 @pytest.mark.slow
 def test_products_of_numbers_of_numpy_count() -> None:
     """Two flops of 20,482, as the second run counts them."""
-    source = hiding.with_statement(DATA_PARALLEL, "top = grads[0, 0] * grads[0, 1]")
+    source = with_statement(DATA_PARALLEL, "top = grads[0, 0] * grads[0, 1]")
     found = verdict(source)
     assert (found.stars, found.figures["flops"]) == (1, 20_482), found
 
@@ -152,7 +150,7 @@ def test_seeds_and_kernels_are_repeated(slug: str) -> None:
 def test_a_class_may_do_more_than_can_be_recorded() -> None:
     """On four devices, 25 MB of random numbers in arrays, which no operation of arrays makes."""
     draws = "rng = np.random.RandomState(self.device_id)\n        [rng.random_sample(100_000) + 1 for _ in range(8)]"
-    found = verdict(hiding.with_statement(DATA_PARALLEL, draws))
+    found = verdict(with_statement(DATA_PARALLEL, draws))
     assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
@@ -443,63 +441,63 @@ def require_refused(found: Verdict, *words: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hiding.COUNTED)
+@some_of_each(hidden_figures.COUNTED)
 def test_products_count_however_they_are_written(name: str) -> None:
-    found = judged(hiding.without_flops(DATA_PARALLEL, hiding.COUNTED[name]))
+    found = judged(hidden_figures.without_flops(DATA_PARALLEL, hidden_figures.COUNTED[name]))
     assert (found.status, found.figures["flops"]) == ("passed", 20_480), found
 
 
 @pytest.mark.slow
-@some_of_each(hiding.UNCOUNTED)
+@some_of_each(hidden_figures.UNCOUNTED)
 def test_products_that_no_meter_counts(name: str) -> None:
-    found = judged(hiding.without_flops(DATA_PARALLEL, hiding.UNCOUNTED[name]))
+    found = judged(hidden_figures.without_flops(DATA_PARALLEL, hidden_figures.UNCOUNTED[name]))
     assert (found.status, found.stars, found.figures) == ("over_target", 1, {}), found
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hiding.REFUSED)
+@some_of_each(hidden_figures.REFUSED)
 def test_arrays_whose_products_no_meter_counts(name: str) -> None:
-    found = judged(hiding.without_flops(DATA_PARALLEL, hiding.REFUSED[name]))
+    found = judged(hidden_figures.without_flops(DATA_PARALLEL, hidden_figures.REFUSED[name]))
     require_refused(found, "a device computes with plain arrays", "no meter counts products of", "use arrays, @ and *")
 
 
 def test_a_fused_kernel_is_for_programs_of_layouts() -> None:
     kernel = "from lib.engine import metering\n        metering.run_kernel(lambda: self.w0 * 2)"
-    require_refused(judged(hiding.with_statement(DATA_PARALLEL, kernel)), "run_kernel() is for programs of layouts")
+    require_refused(judged(with_statement(DATA_PARALLEL, kernel)), "run_kernel() is for programs of layouts")
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hiding.NARROW)
+@some_of_each(hidden_figures.NARROW)
 def test_narrow_types_on_the_wire_give_another_result(name: str) -> None:
-    found = judged(hiding.with_narrow_wire(DATA_PARALLEL, hiding.NARROW[name]))
+    found = judged(hidden_figures.with_narrow_wire(DATA_PARALLEL, hidden_figures.NARROW[name]))
     require_refused(found, "differs from what a single device computes")
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hiding.MEMORY)
+@some_of_each(hidden_figures.MEMORY)
 def test_memory_outside_of_arrays(name: str) -> None:
-    found = judged(hiding.with_hidden_memory(DATA_PARALLEL, hiding.MEMORY[name]))
+    found = judged(hidden_figures.with_hidden_memory(DATA_PARALLEL, hidden_figures.MEMORY[name]))
     require_refused(found, "numbers in", "keep them in numpy arrays")
 
 
-@some_of_each(hiding.TIERS)
+@some_of_each(hidden_figures.TIERS)
 def test_memories_that_no_target_names(name: str) -> None:
-    found = judged(hiding.with_hidden_memory(DATA_PARALLEL, hiding.TIERS[name]))
+    found = judged(hidden_figures.with_hidden_memory(DATA_PARALLEL, hidden_figures.TIERS[name]))
     require_refused(found, "4,096 B", name, "no target of DataParallel counts")
 
 
 @pytest.mark.slow
 def test_what_a_device_reports_of_its_bytes_is_not_believed() -> None:
-    found = judged(hiding.with_statement(DATA_PARALLEL, hiding.LIE))
+    found = judged(with_statement(DATA_PARALLEL, hidden_figures.LIE))
     assert (found.status, found.figures["sent"]) == ("passed", 12_288)
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hiding.COSTS)
+@some_of_each(hidden_figures.COSTS)
 def test_what_a_message_tells_is_charged(name: str) -> None:
     """In the first run, and in the second."""
-    statement, cost = hiding.COSTS[name]
-    source = hiding.with_statement(DATA_PARALLEL, hiding.priced(statement))
+    statement, cost = hidden_figures.COSTS[name]
+    source = with_statement(DATA_PARALLEL, hidden_figures.priced(statement))
     assert judged(source).figures["sent"] == 12_288 + cost
     names: dict[str, Any] = {}
     exec(source, names)
@@ -508,10 +506,10 @@ def test_what_a_message_tells_is_charged(name: str) -> None:
 
 
 @pytest.mark.sampled(1)
-@some_of_each(hiding.TYPES)
+@some_of_each(hidden_figures.TYPES)
 def test_a_dtype_is_one_of_a_short_list(name: str) -> None:
-    array = f"np.zeros(1, np.dtype('{hiding.TYPES[name]}'))"
-    found = judged(hiding.with_statement(DATA_PARALLEL, f"if self.device_id == 0:\n            self.send(1, {array})"))
+    array = f"np.zeros(1, np.dtype('{hidden_figures.TYPES[name]}'))"
+    found = judged(with_statement(DATA_PARALLEL, f"if self.device_id == 0:\n            self.send(1, {array})"))
     require_refused(found, "cannot be sent; convert it with astype")
 
 

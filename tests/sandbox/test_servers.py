@@ -33,8 +33,8 @@ from puzzles.sandbox.protocol import Channel
 from puzzles.sandbox.worker import server
 from puzzles.tracks import find
 from puzzles.tracks.outcomes import RunOutcome, RunRequest
+from tests.hostile.schedules import SOLVED
 from tests.support.fake_track import RIGHT, Fakes
-from tests.support.hostile import SOLVED
 from tests.support.shared_sandbox_server import children
 
 on_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems may have no server")

@@ -16,7 +16,7 @@ from lib.layout import LayoutError, P, from_jax, mesh, plan, propagate, training
 from lib.layout.choices import BYTES, Choices
 from lib.layout.integer_program import IntegerProgram
 from lib.layout.notation import graph_from_data, graph_to_data
-from tests.support.layout_integer_program import least_bytes
+from tests.oracles.layout_integer_program import least_bytes
 from tests.support.layout_strategies import assert_same_program
 
 GRID = mesh(data=2, model=2)

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from lib.layout import LayoutError, from_jax, mesh, plan
-from tests.support.blocks_in_jax import attention
+from tests.oracles.blocks_in_jax import attention
 from tests.support.from_jax_checks import NETWORKS, SMALL, X, all_expected, arguments, assert_close, expected
 
 jnp, nn, lax = jax.numpy, jax.nn, jax.lax

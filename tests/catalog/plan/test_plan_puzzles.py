@@ -19,7 +19,7 @@ from puzzles.tracks import TRACKS
 from puzzles.tracks.outcomes import Score
 from puzzles.tracks.plan import PLAN_PUZZLES
 from puzzles.tracks.plan.judge import dominating, score_split
-from tests.support import published_runs
+from tests.oracles import published_runs
 from tests.support.commands import ROOT
 
 # --- Every split of a job, enumerated apart from the planner, with closed forms that no run can be better than ---

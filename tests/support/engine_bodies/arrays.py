@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib.engine import collectives
-from tests.support.collective_arrays import Case, N, cases, every_kind, every_pair, wrong
+from tests.oracles.collective_arrays import Case, N, cases, every_kind, every_pair, wrong
 
 from .script import all_equal, equal, on_each, several
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lib import RuleError
-from tests.support.collective_arrays import N
+from tests.oracles.collective_arrays import N
 
 from .script import all_equal, facts_of, on_each, refused
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib.engine import launch
-from tests.support.collective_arrays import N
+from tests.oracles.collective_arrays import N
 
 from .script import Script, all_equal, equal, on_each, several
 

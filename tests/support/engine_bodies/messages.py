@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.collective_arrays import N, difference, every_pair
+from tests.oracles.collective_arrays import N, difference, every_pair
 
 from .script import all_equal, facts_of, on_each, refused, several
 

@@ -16,7 +16,7 @@ import numpy as np
 from lib import RuleError
 from lib.engine import launch, unmetered
 from lib.engine.collectives import COLLECTIVES
-from tests.support.collective_arrays import N, difference
+from tests.oracles.collective_arrays import N, difference
 
 from .script import PATIENCE, Script
 

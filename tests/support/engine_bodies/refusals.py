@@ -13,7 +13,7 @@ import numpy as np
 from lib import DeadlockError, MismatchError, PuzzleError, RuleError
 from lib.engine import ShardedEngine, launch
 from lib.engine.engine import MemoryTier
-from tests.support.collective_arrays import N
+from tests.oracles.collective_arrays import N
 
 from .script import PATIENCE, Script, on_each, refusal_of, refused
 

@@ -8,7 +8,7 @@ import numpy as np
 from lib import PuzzleError
 from lib.engine import ShardedEngine, launch
 from lib.errors import Sentence
-from tests.support.collective_arrays import N
+from tests.oracles.collective_arrays import N
 
 PATIENCE = 0.3
 """Seconds until a wait on MPI is looked into: short here, so that the tests of deadlocks are."""

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from lib.engine import Reader, ShardedEngine, Writer, launch
-from tests.support.collective_arrays import N
+from tests.oracles.collective_arrays import N
 
 from .script import PATIENCE, Script, on_each, refusal_of
 

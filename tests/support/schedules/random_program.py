@@ -7,9 +7,9 @@ from typing import Any
 
 from lib import Costs, Model, Setting
 from lib.ledger.costs import Kind, Tier
-from tests.support.programs.prices import LANES
-from tests.support.programs.simulation import Act
-from tests.support.programs.writer import Program
+from tests.oracles.programs.prices import LANES
+from tests.oracles.programs.simulation import Act
+from tests.oracles.programs.writer import Program
 
 
 def setting_of(program: Program) -> Setting:
