@@ -112,6 +112,8 @@ def test_every_path_exists(name: str, least: int) -> None:
     paths = re.findall(r"`((?:lib|drawing|puzzles|solutions|notebooks|tests|docs)/[\w./]*)`", page(name))
     assert len(paths) > least
     assert [path for path in paths if not (ROOT / path).exists()] == []
+    names = {path.name for room in ("lib", "drawing", "puzzles", "tests") for path in (ROOT / room).rglob("*.py")}
+    assert set(re.findall(r"`(\w+\.py)`", page(name))) <= names
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "docs/browser.md", "docs/notebooks.md"])
