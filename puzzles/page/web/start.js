@@ -28,11 +28,12 @@
     isBegun = true;
   }
 
-  // A newer version of the site takes over if this is the only page; then the page is loaded again.
+  // A newer version of the site takes over if this is the only page; then the page is loaded again, even if it has begun:
+  // the browser may need longer than this waits, and the newer worker has no files of this version.
   function ask(newer) {
     var channel = new MessageChannel();
     channel.port1.onmessage = function (event) { if (!event.data.isAlone) begin(); };
-    workers.addEventListener("controllerchange", function () { if (!isBegun) location.reload(); });
+    workers.addEventListener("controllerchange", function () { location.reload(); });
     newer.postMessage("", [channel.port2]);
     setTimeout(begin, 5000); // it may have ended without an answer
   }
