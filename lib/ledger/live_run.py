@@ -177,7 +177,7 @@ class LiveRun(Waits, Lanes[Message]):
 
     def _why_nobody_moves(self, waits: Sequence[Wait], absent: Mapping[int, str]) -> PuzzleError:
         try:
-            self.require_same_calls(bool(self.mesh.axes))
+            self.require_same_calls()
         except MismatchError as mismatch:
             return mismatch
         described = [wait.described() for wait in waits]
