@@ -35,6 +35,7 @@ from puzzles.sandbox.worker.stages.functions import Schedule
 from puzzles.tracks.schedule.judge import request_at
 from tests.support import finished
 from tests.support.examples import LETTERS, examples
+from tests.support.schedules.rooted import data_parallel
 from tests.support.step_costs import STEP_COSTS
 
 # === What a rank sends, by the formulas of the ring ===
@@ -300,21 +301,14 @@ def test_a_trace_with_other_prices_is_refused(changes: dict[str, Any]) -> None:
 # --- A price beyond all bounds ---
 
 
-async def sums(model: Model) -> None:
-    weight, state = model.load_weights(0)
-    inp = model.get_activation([model.rank])
-    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
-    model.set_final_weight(0, model.update(0, await model.allreduce(grad, 0), weight, state)[0])
-
-
 @pytest.mark.parametrize("overlap", [False, True])
 def test_a_beta_beyond_all_bounds_is_refused_by_run_and_referee(overlap: bool) -> None:
     fair = replace(COSTS["classic"], name="fair", beta={"allreduce": Fraction(1, 1000)}, overlap=overlap)
     huge = replace(fair, name="huge", beta={"allreduce": Fraction(10**9)})
-    error = run(sums, 1, 2, 2, setting=Setting(huge)).error
+    error = run(data_parallel, 1, 2, 2, setting=Setting(huge)).error
     facts = ("allreduce of 262,144 elements", "1,000,000,000 are possible", "'huge'", "alpha or beta")
     assert all(fact in str(error) for fact in facts), error
-    trace = run(sums, 1, 2, 2, setting=Setting(fair)).trace
+    trace = run(data_parallel, 1, 2, 2, setting=Setting(fair)).trace
     assert referee(trace).error is None
     forged = replace(trace, setting=Setting(huge))
     assert "1,000,000,000 are possible" in str(referee(forged).error)
