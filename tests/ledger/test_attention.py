@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from fractions import Fraction
 from itertools import permutations
 from typing import Any
@@ -418,10 +417,3 @@ def assert_as_simulated(program: Program | Grouped) -> None:
     for order in [*permutations(range(program.size[2]))][:6]:
         assert run(program.schedule(), *program.size, list(order), setting=setting).trace == trace
     assert replay(trace, small=True).passed
-
-
-def test_costs_with_attention_can_be_written() -> None:
-    costs = replace(COST, keys_values=64)
-    trace = run(lambda model: None, 1, 1, 1, setting=Setting(costs, layer="attention", shares=4)).trace
-    assert trace_from_json(trace_to_json(trace)).setting.costs == costs
-    assert trace_from_json(trace_to_json(trace)).setting.shares == 4

@@ -166,6 +166,8 @@ RECORDS = st.builds(
     beta_between=st.dictionaries(NAMES, FRACTIONS, max_size=3),
     time_unit=st.sampled_from(["steps", "us"]),
     flops_per_tick=st.integers(0, MAX_NUMBER),
+    parameters=st.none() | st.integers(1, MAX_NUMBER),
+    keys_values=st.none() | st.integers(0, MAX_NUMBER),
 )
 
 

@@ -236,10 +236,6 @@ def test_a_trace_says_that_gradients_are_clipped() -> None:
         trace_from_json(json.dumps({**plain, "clip": "yes"}))
 
 
-def test_a_picture_shows_a_norm() -> None:
-    assert "|∇W|" in str(drawing.svg(Scalar(2, 0, frozenset({0}), 2).draw()))
-
-
 # === Lag: weights that are older than the data ===
 
 
@@ -923,5 +919,6 @@ def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -
 
 def test_a_picture_shows_values() -> None:
     change = Delta(0, 1, 2, copy=(0, [0], 2, []), copies=((0,),))  # type: ignore[arg-type]
+    assert "|∇W|" in str(drawing.svg(Scalar(2, 0, frozenset({0}), 2).draw()))
     assert "ΔW" in str(drawing.svg(change.draw()))
     assert "opt" in str(drawing.svg(OuterState(0, 1, 0).draw()))
