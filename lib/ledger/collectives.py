@@ -11,7 +11,7 @@ what it needs, would be closer to a real library, but the run and the referee co
 from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
-from lib.errors import MismatchError, RuleError, Sentences
+from lib.errors import RuleError, Sentences
 from lib.ledger import algebra
 from lib.ledger.algebra import Copy, Who, averaged, batches_text, named, parts_text, shards_text, tokens_text
 from lib.ledger.setting import Game
@@ -298,14 +298,6 @@ def requested_batches(game: Game, name: str, batches: object) -> frozenset[int]:
     return algebra.numbers(batches, game.batches, "batch")
 
 
-def require_same_call(calls: Sequence[tuple[object, ...]], described: Callable[[int], str], otherwise: str) -> None:
-    """The k-th collective of every member is the same: operation, layers of the values, and root. `described` names the
-    i-th call in a message, which ends with `otherwise`."""
-    for i, call in enumerate(calls):
-        if call != calls[0]:
-            raise MismatchError(SAYS("other calls", first=described(0), other=described(i), otherwise=otherwise))
-
-
 def _average(values: Sequence[Value], who: Who) -> Weight:
     """The average of a weight over replicas that started from the same weight, and together use every batch."""
     copies: list[Copy] = []
@@ -374,7 +366,6 @@ SAYS = Sentences(
         "scatter of several shards": "it splits one shard, and these are {shards}; scatter each by itself",
         "not to an expert": "{name} takes an activation or its gradient; got {value}",
         "no shards to gather": "only weights, optimizer states and weight gradients have shards to gather; got {value}",
-        "other calls": "{first}, but {other}; every rank must make the same collective calls, on the same layers, in the same order{otherwise}",
         "no replica": "{who} contributes the {weight}, which no replica has trained alone; average only replicas",
         "replicas of different weights": "{who} contributes the {first}, but {other} the {weight}; average replicas that started from the same weight",
         "replicas missing": "no replica here has trained with {missing}; average all replicas",

@@ -218,10 +218,10 @@ class Lanes(Generic[M]):
             waiting += [part.call for part in head.inputs if type(part) is PendingValue]
         return None
 
-    def require_same_calls(self, has_groups: bool) -> None:
-        """Refuses calls that wait for each other and differ; in a game with groups they may have forgotten theirs."""
+    def require_same_calls(self) -> None:
+        """Refuses calls that wait for each other and differ."""
         for calls in self.meetings.pending():
-            require_same_call(calls, has_groups)
+            require_same_call(calls, bool(self.game.setting.mesh))
 
     def why_blocked(self, call: Call) -> tuple[str, tuple[int, ...], str]:
         """Why a call that was issued does not start: the kind of wait, the ranks it is for, and the words."""

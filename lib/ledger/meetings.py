@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
-from lib.errors import PuzzleError, RuleError, Sentences
+from lib.errors import MismatchError, PuzzleError, RuleError, Sentences
 from lib.ledger import algebra
 from lib.ledger import collectives as rules
 from lib.ledger.algebra import counted
@@ -298,12 +298,16 @@ def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tup
 
 
 def require_same_call(calls: Sequence[Call], has_groups: bool = False) -> None:
-    """Refuses calls of one meeting that differ; also before all members have come. In a game with `has_groups` calls of
-    all ranks may have forgotten their group.
+    """Refuses calls of one meeting that differ in operation, layers of the values, or root; also before all members have
+    come. In a game with `has_groups` calls of all ranks may have forgotten their group.
     """
-    forgotten = has_groups and calls[0].group is None
     heads = [(call.op.name, _layers(call), root_in(call.op.name, call.op.args)) for call in calls]
-    rules.require_same_call(heads, lambda i: _described(calls[i]), "; or name a group" if forgotten else "")
+    for call, head in zip(calls, heads):
+        if head != heads[0]:
+            otherwise = "; or name a group" if has_groups and call.group is None else ""
+            raise MismatchError(
+                SAYS("other calls", first=_described(calls[0]), other=_described(call), otherwise=otherwise)
+            )
 
 
 def _layers(call: Call) -> tuple[int | None, ...]:
@@ -365,6 +369,7 @@ class Mailboxes(Generic[M]):
 
 SAYS = Sentences(
     {
+        "other calls": "{first}, but {other}; every rank must make the same collective calls, on the same layers, in the same order{otherwise}",
         "no mesh lengths": "a mesh gives the length of each axis, such as {{'dp': 2, 'tp': 4}}; got {got!r}",
         "axes share a name": "a mesh needs a different name for each axis; got {names!r}",
         "other number of ranks": "the mesh has {lengths}{product}, but there {are} {ranks}; the lengths of its axes multiply to the number of ranks",

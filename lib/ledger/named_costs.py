@@ -51,32 +51,10 @@ _PCIE: dict[str, Any] = {
 
 
 def _hopper(name: str, hidden: int = 4096, length: int = 2048, **more: Any) -> Costs:
+    """A tick is a microsecond. A matrix product takes its operations divided by FLOPS; updates are free. Each group is
+    one ring: in several machines it runs at the speed of the network."""
     fixed: dict[str, Any] = {"ticks": FREE, "unit": 1, "flops_per_tick": FLOPS, "time_unit": "us"}
     return Costs(f"hopper_{name}", hidden=hidden, length=length, **fixed, **more)
-
-
-HOPPER = (
-    _hopper("infiniband", overlap=True, **_INFINIBAND),
-    _hopper("nvlink", **_NVLINK),
-    _hopper("node", overlap=True, **_NODE),
-    _hopper("machines", **_MACHINES),
-    _hopper("long_machines", length=4096, **_MACHINES),
-    _hopper("narrow", hidden=1024, length=8192, overlap=True, **_INFINIBAND),
-    _hopper("host", hidden=3072, length=16384, overlap=True, **_PCIE),
-)
-"""A tick is a microsecond. A matrix product takes its operations divided by FLOPS; updates are free. Each group is one
-ring: in several machines it runs at the speed of the network."""
-
-HOPPER_MEANINGS: Mapping[str, str] = {
-    "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps with computation",
-    "hopper_nvlink": "microseconds on H100-like GPUs in one machine",
-    "hopper_node": "hopper_nvlink, where communication overlaps with computation and tokens go to experts",
-    "hopper_machines": "microseconds on H100-like GPUs, four in each machine",
-    "hopper_long_machines": "hopper_machines, with 4,096 tokens in a microbatch",
-    "hopper_narrow": "hopper_infiniband, with a width of 1,024 and 8,192 tokens in a microbatch",
-    "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap with computation",
-}
-"""What is particular to each."""
 
 
 LONG = 8 * LENGTH
@@ -164,7 +142,13 @@ COSTS: Mapping[str, Costs] = {
             overlap=True,
             parameters=_LARGE,
         ),
-        *HOPPER,
+        _hopper("infiniband", overlap=True, **_INFINIBAND),
+        _hopper("nvlink", **_NVLINK),
+        _hopper("node", overlap=True, **_NODE),
+        _hopper("machines", **_MACHINES),
+        _hopper("long_machines", length=4096, **_MACHINES),
+        _hopper("narrow", hidden=1024, length=8192, overlap=True, **_INFINIBAND),
+        _hopper("host", hidden=3072, length=16384, overlap=True, **_PCIE),
         Costs(
             "straggler",
             ticks=_with({}, forward=20, backward=40, loss=0, update=0, allreduce=5),
@@ -217,7 +201,13 @@ MEANINGS: Mapping[str, str] = {
     "streams": "a value comes from the host in 1 step, which overlaps with computation, and none goes there",
     "experts": "overlap, with the all-to-alls dispatch and collect at 0.5 steps a batch, and four times as many "
     "weights in an expert",
-    **HOPPER_MEANINGS,
+    "hopper_infiniband": "microseconds on H100-like GPUs, one in each machine; communication overlaps with computation",
+    "hopper_nvlink": "microseconds on H100-like GPUs in one machine",
+    "hopper_node": "hopper_nvlink, where communication overlaps with computation and tokens go to experts",
+    "hopper_machines": "microseconds on H100-like GPUs, four in each machine",
+    "hopper_long_machines": "hopper_machines, with 4,096 tokens in a microbatch",
+    "hopper_narrow": "hopper_infiniband, with a width of 1,024 and 8,192 tokens in a microbatch",
+    "hopper_host": "microseconds on one H100-like GPU and its host; copies overlap with computation",
     "straggler": "forward 2 steps, backward 4, an all-reduce 0.5, and no other communication; rank 3 computes at "
     "half the speed",
     "vocabulary": "stages, with an embedding that takes no time and a head that is twice the work of a layer; both "

@@ -492,15 +492,15 @@ class Recomputation(Walk[RankState]):
 
     def _refuse_deadlock(self, stuck: Sequence[RankState]) -> NoReturn:
         """Refuses a trace in which ranks wait forever: their calls differ, or there is a deadlock."""
-        first, has_groups = stuck[0], bool(self.mesh.axes)
+        first = stuck[0]
         place, line = first.place(first.op.call()), first.op.line
         try:
-            self.require_same_calls(has_groups)
+            self.require_same_calls()
         except PuzzleError as why:
             raise why.at(place, line) from None
         waits = [self._waiting(rank, rank.op) for rank in stuck]
         ended = {rank.rank: "has returned" for rank in self.cursors if rank.ended}
-        raise DeadlockError(deadlock_text(waits, ended, cycle_of(waits), has_groups), place, line)
+        raise DeadlockError(deadlock_text(waits, ended, cycle_of(waits), bool(self.mesh.axes)), place, line)
 
     def _waiting(self, rank: RankState, op: Op) -> WaitingRank:
         if op.name == "receive":

@@ -165,6 +165,7 @@ class Sharded(Value):
         return self._operate("combine", (other,), (), lambda: join_shards((self, other)))
 
 
+@dataclass(frozen=True, slots=True, repr=False)
 class Batched(Summed):
     """A value shaped like an activation: HIDDEN x LENGTH elements for each of its `batches`.
 
@@ -172,20 +173,20 @@ class Batched(Summed):
     attention, it may hold the columns of its `heads`, the i-th part of n.
     """
 
-    __slots__ = ()
-
+    layer: int
+    layers: int
     batches: frozenset[int]
     total_batches: int
-    step: int
-    parts: frozenset[int]
-    of: int
-    shards: frozenset[int]
-    total: int
-    copy: Copy | None
-    version: int | None
+    step: int = 0
+    parts: frozenset[int] = frozenset({0})
+    of: int = 1
+    shards: frozenset[int] = frozenset({0})
+    total: int = 1
+    copy: Copy | None = None
+    version: int | None = None
     """The step of the weights that made this, if they are older than its own."""
-    heads: tuple[int, int] | None
-    vocabulary: bool
+    heads: tuple[int, int] | None = None
+    vocabulary: bool = False
     """A cut head made this: shards of scores are of the vocabulary, and an input gradient has sums with it."""
     ends: ClassVar[tuple[int, int]] = 0, 0
     """The first layer that such a value can be of, and how many there are past the model's."""
@@ -445,26 +446,7 @@ class WeightGrad(Sharded, Summed):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class BatchedFields(Batched):
-    """The fields of all values that are shaped like an activation."""
-
-    layer: int
-    layers: int
-    batches: frozenset[int]
-    total_batches: int
-    step: int = 0
-    parts: frozenset[int] = frozenset({0})
-    of: int = 1
-    shards: frozenset[int] = frozenset({0})
-    total: int = 1
-    copy: Copy | None = None
-    version: int | None = None
-    heads: tuple[int, int] | None = None
-    vocabulary: bool = False
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Activation(BatchedFields):
+class Activation(Batched):
     """The input of `layer`; with layer == layers, the output of the last one."""
 
     kind = "an activation"
@@ -483,7 +465,7 @@ class Activation(BatchedFields):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class ActivationGrad(BatchedFields):
+class ActivationGrad(Batched):
     """The gradient that `backward(layer)` consumes: the gradient of the layer's output.
 
     `loss` yields one labelled layers - 1, `backward(l)` one labelled l - 1; label -1 is the gradient of
@@ -504,7 +486,7 @@ class ActivationGrad(BatchedFields):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OfKeys(BatchedFields):
+class OfKeys(Batched):
     """What keys and values have in common with their gradients."""
 
     def memory(self, costs: Costs = CLASSIC) -> int:

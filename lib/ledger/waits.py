@@ -8,9 +8,8 @@ standstill.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lib.ledger.deadlocks import WaitingRank
@@ -20,7 +19,7 @@ from lib.ledger.trace import message_text
 from lib.ledger.values import Value
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop, Future, Task
+    from asyncio import Future, Task
 
 
 class Message(NamedTuple):
@@ -77,49 +76,20 @@ class ReceiveWait(_Wait):
 Wait = CallWait | ReceiveWait
 
 
-class Offers:
-    """Messages that receives from any source could take. The earliest is the one whose receive starts first, then the
-    one that was sent first, then the one from the lowest rank. A heap, since looking through all mailboxes at each
-    standstill takes a tenth of a run with receives from any source."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[int, int, int, int, int, ReceiveWait, Message]] = []
-        self._count = 0
-
-    def add(self, receiver: ReceiveWait, source: int, message: Message) -> None:
-        """Offers a message from `source` to an open receive."""
-        self._count += 1
-        start = max(receiver.clock, message.sent)
-        heappush(self._heap, (start, message.sent, source, receiver.rank, self._count, receiver, message))
-
-    def earliest(self, is_open: Callable[[ReceiveWait, int, Message], bool]) -> tuple[ReceiveWait, int] | None:
-        """Removes the earliest offer for which `is_open` is true of the receive and the sender."""
-        while self._heap:
-            _, _, source, _, _, receiver, message = heappop(self._heap)
-            if is_open(receiver, source, message):
-                return receiver, source
-        return None
-
-
 # --- A standstill ---
 
 ABSENCE_GRACE = 0.2
 """Seconds that a rank has to show up before its absence counts as a deadlock."""
 
 
-class DeadlockDetector:
-    """Follows the task of each rank until it is done, and counts the ranks that cannot move. At a standstill it calls
-    `resolve_deadlock`, which lets a rank continue or ends all waits. If ranks may still show up, it first calls only
-    `hand_over`, which says whether a rank can continue."""
+class Waits:
+    """What each rank waits for, and the task that it was last seen in, until that is done. It counts the ranks that
+    cannot move, and at a standstill calls `resolve_deadlock`, which lets a rank continue or ends all waits. If ranks may
+    still show up, it first calls only `_deliver_earliest`, which says whether a rank can continue."""
 
-    def __init__(
-        self,
-        ranks: int,
-        loop: Callable[[], AbstractEventLoop],
-        current_task: Callable[[], Task[Any] | None],
-        hand_over: Callable[[], bool],
-        resolve_deadlock: Callable[[], object],
-    ) -> None:
+    def __init__(self, ranks: int) -> None:
+        import asyncio  # here, because it takes longer to import than all of lib
+
         self.supervised = False
         """Every rank's task is known, so an absent rank has certainly ended."""
         self.moves = 0
@@ -127,13 +97,20 @@ class DeadlockDetector:
         self._ranks = self._still = ranks
         self._waiting = 0
         self._look_planned = False
+        self._waits: list[Wait | None] = [None] * ranks
         self._tasks: list[Task[Any] | None] = [None] * ranks
         """The task that each rank was last seen in, until it is done."""
         self._ended: dict[int, str] = {}
-        self._loop = loop
-        self._current_task = current_task
-        self._hand_over = hand_over
-        self._end_waiting = resolve_deadlock
+        self._loop = asyncio.get_running_loop
+        self._current_task = asyncio.current_task
+
+    def resolve_deadlock(self) -> object:
+        """Lets a rank continue, or ends all waits."""
+        raise NotImplementedError
+
+    def _deliver_earliest(self) -> bool:
+        """Lets a rank continue that takes a message from any rank, if there is one."""
+        raise NotImplementedError
 
     def supervise(self, tasks: Sequence[Task[Any]]) -> None:
         """Takes every rank's task, in rank order, so that it is certain when a rank has ended."""
@@ -149,7 +126,7 @@ class DeadlockDetector:
             if task is not None and self._tasks[rank] is not task:
                 self._follow(rank, task)
 
-    def other(self, rank: int) -> int | None:
+    def other_rank(self, rank: int) -> int | None:
         """Another rank whose task is running; None if it is this rank's task or no rank's."""
         task = self._current_task()
         if task is self._tasks[rank]:
@@ -160,14 +137,23 @@ class DeadlockDetector:
         """How a rank that does not wait has ended, for a deadlock message: 'has returned'."""
         return self._ended.get(rank, "has returned or not started")
 
-    def wait(self) -> None:
+    def suspend(self, wait: Wait) -> Future[Any]:
+        """The future that a rank awaits until another rank or the end of the waiting answers it; then the rank must
+        `leave`."""
+        future = wait.future = self._loop().create_future()
+        self._waits[wait.rank] = wait
         self._waiting += 1
         self._still += 1
         if self._still == self._ranks:
             self._react()
+        return future
 
-    def advance(self) -> None:
+    def is_waiting(self, rank: int) -> bool:
+        return self._waits[rank] is not None
+
+    def _advance(self, wait: Wait) -> None:
         """Counts a rank that does not wait any more."""
+        self._waits[wait.rank] = None
         self._waiting -= 1
         self._still -= 1
         self.moves += 1
@@ -200,7 +186,7 @@ class DeadlockDetector:
 
     def _react(self) -> None:
         if self.supervised or self._waiting == self._ranks:
-            self._end_waiting()
+            self.resolve_deadlock()
         elif not self._look_planned:
             # Ranks that start after this one, or whose helper task just ended, get their turn first.
             self._look_planned = True
@@ -208,12 +194,12 @@ class DeadlockDetector:
 
     def _look(self) -> None:
         self._look_planned = False
-        if self._stands_still and not self._hand_over():
+        if self._stands_still and not self._deliver_earliest():
             self._loop().call_later(ABSENCE_GRACE, self._look_again, self.moves)
 
     def _look_again(self, moves: int) -> None:
         if self._stands_still:
             if moves == self.moves:
-                self._end_waiting()
+                self.resolve_deadlock()
             elif not self._look_planned:
                 self._look()

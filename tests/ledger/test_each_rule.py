@@ -18,6 +18,7 @@ from solutions.streaming_diloco import streaming_diloco
 from solutions.ulysses import ulysses
 from solutions.weight_versions import weight_versions
 from tests.ledger import test_collectives as collectives
+from tests.ledger import test_lanes as lanes
 from tests.ledger import test_layers as layers
 from tests.ledger import test_pair as pairs
 from tests.ledger import test_tiers as tiers
@@ -26,6 +27,7 @@ from tests.support import finished
 from tests.support.mutants import zeroed
 from tests.support.refusals import Refused, edited, nth, with_columns
 from tests.support.schedules import clipping as norms
+from tests.support.schedules.splits import uneven
 from tests.support.schedules.tiers import TWO_TIERS, moved
 
 
@@ -60,6 +62,11 @@ def head_on(ranks: int, *lengths: Fraction) -> Run:
     return Run(layers.data_parallel, (3, 2, ranks), game, results | each("allreduce", *(1, 2)[: ranks - 1]))
 
 
+def uneven_layers(setting: Setting, counts: tuple[int, ...], batches: int) -> Run:
+    results = each("forward loss backward add update", 2)
+    return Run(uneven(counts), (sum(counts), batches, len(counts)), setting, results if not setting.costs.slow else {})
+
+
 ATTENTION = each("keys attend attend_backward keys_backward", 1, 7)
 RUNS: dict[str, Run] = {
     "lag": Run(weight_versions, (3, 3, 3), updates.LAG, each("forward loss backward add update", 2)),
@@ -84,6 +91,11 @@ RUNS: dict[str, Run] = {
     "head": head_on(1, Fraction(1), Fraction(1, 2)),
     "head on two": head_on(2),
     "head on four": head_on(4, Fraction(1), Fraction(1, 2)),
+    "two shards of a head": Run(layers.two_shards, (2, 1, 1), layers.cut_setting(1), {}),
+    **{name: uneven_layers(*one) for name, one in layers.UNLIKE.items()},
+    **{f"chain of {name}": Run(*one, {}) for name, one in lanes.CHAINS.items() if name != "tiers"},
+    "replicas of two ranks": Run(updates.replicas_of_two_ranks, (1, 4, 4), updates.OF_TWO_RANKS, {}),
+    "outer state on the host": Run(updates.with_a_parked_outer_state, (1, 1, 1), updates.PARKED_OUTER, {}),
     **{f"frozen {layer}, {steps}": frozen_layers(layer, steps) for layer in ("dense", "block") for steps in (1, 3)},
 }  # fmt: skip
 

@@ -94,19 +94,11 @@ def gradient_of_the_step_before(model: Model) -> None:
     model.update(0, grad, weight, state)
 
 
-def sum_over_steps(model: Model) -> Any:
-    return model.fake_grad(0, [], 0) + model.fake_grad(0, [], 1)
-
-
 def batches_of_two_steps(model: Model) -> None:
     weight, state = model.load_weights(0)
     new, _ = step(model, [0, 1], 0, weight, state)
     out = model.loss(model.forward(0, model.get_activation([0], 1), new))
     model.backward(0, model.get_activation([0], 0), out, weight)
-
-
-def final_too_early(model: Model) -> None:
-    model.set_final_weight(0, step(model, [0, 1])[0])
 
 
 async def parts_twice(model: Model) -> None:
@@ -117,14 +109,6 @@ async def parts_twice(model: Model) -> None:
 async def a_part_missing(model: Model) -> None:
     weight = model.load_weights(0, model.rank, 4)[0]
     await both_bring(model, "allreduce", model.forward(0, model.get_activation([0]), weight))
-
-
-async def whole_again(model: Model) -> None:
-    await both_bring(model, "allreduce", model.get_activation([0]))
-
-
-async def tokens_twice(model: Model) -> None:
-    await both_bring(model, "allgather", model.get_activation([0]).shard(1, 2))
 
 
 async def wrong_expert(model: Model) -> None:
@@ -144,10 +128,6 @@ async def collect_twice(model: Model) -> None:
 async def collect_too_few(model: Model) -> None:
     inp = await model.dispatch(model.get_activation([model.rank]), 0)
     await model.collect(inp, 0, [0] if model.rank == 0 else [])
-
-
-def half_an_expert(model: Model) -> None:
-    model.forward(0, model.get_activation([0]).shard(0, 4), model.load_weights(0, 0, 4)[0])
 
 
 async def other_batches(model: Model) -> None:
@@ -178,10 +158,6 @@ async def parted_at_different_steps(model: Model) -> None:
 async def average_of_one(model: Model) -> None:
     weight, _ = step(model, [0])
     await model.allreduce(weight, 0)
-
-
-async def average_what_is_shared(model: Model) -> None:
-    await model.allreduce(model.load_weights(0)[0], 0)
 
 
 async def state_that_missed_an_average(model: Model) -> None:
@@ -232,10 +208,6 @@ async def park_twice(model: Model) -> None:
     await model.offload(await model.offload(model.get_activation([0])))
 
 
-async def fetch_no_parked_value(model: Model) -> None:
-    await model.fetch(model.get_activation([0]))
-
-
 async def send_a_parked_value(model: Model) -> None:
     parked = await model.offload(model.get_activation([0]))
     await (model.pass_to(1, parked) if model.rank == 0 else model.receive(0))
@@ -245,21 +217,9 @@ def a_parked_value_among_the_weights(model: Model) -> None:
     model.weights[0], _ = model.load_weights(0, tier="host")  # type: ignore[assignment]  # that is the mistake
 
 
-def compute_with_a_parked_value(model: Model) -> None:
-    model.forward(0, model.get_activation([0]), model.load_weights(0, tier="host")[0])  # type: ignore[arg-type]
-
-
 def fetched_without_await(model: Model) -> None:
     model.fetch(model.load_weights(0, tier="host")[0])
     model.get_activation([0])
-
-
-def train_in_inference(model: Model) -> None:
-    step(model, [0, 1])
-
-
-def too_few_outputs(model: Model) -> None:
-    model.set_output(model.forward(0, model.get_activation([0]), model.load_weights(0)[0]))
 
 
 REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
@@ -278,9 +238,13 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
     (half_without_a_weight, BLOCK, Refused("wrong kind for use")),
     (weight_of_the_next_step, STEPS, Refused("steps differ", step=1, inp_step=0)),
     (gradient_of_the_step_before, STEPS, Refused("gradient of other weight", step=0, weight_step=1, steps=2)),
-    (sum_over_steps, STEPS, Refused("values differ", verb="sum", differ="step")),
+    (
+        lambda model: model.fake_grad(0, [], 0) + model.fake_grad(0, [], 1),
+        STEPS,
+        Refused("values differ", verb="sum", differ="step"),
+    ),
     (batches_of_two_steps, STEPS, Refused("gradient of another step", step=0, grad_step=1)),
-    (final_too_early, STEPS, Refused("weight not final")),
+    (lambda model: model.set_final_weight(0, step(model, [0, 1])[0]), STEPS, Refused("weight not final")),
     (lambda model: model.get_activation([0], 2), STEPS, Refused("does not exist", thing="step", number=2)),
     (lambda model: model.get_activation([0], 1), DENSE, Refused("does not exist", thing="step", number=1)),
     (lambda model: model.loss(part_of_a_sum(model)), BLOCK, Refused("parts not added", parts="part 0 of 4 of a sum")),
@@ -293,14 +257,22 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
     ),
     (parts_twice, BLOCK, Refused("in both", thing="part", number=1, both="both rank 0 and rank 1")),
     (a_part_missing, BLOCK, Refused("missing parts", missing="parts 2, 3", of=4)),
-    (whole_again, BLOCK, Refused("complete sum")),
-    (tokens_twice, BLOCK, Refused("in both", thing="share", number=1, both="both rank 0 and rank 1")),
+    (lambda model: both_bring(model, "allreduce", model.get_activation([0])), BLOCK, Refused("complete sum")),
+    (
+        lambda model: both_bring(model, "allgather", model.get_activation([0]).shard(1, 2)),
+        BLOCK,
+        Refused("in both", thing="share", number=1, both="both rank 0 and rank 1"),
+    ),
     (wrong_expert, EXPERTS, Refused("tokens of another expert", tokens="expert 0 of 2", weight="expert 1 of 2")),
     (dispatch_the_same, BLOCK, Refused("other kind of layers", call="dispatch", kind="experts", layers="block")),
     (dispatch_the_same, EXPERTS, Refused("in both", thing="batch", number=0, both="both rank 0 and rank 1")),
     (collect_twice, EXPERTS, Refused("in both", thing="batch", number=0, both="both rank 0 and rank 1")),
     (collect_too_few, EXPERTS, Refused("other batches asked back", batches="batches 0, 1 of 2", asked="batch 0")),
-    (half_an_expert, EXPERTS, Refused("part of an expert", tokens="share 0 of 4 of the tokens", ranks=2)),
+    (
+        lambda model: model.forward(0, model.get_activation([0]).shard(0, 4), model.load_weights(0, 0, 4)[0]),
+        EXPERTS,
+        Refused("part of an expert", tokens="share 0 of 4 of the tokens", ranks=2),
+    ),
     (lambda model: step(model, [0]), DENSE, Refused("batches missing", batches="batch 0 of 2", missing="batch 1")),
     (
         other_batches,
@@ -310,7 +282,7 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
     (mixed_replicas, LOCAL, Refused("replicas mixed")),
     (parted_at_different_steps, LOCAL, Refused("replicas of different weights", place="rank 0", other="rank 1")),
     (average_of_one, LOCAL, Refused("in both", thing="batch", number=0, both="both rank 0 and rank 1")),
-    (average_what_is_shared, LOCAL, Refused("no replica", place="rank 0")),
+    (lambda model: model.allreduce(model.load_weights(0)[0], 0), LOCAL, Refused("no replica", place="rank 0")),
     (
         state_that_missed_an_average,
         replace(LOCAL, steps=3),
@@ -336,18 +308,26 @@ REFUSED: list[tuple[Callable[[Model], Any], Setting, Refused]] = [
     (no_such_tier, Setting(), Refused("no price", operation="offload", costs="classic")),
     (park_twice, DENSE, Refused("parked already")),
     (
-        fetch_no_parked_value,
+        lambda model: model.fetch(model.get_activation([0])),
         DENSE,
         Refused("wrong kind for use", kind="a parked value", value="the input activation of layer 0, batch 0 of 2"),
     ),
     (send_a_parked_value, DENSE, Refused("parked value sent")),
     (a_parked_value_among_the_weights, DENSE, Refused("wrong dictionary", dictionary="weights")),
-    (compute_with_a_parked_value, DENSE, Refused("wrong kind", name="weight", kind="a weight")),
+    (
+        lambda model: model.forward(0, model.get_activation([0]), model.load_weights(0, tier="host")[0]),
+        DENSE,
+        Refused("wrong kind", name="weight", kind="a weight"),
+    ),
     (fetched_without_await, DENSE, Refused("not awaited", call="fetch()", name="fetch")),
-    (train_in_inference, INFER, Refused("update while inferring")),
+    (lambda model: step(model, [0, 1]), INFER, Refused("update while inferring")),
     (lambda model: model.set_output(model.get_activation([0])), INFER, Refused("output too early")),
     (lambda model: model.set_output(model.get_activation([0])), DENSE, Refused("output while training")),
-    (too_few_outputs, INFER, Refused("no output", missing="batch 1")),
+    (
+        lambda model: model.set_output(model.forward(0, model.get_activation([0]), model.load_weights(0)[0])),
+        INFER,
+        Refused("no output", missing="batch 1"),
+    ),
 ]
 
 

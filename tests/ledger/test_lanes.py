@@ -5,7 +5,6 @@ import itertools
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import permutations
 from typing import Any
 
 import pytest
@@ -26,7 +25,6 @@ from lib import (
     trace_from_json,
     trace_to_json,
 )
-from lib.engine.replay.replay import replay
 from lib.ledger.costs import Tier
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.replicas import buckets, passes
@@ -519,7 +517,7 @@ def test_the_text_of_a_handle() -> None:
 
 
 def without_an_await(ops: list[Op]) -> list[Op]:
-    """The last await is gone, and the update uses what nobody waited for."""
+    """The last await is gone, and nobody waited for what is used."""
     del ops[nth(ops, "await", -1)]
     return ops
 
@@ -670,14 +668,13 @@ def trace_of(name: str) -> Trace:
 
 
 @pytest.mark.parametrize("name", CHAINS)
-def test_a_chain_is_right_and_the_same_for_every_order_of_starting_ranks(name: str) -> None:
+def test_a_chain_is_right_in_two_orders_and_takes_the_time_of_a_longest_path(name: str) -> None:
     schedule, size, setting = CHAINS[name]
     trace = trace_of(name)
     assert referee(trace).error is None
+    assert run(schedule, *size, reversed(range(size[2])), setting=setting).trace == trace
     if name != "tiers":  # the plain lines of `retimed` know no copies
         assert retimed(trace) == trace
-    for order in permutations(range(size[2])):
-        assert trace_to_json(run(schedule, *size, order, setting=setting).trace) == trace_to_json(trace)
 
 
 @pytest.mark.parametrize("name", CHAINS)
@@ -697,11 +694,6 @@ def test_each_call_of_a_chain_starts_when_the_one_before_has_ended(name: str) ->
         assert all(before.end <= after.start for before, after in links)
 
 
-def test_a_chain_on_real_tensors_gives_the_weights_of_one_device() -> None:
-    for name in ("groups", "groups, a lane each", "experts"):
-        assert replay(trace_of(name), "inprocess", True).passed, name
-
-
 def test_an_awaited_handle_can_still_be_brought_and_one_handle_to_two_calls() -> None:
     async def schedule(model: Model) -> None:
         first = model.allreduce(model.fake_grad(0, []), 0)
@@ -719,13 +711,9 @@ def test_an_awaited_handle_can_still_be_brought_and_one_handle_to_two_calls() ->
 refused_chains = Refusals(GROUPS)
 
 
-def zero_of_layer_0(model: Model) -> Any:
-    return model.fake_grad(0, [])
-
-
 @refused_chains(Refused("never awaited", place="the end", call="scatterreduce(layer=0) in the group of ranks 0, 1"))
 async def only_the_last_is_awaited(model: Model) -> None:
-    scattered = model.scatterreduce(zero_of_layer_0(model), 0, group="tp")
+    scattered = model.scatterreduce(zero(model), 0, group="tp")
     await model.allreduce(scattered, 0, group="dp")
 
 
@@ -764,14 +752,14 @@ async def a_sum_of_a_sum(model: Model) -> None:
 )
 async def chains_in_a_cycle(model: Model) -> None:
     first, second = ("dp", "tp") if model.rank in (0, 3) else ("tp", "dp")
-    one = model.allreduce(zero_of_layer_0(model), 0, group=first)
+    one = model.allreduce(zero(model), 0, group=first)
     await model.allreduce(one, 0, group=second)
     await one
 
 
 @refused_chains(Refused("cannot send"))
 async def a_message_of_a_handle(model: Model) -> None:
-    await model.pass_to((model.rank + 1) % 4, model.allreduce(zero_of_layer_0(model), 0))
+    await model.pass_to((model.rank + 1) % 4, model.allreduce(zero(model), 0))
 
 
 @refused_chains(Refused("parked already"), setting=HOST)
@@ -818,11 +806,6 @@ def test_more_than_fits_on_the_host_is_refused_at_the_end() -> None:
 # --- Forged traces ---
 
 
-def without_the_last_await(ops: list[Op]) -> list[Op]:
-    del ops[nth(ops, "await", -1)]
-    return ops
-
-
 def with_what_the_first_brought(ops: list[Op]) -> list[Op]:
     return with_columns("allreduce", inputs=ops[nth(ops, "scatterreduce")].inputs)(ops)
 
@@ -847,7 +830,7 @@ def used_in_between(ops: list[Op]) -> list[Op]:
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
-        (without_the_last_await, Refused("never awaited")),
+        (without_an_await, Refused("never awaited")),
         (with_what_the_first_brought, Refused("other end", inputs=[7], call="allreduce(layer=0)")),
         (with_its_own_result, Refused("value not made")),
         (the_second_first, Refused("value not made")),
@@ -911,7 +894,7 @@ def test_a_parked_value_of_another_rank_is_refused() -> None:
 def test_a_group_in_another_order_is_the_same_group() -> None:
     async def schedule(model: Model) -> None:
         pair = model.axis("tp")
-        await model.allreduce(zero_of_layer_0(model), 0, group=pair if model.rank % 2 else pair[::-1])
+        await model.allreduce(zero(model), 0, group=pair if model.rank % 2 else pair[::-1])
 
     traces = [
         run(schedule, 1, 4, 4, setting=replace(GROUPS, costs=COSTS[name])).trace for name in ("classic", "overlap")

@@ -11,7 +11,6 @@ import pytest
 
 from lib import (
     COSTS,
-    Costs,
     Model,
     Outcome,
     Setting,
@@ -205,11 +204,6 @@ def test_files_for_pytorch_carry_pairs_both_ways() -> None:
     assert write_csv(again) == text
     assert sum(op.name == "pair" for op in again.ranks[0]) == sum(op.name == "pair" for op in trace.ranks[0]) > 0
     assert Timetable.read(str(table)) == table
-
-
-def test_costs_with_pairs_can_be_written() -> None:
-    assert trace_from_json(trace_to_json(played(DUALPIPEV, (4, 6, 2)).trace)).costs == PAIRS
-    assert Costs("own", ticks={"forward": 1, "backward": 2, "pair": 2}).priced("pair")
 
 
 # --- Random pipelines ---

@@ -108,11 +108,6 @@ async def same_shard_gathered_twice(model: Model) -> None:
     await model.allgather(model.load_weights(0, 0, 2)[0], 0)
 
 
-@refused(Refused("other calls"), kind="mismatch", ranks=2)
-async def layers_gathered(model: Model) -> None:
-    await model.allgather(model.load_weights(model.rank, model.rank, 2)[0], 0)
-
-
 @refused(Refused("values differ", place="allgather(layer=0)", differ="shard count"), ranks=2)
 async def shard_counts_gathered(model: Model) -> None:
     await model.allgather(model.load_weights(0, model.rank, 2 + model.rank)[0], 0)

@@ -28,19 +28,12 @@ from lib import (
 from lib.ledger.costs import CLASSIC
 from lib.ledger.named_costs import pricing
 from lib.ledger.trace import FORMS, FREE
+from solutions.basic import basic
 from tests.support import CLASSICS, finished
 from tests.support.refusals import Refused
 from tests.support.step_costs import STEP_COSTS
 
 SIZE = Size(1, 1, 1)
-
-
-def one_step(model: Model) -> None:
-    """Plain training of one layer."""
-    weight, state = model.load_weights(0)
-    inp = model.get_activation(range(model.BATCHES))
-    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
-    model.set_final_weight(0, model.update(0, grad, weight, state)[0])
 
 
 def empty(setting: Setting) -> Trace:
@@ -89,7 +82,7 @@ def test_an_impossible_setting_is_refused_with_its_field(changes: Any, facts: tu
 
 
 def test_a_run_and_its_trace_have_the_setting_they_were_given() -> None:
-    outcome = finished(one_step, 1, 1, 1, setting=Setting(COSTS["quarters"]))
+    outcome = finished(basic, 1, 1, 1, setting=Setting(COSTS["quarters"]))
     assert outcome.trace.costs is COSTS["quarters"]
     assert outcome.models[0].time == 2.5
     report = referee(trace_from_json(trace_to_json(outcome.trace)))
@@ -103,7 +96,7 @@ def test_a_quarter_of_a_step_is_shown_exactly() -> None:
 
 
 def test_a_puzzle_is_judged_in_its_own_setting() -> None:
-    trace = run(one_step, 1, 1, 1).trace
+    trace = run(basic, 1, 1, 1).trace
     goal = Goal("mine", SIZE, 9, 10**9, setting=Setting(steps=2))
     error = str(referee(trace, goal).error)
     assert all(fact in error for fact in ("mine", "steps 2"))
@@ -142,16 +135,16 @@ async def sums(model: Model) -> None:
 @pytest.mark.parametrize(
     ("name", "schedule"),
     [
-        ("update", one_step),
-        ("backward", one_step),
-        ("loss", one_step),
+        ("update", basic),
+        ("backward", basic),
+        ("loss", basic),
         ("pass_to", sends),
         ("receive", sends),
         ("allreduce", sums),
     ],
 )
 def test_an_operation_without_a_price_is_refused_by_runtime_and_referee(name: str, schedule: Any) -> None:
-    ranks = 1 if schedule is one_step else 2
+    ranks = 1 if schedule is basic else 2
     outcome = run(schedule, 1, 1, ranks, setting=without(name))
     Refused("no price", operation=name, costs="short").require(outcome.error)
     forged = replace(run(schedule, 1, 1, ranks).trace, setting=without(name))

@@ -6,6 +6,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import pytest
@@ -336,14 +337,12 @@ GAMES: dict[str, Play] = {
     "owned": game(rooted.owned, 2, 2, 2, rooted.COSTS_WITH_ROOTS, steps=2),
     "the_rest": game(the_rest, 1, 2, 2, steps=2),
 }
-TRACES_OF_GAMES: dict[str, Trace] = {}
 
 
+@cache
 def trace_of_game(name: str) -> Trace:
     schedule, size, setting = GAMES[name]
-    if name not in TRACES_OF_GAMES:
-        TRACES_OF_GAMES[name] = run(schedule, *size, setting=setting).trace
-    return TRACES_OF_GAMES[name]
+    return run(schedule, *size, setting=setting).trace
 
 
 def comes_back(trace: Trace) -> None:

@@ -236,10 +236,6 @@ def test_a_trace_says_that_gradients_are_clipped() -> None:
         trace_from_json(json.dumps({**plain, "clip": "yes"}))
 
 
-def test_a_picture_shows_a_norm() -> None:
-    assert "|∇W|" in str(drawing.svg(Scalar(2, 0, frozenset({0}), 2).draw()))
-
-
 # === Lag: weights that are older than the data ===
 
 
@@ -247,7 +243,7 @@ LAG = Setting("stages", steps=4, lag=1)
 
 
 class VersionedRank:
-    """One rank with two layers, in steps 0 to 3: weights by layer and version, all of them trained with one batch."""
+    """One rank with two layers, in steps 0 to 3: weights by layer and version, all trained with every microbatch."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
@@ -257,7 +253,7 @@ class VersionedRank:
 
     def step(self, step: int, version: int) -> None:
         """Trains with the data of a step and the weights of a version."""
-        inputs = [self.model.get_activation([0], step)]
+        inputs = [self.model.get_activation(range(self.model.BATCHES), step)]
         for layer in range(self.model.LAYERS):
             inputs.append(self.model.forward(layer, inputs[-1], self.weights[layer][version]))
         grad = self.model.loss(inputs.pop())
@@ -344,33 +340,11 @@ REFUSED_VERSIONS: dict[Callable[[VersionedRank], None], tuple[int, Refused]] = {
 def test_a_version_that_cannot_be_is_refused_in_words(wrong: Callable[[VersionedRank], None]) -> None:
     batches, expected = REFUSED_VERSIONS[wrong]
 
-    async def schedule(model: Model) -> None:
-        rank = VersionedRank(model)
-        if batches == 2:
-            rank.step = lambda step, version: both(rank, step)  # type: ignore[method-assign]
-        wrong(rank)
-
-    error = run(schedule, 2, batches, 1, setting=LAG).error
-    expected.require(error)
-
-
-def both(rank: VersionedRank, step: int) -> None:
-    """A step with both microbatches."""
-    inputs = [rank.model.get_activation([0, 1], step)]
-    for layer in (0, 1):
-        inputs.append(rank.model.forward(layer, inputs[-1], rank.weights[layer][step]))
-    grad = rank.model.loss(inputs.pop())
-    for layer in (1, 0):
-        new, grad = rank.model.backward(layer, inputs[layer], grad, rank.weights[layer][step])
-        weight, rank.states[layer] = rank.model.update(layer, new, rank.weights[layer][-1], rank.states[layer])
-        rank.weights[layer].append(weight)
+    expected.require(run(lambda model: wrong(VersionedRank(model)), 2, batches, 1, setting=LAG).error)
 
 
 def test_without_lag_an_old_weight_is_refused_as_before() -> None:
-    async def schedule(model: Model) -> None:
-        weight_too_old(VersionedRank(model))
-
-    error = run(schedule, 2, 1, 1, setting=Setting("stages", steps=4)).error
+    error = run(lambda model: weight_too_old(VersionedRank(model)), 2, 1, 1, setting=Setting("stages", steps=4)).error
     Refused("steps differ", step=0, inp_step=2).require(error)
 
 
@@ -889,45 +863,39 @@ def test_random_programs_take_the_time_of_a_second_simulator_in_any_order(seed: 
 # --- On tensors ---
 
 
-def test_replicas_of_several_microbatches_and_halves_of_backward_are_replayed() -> None:
-    async def schedule(model: Model) -> None:
-        """Two replicas of two ranks each, which sum the gradients of their two microbatches."""
-        own = [2 * (model.rank // 2), 2 * (model.rank // 2) + 1]
-        weight, state, outer = model.load_weights(0, outer=True)
-        agreed = weight
-        for step in range(2):
-            inp = model.get_activation([own[model.rank % 2]], step)
-            grad = model.loss(model.forward(0, inp, weight))
-            model.backward_input(0, inp, grad, weight)
-            total = await model.allreduce(model.backward_weight(0, inp, grad), 0, group="own")
-            weight, state = model.update(0, total, weight, state)
-        change = await model.allreduce(model.delta(0, agreed, weight), 0, group="dp")
-        agreed, _ = model.outer_update(0, agreed, change, outer)
-        model.set_final_weight(0, agreed)
-        model.set_final_copy(0, weight)
-
-    costs = replace(COSTS["outer_steps"], name="halves", ticks=TICKS)
-    outcome = finished(schedule, 1, 4, 4, setting=Setting(costs, {"dp": 2, "own": 2}, steps=2, task="outer", outer=2))
-    trace = outcome.trace
-    assert referee(trace).error is None
-    assert replay(trace, small=True).passed
+async def replicas_of_two_ranks(model: Model) -> None:
+    """Two replicas of two ranks each, which sum the gradients of their two microbatches."""
+    own = [2 * (model.rank // 2), 2 * (model.rank // 2) + 1]
+    weight, state, outer = model.load_weights(0, outer=True)
+    agreed = weight
+    for step in range(2):
+        inp = model.get_activation([own[model.rank % 2]], step)
+        grad = model.loss(model.forward(0, inp, weight))
+        model.backward_input(0, inp, grad, weight)
+        total = await model.allreduce(model.backward_weight(0, inp, grad), 0, group="own")
+        weight, state = model.update(0, total, weight, state)
+    change = await model.allreduce(model.delta(0, agreed, weight), 0, group="dp")
+    agreed, _ = model.outer_update(0, agreed, change, outer)
+    model.set_final_weight(0, agreed)
+    model.set_final_copy(0, weight)
 
 
-def test_an_outer_state_may_be_parked() -> None:
-    async def schedule(model: Model) -> None:
-        weight, state, outer = [await model.fetch(one) for one in model.load_weights(0, tier="host", outer=True)]  # type: ignore[call-overload]
-        inp = model.get_activation([0])
-        grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
-        copy, _ = model.update(0, grad, weight, state)
-        agreed, _ = model.outer_update(0, weight, model.delta(0, weight, copy), outer)
-        model.set_final_weight(0, agreed)
-        model.set_final_copy(0, copy)
+OF_TWO_RANKS = Setting(
+    replace(COSTS["outer_steps"], name="halves", ticks=TICKS), {"dp": 2, "own": 2}, steps=2, task="outer", outer=2
+)
 
-    costs = replace(COSTS["outer_steps"], name="host", tiers={"host": Tier(0, 0)})
-    trace = run(schedule, 1, 1, 1, setting=Setting(costs, task="outer", outer=1)).trace
-    assert referee(trace).error is None
-    assert trace_from_json(trace_to_json(trace)) == trace
-    assert replay(trace, small=True).passed
+
+async def with_a_parked_outer_state(model: Model) -> None:
+    weight, state, outer = [await model.fetch(one) for one in model.load_weights(0, tier="host", outer=True)]  # type: ignore[call-overload]
+    inp = model.get_activation([0])
+    grad, _ = model.backward(0, inp, model.loss(model.forward(0, inp, weight)), weight)
+    copy, _ = model.update(0, grad, weight, state)
+    agreed, _ = model.outer_update(0, weight, model.delta(0, weight, copy), outer)
+    model.set_final_weight(0, agreed)
+    model.set_final_copy(0, copy)
+
+
+PARKED_OUTER = Setting(replace(COSTS["outer_steps"], name="host", tiers={"host": Tier(0, 0)}), task="outer", outer=1)
 
 
 @pytest.mark.parametrize("other", [{"late": 0}, {"mix": Fraction(1, 4)}])
@@ -951,5 +919,6 @@ def test_another_mixture_or_a_punctual_average_gives_other_weights(other: Any) -
 
 def test_a_picture_shows_values() -> None:
     change = Delta(0, 1, 2, copy=(0, [0], 2, []), copies=((0,),))  # type: ignore[arg-type]
+    assert "|∇W|" in str(drawing.svg(Scalar(2, 0, frozenset({0}), 2).draw()))
     assert "ΔW" in str(drawing.svg(change.draw()))
     assert "opt" in str(drawing.svg(OuterState(0, 1, 0).draw()))
