@@ -146,21 +146,6 @@ def test_shares_of_tokens_may_be_unequal_and_stages_deep() -> None:
     assert figures(pipeline(one_f_one_b), (4, 2, 4), SEQUENCES)[::2] == (144, "1F1B")
 
 
-@pytest.mark.parametrize(
-    ("schedule", "setting", "problem"),
-    [
-        (pipeline(seq1f1b, shares=9), SEQUENCES, "cuts a sequence into 9 shares; the game has 8"),
-        (pipeline(seq1f1b, shares=0), SEQUENCES, "at least one share; got 0"),
-        (pipeline(one_f_one_b, flush=False), SEQUENCES, "layers that are not attention"),
-        (pipeline(one_f_one_b, flush=False, sharded=True), LAGGING, "full weights"),
-    ],
-)
-def test_what_these_ranks_cannot_play_is_refused(schedule: Schedule, setting: Setting, problem: str) -> None:
-    error = run(schedule, 4, 4, 4, setting=setting).error
-    assert isinstance(error, RuleError)
-    assert problem in str(error)
-
-
 # === Schedules that park ===
 
 
