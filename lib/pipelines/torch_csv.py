@@ -24,7 +24,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import NamedTuple
 
-from lib import Activation, ActivationGrad, PuzzleError, RuleError, Setting, Trace, Weight, WeightGrad
+from lib import Activation, ActivationGrad, PuzzleError, RuleError, Trace, Weight, WeightGrad
 from lib.errors import Sentences
 from lib.ledger.costs import PAIR
 from lib.ledger.lanes import Cursor, Walk
@@ -106,7 +106,13 @@ class Pipeline:
         Raises:
             RuleError: it is not correct, or cannot be said in PyTorch's cells; the text says why.
         """
-        _require_expressible(trace.setting)
+        if trace.setting.task != "train":
+            raise RuleError(f"PyTorch's cells are for training, and this run is for the task {trace.setting.task!r}")
+        if trace.setting.frozen:
+            raise RuleError(
+                "this run has frozen layers, and a stage of PyTorch has a backward of every microbatch; play one "
+                "without Setting(frozen=...)"
+            )
         recomputation = Recomputation(trace)
         try:
             recomputation.run()
@@ -115,11 +121,7 @@ class Pipeline:
         works = [RankWork(state) for state in recomputation.ranks]
         for rank in (work.rank for work in works if not work.parts):
             raise RuleError(f"rank {rank} computes nothing; in a pipeline of PyTorch each rank has a stage")
-        for work in works:
-            _require_one_by_one(work)
-        _require_one_step(trace.setting)
-        for work in works:
-            _require_cells(work)
+        _require_cells(works, trace.setting.steps)
         grid = _grid(works)
         if len(grid.stages) == 1 and len(grid.replicas) > 1:
             raise RuleError("each rank has all layers, so this is not a pipeline; in PyTorch, DDP and FSDP do that")
@@ -147,43 +149,29 @@ def slots_of(work: RankWork, cells: Cells) -> Iterator[Slot]:
         yield tuple(cell for cell, _ in of)
 
 
-def _require_expressible(setting: Setting) -> None:
-    if setting.task != "train":
-        raise RuleError(f"PyTorch's cells are for training, and this run is for the task {setting.task!r}")
-    if setting.frozen:
-        raise RuleError(
-            "this run has frozen layers, and a stage of PyTorch has a backward of every microbatch; play one without "
-            "Setting(frozen=...)"
-        )
-
-
-def _require_one_by_one(work: RankWork) -> None:
-    for part in work.parts:
-        if len(part.batches) != 1:
-            raise RuleError(
-                f"rank {work.rank} computes {work.ops[part.at].call()} of {_named(part.batches)} at once; a cell has "
-                "one microbatch, so take them one by one"
-            )
-
-
-def _require_one_step(setting: Setting) -> None:
-    if setting.steps > 1:
-        raise RuleError(
-            f"this run has {setting.steps} steps, and microbatches of different steps have no place in a file of one "
-            "step; play one step, with --steps 1 or Setting(steps=1)"
-        )
-
-
-def _require_cells(work: RankWork) -> None:
+def _require_cells(works: Sequence[RankWork], steps: int) -> None:
     """Refuses what has no cell."""
-    for at in sorted(work.again):
-        op = work.ops[at]
-        raise RuleError(SAYS("computed twice", rank=work.rank, call=op.call(), batches=_named(op.batches)))
-    if work.shards:
+    for work in works:
+        for part in work.parts:
+            if len(part.batches) != 1:
+                raise RuleError(
+                    f"rank {work.rank} computes {work.ops[part.at].call()} of {_named(part.batches)} at once; a cell "
+                    "has one microbatch, so take them one by one"
+                )
+    if steps > 1:
         raise RuleError(
-            f"rank {work.rank} computes with a part of a weight; in a pipeline of PyTorch a stage has full weights, "
-            "and tensor parallelism is inside it"
+            f"this run has {steps} steps, and microbatches of different steps have no place in a file of one step; "
+            "play one step, with --steps 1 or Setting(steps=1)"
         )
+    for work in works:
+        for at in sorted(work.again):
+            op = work.ops[at]
+            raise RuleError(SAYS("computed twice", rank=work.rank, call=op.call(), batches=_named(op.batches)))
+        if work.shards:
+            raise RuleError(
+                f"rank {work.rank} computes with a part of a weight; in a pipeline of PyTorch a stage has full "
+                "weights, and tensor parallelism is inside it"
+            )
 
 
 def _named(batches: frozenset[int]) -> str:

@@ -109,15 +109,9 @@ def program_of(job: Job, split: Split) -> Program:
     """The program of a split's ranks."""
     units, replicas = units_of(job, split)[0], split.sharing
     again, on_host = split.recompute == "full" and split.every == 1, split.offload == "states"
-    order = split.schedule, split.pp, split.batches(job), split.chunks, split.warmup
+    table = _timetable(split.schedule, split.pp, split.batches(job), split.chunks, split.warmup)
     zero = split.zero if replicas > 1 else 0
-    return _program(order, units, replicas > 1, zero, zero == 2 and split.by_run, job.overlap, again, on_host)
-
-
-@lru_cache(maxsize=128)
-def _program(order: tuple[str, int, int, int, int], *how: Any) -> Program:
-    """One object for all splits whose ranks do the same, so that its results are cached."""
-    return Program(_timetable(*order), *how)
+    return Program(table, units, replicas > 1, zero, zero == 2 and split.by_run, job.overlap, again, on_host)
 
 
 @lru_cache(maxsize=64)

@@ -415,26 +415,20 @@ class _Rank:
     # --- Calls ---
 
     async def receive(self, _: int, batch: int) -> None:
-        stage, is_forward = self.cell.stage, self.cell.op == "F"
-        layers, model = self.program.layers(stage), self.model
-        result = await model.receive(self.peer(stage - 1 if is_forward else stage + 1), self.received)
-        if is_forward:
-            model.activations[layers.start, batch] = result
-        else:
-            model.grad_activations[layers.stop - 1, batch] = result
+        values, layer, other = self.border(sends=False)
+        values[layer, batch] = await self.model.receive(other, self.received)
 
     def send(self, _: int, batch: int) -> None:
-        stage, is_forward = self.cell.stage, self.cell.op == "F"
-        layers, model = self.program.layers(stage), self.model
-        if is_forward:
-            value = model.activations.pop((layers.stop, batch))
-        else:
-            value = model.grad_activations.pop((layers.start - 1, batch))
-        self.pending["send"] = model.pass_to(self.peer(stage + 1 if is_forward else stage - 1), value, self.sent)
+        values, layer, other = self.border(sends=True)
+        self.pending["send"] = self.model.pass_to(other, values.pop((layer, batch)), self.sent)
 
-    def peer(self, stage: int) -> int:
-        (place,) = self.program.table.ranks_of[stage]
-        return self.peers[place]
+    def border(self, sends: bool) -> tuple[dict[Any, Any], int, int]:
+        """Of the turn's message: where its value is stored, the layer of its key, and the other rank."""
+        model, is_forward, layers = self.model, self.cell.op == "F", self.program.layers(self.cell.stage)
+        is_at_end = is_forward == sends  # an activation leaves the end of the stage, and a gradient comes there
+        (place,) = self.program.table.ranks_of[self.cell.stage + (1 if is_at_end else -1)]
+        layer = (layers.stop if is_at_end else layers.start) - (not is_forward)
+        return model.activations if is_forward else model.grad_activations, layer, self.peers[place]
 
     async def wait_send(self, *_: int) -> None:
         await self.pending.pop("send")

@@ -345,7 +345,7 @@ def median_times(accounting: Accounting) -> dict[tuple[int, str], float]:
     return {key: median(times) for key, times in {**shared, **alone}.items()}
 
 
-def prospect(accounting: Accounting, effort: float = EFFORT) -> Prospect:
+def prospect(accounting: Accounting) -> Prospect:
     """The bound of the measured order's kind, and a shorter order if one is found."""
     try:
         from lib.pipelines.solver import Problem  # here and below, since an installation may lack the solver
@@ -378,10 +378,10 @@ def prospect(accounting: Accounting, effort: float = EFFORT) -> Prospect:
     shown = OrderBound(capped.time(least.ticks), least.reason, replay, _makespan(even, rows), split)
     if table.stages * table.batches > MOST_SOLVED:
         return Prospect(shown, refusal="No better order was searched for: the pipeline is too large.")
-    return Prospect(shown, _better(capped, measured, times, effort))
+    return Prospect(shown, _better(capped, measured, times))
 
 
-def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], float], effort: float) -> Better | None:
+def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], float]) -> Better | None:
     """The shortest order of the solver and the textbooks, if it is shorter than the run's."""
     from lib.pipelines.solver import solve  # here, as in `prospect`
 
@@ -392,7 +392,7 @@ def _better(problem: Problem, measured: Rows, times: Mapping[tuple[int, str], fl
         replay = _makespan(problem, measured) if problem.whole else _makespan(solved, rows)
         fields = {name: getattr(solved, name) for name in solved.__match_args__}
         try:
-            solution = solve(effort=effort, proof_seconds=0, **fields)
+            solution = solve(effort=EFFORT, proof_seconds=0, **fields)
         except RuleError:  # nothing fits, as where halves hold more
             continue
         if solution.makespan < (1 - SHORTER) * replay:

@@ -24,15 +24,9 @@ MOST_DRAWN = 20_000
 """Cells of a run up to which it is drawn."""
 
 
-class Views(NamedTuple):
-    """A run as scenes by their headings, in ms, and the pipeline whose operations are their marks."""
-
-    scenes: dict[str, Scene]
-    pipeline: Pipeline
-
-
-def views(found: Study) -> Views:
-    """The measured run, and its order replayed with the median times of each stage."""
+def views(found: Study) -> tuple[dict[str, Scene], Pipeline]:
+    """The measured run, and its order replayed with the median times of each stage: scenes by their headings, in ms;
+    and the pipeline whose operations are their marks."""
     step, table = found.chosen.step, found.chosen.step.table
     if len(table.cells) > MOST_DRAWN:
         raise PuzzleError(f"this run has {len(table.cells):,} cells, and at most {MOST_DRAWN:,} are drawn")
@@ -54,7 +48,7 @@ def views(found: Study) -> Views:
     scenes = {
         words: measured(scene, event_times(played, _cells(found, played, one))) for words, one in headings.items()
     }
-    return Views(scenes, played)
+    return scenes, played
 
 
 def _cells(found: Study, played: Pipeline, times: Sequence[Sequence[tuple[float, float]]]) -> CellTimes:
@@ -79,7 +73,7 @@ def bar_of(found: Study) -> dict[str, float]:
 
 def draw_profile(found: Study, title: str = "", dark: bool = False) -> Picture:
     notes = [ladder_text(found), *(one.text for one in found.findings[:3])]
-    return draw_runs(views(found).scenes, title or with_papers(found.name), notes, bar_of(found), dark)
+    return draw_runs(views(found)[0], title or with_papers(found.name), notes, bar_of(found), dark)
 
 
 class PageParts(NamedTuple):

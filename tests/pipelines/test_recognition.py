@@ -443,8 +443,13 @@ COUNTS = ("no", "one", "two", "three", "four")
 FEW, MANY = range(40), range(40, 1040)
 
 
-def check_pipelines(seeds: Iterable[int]) -> set[str]:
-    """The names that were given, each of which holds; and no definition holds that another name was preferred to."""
+@pytest.mark.parametrize(
+    ("seeds", "least"),
+    [(FEW, 4), pytest.param(MANY[::2], len(DEFINITIONS), marks=pytest.mark.slow)],
+    ids=["few", "many"],
+)
+def test_a_random_pipeline_has_a_name_only_if_its_definition_holds(seeds: Iterable[int], least: int) -> None:
+    """And no definition holds that another name was preferred to. Of many, each has its name."""
     given = set()
     for seed in seeds:
         table, depth = random_pipeline(seed), 1 + seed % 2
@@ -465,21 +470,12 @@ def check_pipelines(seeds: Iterable[int]) -> set[str]:
             given.add(found.name)
         else:
             assert not true - NECESSARY, (seed, found.text, true)
-    return given
+    assert len(given) >= least
 
 
 def rank_named(difference: str) -> int:
     words = difference.split()
     return int(words[words.index("rank") + 1])
-
-
-def test_a_random_pipeline_has_a_name_only_if_its_definition_holds() -> None:
-    assert len(check_pipelines(FEW)) >= 4
-
-
-@pytest.mark.slow
-def test_five_hundred_random_pipelines_have_names_only_if_their_definitions_hold() -> None:
-    assert check_pipelines(MANY[::2]) == DEFINITIONS.keys()
 
 
 def of_layer(choices: Choices, layer: int) -> str:
@@ -489,7 +485,8 @@ def of_layer(choices: Choices, layer: int) -> str:
     return "ZeRO-3 (FSDP)" if choices.pick(f"scatter{layer}", 2) else "weight-sharded data parallelism"
 
 
-def check_data_parallel(seeds: Iterable[int]) -> set[str]:
+@pytest.mark.parametrize("seeds", [FEW, pytest.param(MANY, marks=pytest.mark.slow)], ids=["few", "many"])
+def test_random_data_parallelism_is_named_by_what_was_chosen(seeds: Iterable[int]) -> None:
     given = set()
     for seed in seeds:
         draw = random.Random(seed)
@@ -507,17 +504,8 @@ def check_data_parallel(seeds: Iterable[int]) -> set[str]:
         if found.difference:
             assert of_layer(choices, layer_named(found.difference)) != found.name
         given.add(found.name)
-    return given
+    assert len(given) == 3
 
 
 def layer_named(difference: str) -> int:
     return int(difference.split()[1])
-
-
-def test_random_data_parallelism_is_named_by_what_was_chosen() -> None:
-    assert len(check_data_parallel(FEW)) == 3
-
-
-@pytest.mark.slow
-def test_a_thousand_random_data_parallel_schedules_are_named_by_what_was_chosen() -> None:
-    assert len(check_data_parallel(MANY)) == 3

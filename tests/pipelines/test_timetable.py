@@ -38,6 +38,7 @@ from lib.pipelines import (
     interleaved,
     one_f_one_b,
     pipeline,
+    seq1f1b,
     timetable_of,
     zb_h1,
     zb_h2,
@@ -55,6 +56,7 @@ from tests.support.examples import examples
 from tests.support.refusals import Refused
 
 FREE = Setting(costs_of(*UNIT))
+SEQUENCES = Setting("sequences", layer="attention", shares=8)
 LENGTHS = {"F": 1, "B": 2, "I": 1, "W": 1}
 
 # --- Any order ---
@@ -243,6 +245,10 @@ MISFITS: list[tuple[Any, tuple[int, int, int], Setting, list[str]]] = [
     (pipeline(gpipe), (2, 3, 4), Setting(mesh={"pp": 2, "dp": 2}), ["3 microbatches", "2 replicas"]),
     (pipeline(interleaved, v=0), (2, 2, 2), FREE, ["at least 1", "0"]),
     (ddp, (2, 3, 2), Setting(), ["3 microbatches", "2 ranks"]),
+    (pipeline(seq1f1b, shares=9), (4, 4, 4), SEQUENCES, ["cuts a sequence into 9 shares; the game has 8"]),
+    (pipeline(seq1f1b, shares=0), (4, 4, 4), SEQUENCES, ["at least one share; got 0"]),
+    (pipeline(one_f_one_b, flush=False), (4, 4, 4), SEQUENCES, ["layers that are not attention"]),
+    (pipeline(one_f_one_b, flush=False, sharded=True), (4, 4, 4), Setting("stages", steps=4, lag=1), ["full weights"]),
 ]
 
 

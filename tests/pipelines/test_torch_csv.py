@@ -110,17 +110,10 @@ def test_messages_that_are_written_run(name: str) -> None:
         for at in [at for at, word in enumerate(row) if MESSAGE.fullmatch(word)]:
             word = row.pop(at)
             assert not is_run(rows, table)
+            assert read_csv(text_of(rows)) == table, "messages are left out"
             row[at:at] = [word, word]
             assert not is_run(rows, table)
             row.pop(at)
-
-
-@pytest.mark.parametrize("name", WITH_MESSAGES)
-def test_messages_of_a_file_that_is_read_are_left_out(name: str) -> None:
-    rows = with_messages(WITH_MESSAGES[name])
-    assert read_csv(text_of(rows)) == WITH_MESSAGES[name]
-    del rows[0][next(at for at, word in enumerate(rows[0]) if "SEND" in word)]
-    assert read_csv(text_of(rows)) == WITH_MESSAGES[name]
 
 
 def test_a_message_that_is_sent_twice_is_refused_only_with_communication() -> None:

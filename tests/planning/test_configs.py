@@ -217,7 +217,7 @@ def test_python_of_fsdp2_makes_the_same_split(split: Split, monkeypatch: pytest.
 
 
 @pytest.mark.parametrize(
-    ("name", "split", "facts"),
+    ("name", "given", "facts"),
     [
         ("deepspeed", PLAN_A, ("DeepSpeed's JSON", "tp 4", "it takes 1")),
         ("fsdp2", PLAN_A, ("FSDP2", "tp 4")),
@@ -234,17 +234,6 @@ def test_python_of_fsdp2_makes_the_same_split(split: Split, monkeypatch: pytest.
         ("torchtitan", Split(dp=8, offload="activations", zero=3), ("torchtitan", "offload activations")),
         ("torchtitan", Split(dp=4, cp=2, zero=0), ("torchtitan", "along cp too", "cp 2")),
         ("nemo", PLAN_A, ("no format 'nemo'", "megatron, torchtitan, deepspeed, fsdp2")),
-    ],
-)
-def test_what_a_program_cannot_do_is_refused_by_name(name: str, split: Split, facts: tuple[str, ...]) -> None:
-    with pytest.raises(RuleError) as why:
-        export_config(job_for(split, sequence=8208 if split.cp == 16 else 8192), split, name)
-    assert all(fact in str(why.value) for fact in facts), why.value
-
-
-@pytest.mark.parametrize(
-    ("name", "how", "facts"),
-    [
         ("megatron", {"state": 6}, ("Megatron-LM", "state 6", "8 or 12", "in the job")),
         ("megatron", {"loss_chunks": 4}, ("Megatron-LM", "loss_chunks 4")),
         ("torchtitan", {"modules": ("moe",)}, ("torchtitan", "modules")),
@@ -252,10 +241,16 @@ def test_what_a_program_cannot_do_is_refused_by_name(name: str, split: Split, fa
         ("torchtitan", {"ep_overlap": True}, ("torchtitan", "ep_overlap")),
     ],
 )
-def test_a_job_that_a_program_cannot_run_is_refused_by_name(name: str, how: dict[str, Any], facts: Any) -> None:
-    split = Split(dp=8, ep=8, zero=3)
+def test_what_a_program_cannot_do_is_refused_by_name(
+    name: str, given: Split | dict[str, Any], facts: tuple[str, ...]
+) -> None:
+    """A split, or fields of the job of a model with experts."""
+    how: dict[str, Any] = {"model": EXPERTS, **given} if isinstance(given, dict) else {"sequence": 8192}
+    split = Split(dp=8, ep=8, zero=3) if isinstance(given, dict) else given
+    if split.cp == 16:
+        how["sequence"] = 8208
     with pytest.raises(RuleError) as why:
-        export_config(job_for(split, model=EXPERTS, **how), split, name)
+        export_config(job_for(split, **how), split, name)
     assert all(fact in str(why.value) for fact in facts), why.value
 
 

@@ -33,7 +33,6 @@ from lib.planning.prices import (
 from lib.planning.split import problems
 from tests.oracles.published_runs import EXPERTS, Published, error, in_unit, seconds_of
 from tests.screens.texts import approved
-from tests.support.refusals import Refused
 
 MODEL = transformer("llama-3-8b")
 JOB = Job(MODEL, gpu("h100"), 8, 8)
@@ -87,13 +86,6 @@ def test_half_of_a_forward_runs_again_with_ops() -> None:
     assert compute_seconds(JOB, Split(dp=8, recompute="ops")) == (forward, back_input + forward / 2, back_weight)
 
 
-def test_kernels_that_are_not_known_are_refused() -> None:
-    with Refused("no such kernels", got="triton", known="megatron, pytorch"):
-        replace(JOB, kernels="triton")
-    with Refused("share above 1", name="core_pytorch", got=1.5):
-        gpu("h100", core_pytorch=1.5)
-
-
 @pytest.mark.slow
 def test_with_a_slow_network_a_pipeline_is_faster_than_zero_3() -> None:
     """70B on 256 H100 with 100 Gb/s each: gathers of ZeRO 3 slow every layer."""
@@ -137,11 +129,6 @@ def test_muon_gathers_matrices_along_tp_and_experts_are_orthogonalized_where_the
     job = Job(transformer("mixtral-8x7b"), gpu("h100"), 64, 64, optimizer="muon")
     shared, copied = (prices(job, Split(dp=64, ep=ep)) for ep in (8, 1))
     assert shared.update * sum(shared.units) < copied.update * sum(copied.units) / 2
-
-
-def test_an_optimizer_is_a_known_one() -> None:
-    with Refused("none of these", name="optimizer", known="adam, muon"):
-        replace(JOB, optimizer="sgd")
 
 
 # === Experts ===
@@ -454,6 +441,9 @@ def test_multi_token_prediction_has_a_head_of_its_own() -> None:
     [
         (lambda: Job(QWEN, H100, 8, 8, dispatch="flex"), "alltoall, dedup"),
         (lambda: Job(QWEN, H100, 8, 8, graphs="some"), "none, partial, full"),
+        (lambda: Job(QWEN, H100, 8, 8, kernels="triton"), "no kernels 'triton'; there are megatron, pytorch"),
+        (lambda: Job(QWEN, H100, 8, 8, optimizer="sgd"), "optimizer is one of adam, muon; got 'sgd'"),
+        (lambda: gpu("h100", core_pytorch=1.5), "gpu.core_pytorch is a share, at most 1; got 1.5"),
         (lambda: Job(QWEN, H100, 8, 8, modules=("experts",)), "moe_act"),
         (lambda: Job(QWEN, H100, 8, 8, imbalance=0.5), "at least 1"),
         (lambda: Job(QWEN, H100, 8, 8, imbalance=True), "at least 1"),
@@ -492,11 +482,6 @@ def test_parts_of_time_are_what_options_save(row: str) -> None:
 # --- Published runs ---
 
 
-def ninth(errors: list[float]) -> float:
-    """Of ten errors the ninth, in order of size."""
-    return sorted(errors)[int(0.9 * (len(errors) - 1))]
-
-
 def errors_of_all() -> list[float]:
     """The sizes of all errors, computed anew."""
     for cached in (experts_of, layer_times, prices, walked, seconds_of):
@@ -523,14 +508,6 @@ def test_without_any_term_the_published_runs_are_predicted_worse(term: str, monk
     assert median(errors_of_all()) == pytest.approx(expected, abs=0.006)
     monkeypatch.undo()
     errors_of_all()
-
-
-@pytest.mark.slow
-def test_all_terms_predict_the_published_runs_as_specified() -> None:
-    errors = errors_of_all()
-    assert len(errors) == 43
-    assert median(errors) <= 0.06
-    assert ninth(errors) <= 0.21
 
 
 @pytest.mark.slow

@@ -73,11 +73,6 @@ def test_the_page_shows_what_is_predicted(run: Published) -> None:
     assert published.stored_memory()[run.key] == published.gib_range(run)
 
 
-@pytest.mark.parametrize("run", QUICK[:1], ids=lambda run: run.key)
-def test_a_prediction_is_a_run(run: Published) -> None:
-    assert plan(run.job, run.split).seconds == seconds_of(run)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("run", [*ALL, *EXPERTS], ids=lambda run: run.key)
 def test_the_page_shows_all_that_is_predicted(run: Published) -> None:

@@ -22,7 +22,7 @@ from tests.support.profiles import TRACES, sources, studied, traces
 @pytest.mark.parametrize("case", ["1f1b_slow", "interleaved", "zbv", "dualpipev"])
 def test_marks_are_the_cells_and_no_arrow_points_back(case: str) -> None:
     found = studied(case)
-    measured, replay = views(found).scenes.values()
+    measured, replay = views(found)[0].values()
     spans = {cell: span for row in found.chosen.step.spans for span in row for cell in span.cells}
     for scene in (measured, replay):
         for link in scene.links:
