@@ -134,15 +134,6 @@ def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -
     assert "Python files" in watched.press("n")
 
 
-def test_the_core_path_goes_on_from_a_schedule_to_its_class() -> None:
-    watched = Watched(DDP)
-    assert "DataParallel: Replicate the weights" in watched.press("n")
-    assert "import numpy as np" in watched.path.read_text()
-    assert watched.game.current == "DataParallel"
-    watched.path.write_text(stating(real_verdict("ddp"), real_verdict("DataParallel")))
-    assert "passed ★★" in watched.press("saved")
-
-
 def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
     watched = Watched(BASIC + FAILED_DDP)
     assert watched.game.current == "ddp"

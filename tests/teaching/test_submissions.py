@@ -21,7 +21,6 @@ from puzzles.teaching.course_file import read_course
 from puzzles.teaching.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
 from tests.support.commands import puzzles
-from tests.support.fake_grading import without_sandbox
 
 # --- What is one submission: a student's folder or file, as folders, platforms and rosters say; never two students' ---
 
@@ -165,39 +164,6 @@ def test_a_roster_that_cannot_be_used_is_refused(tmp_path: Path, text: str, said
 def test_rules_that_contradict_each_other_are_refused(tmp_path: Path, other: str) -> None:
     with pytest.raises(CourseError):
         read_course(course.rules(tmp_path, f"one_student = true\n{other}\n"))
-
-
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[course.Known], dict[str, dict[str, str]], Result]:
-    """A class with each kind of student and a group; by id the status of each puzzle; and what was said."""
-    folder = tmp_path_factory.mktemp("course")
-    known = course.with_groups(course.students(len(course.KINDS)), 1)
-    course.write(folder, known)
-    course.rules(folder, "submissions = ['class']\nroster = 'roster.csv'\n")
-    words = ("class", folder, "--trust", "--json")
-    with pytest.MonkeyPatch.context() as patch:
-        without_sandbox(patch)
-        said = puzzles(*words, "--puzzle", "basic", "--puzzle", "ddp")
-    found: dict[str, dict[str, str]] = {}
-    for row in json.loads(said.stdout)["files"]:
-        for student in row["students"]:
-            found[student["id"]] = {one["puzzle"]: one["status"] for one in row["results"]}
-    return known, found, said
-
-
-def test_each_student_of_a_class_gets_the_best_of_all_their_files(
-    graded: tuple[list[course.Known], dict[str, dict[str, str]], Result],
-) -> None:
-    known, found, said = graded
-    assert set(found) == {one.id for one in known}
-    for one in known:
-        wanted = {
-            slug: one.statuses.get(slug, "not_attempted").replace("shown_size", "passed").replace("best", "passed")
-            for slug in course.POINTS
-        }
-        assert found[one.id] == wanted, one
-    assert said.exit_code == 1
-    assert said.stderr == ""
 
 
 def test_a_submission_without_a_file_says_so(tmp_path: Path) -> None:
