@@ -46,7 +46,9 @@ def test_start_writes_the_classics_and_nothing_is_attempted_yet():
     assert functions == list(CLASSICS.slugs)
     code, result = graded("my_solutions.py")
     assert code == 1
-    assert {entry["status"] for entry in result["files"][0]["results"]} == {"not_attempted"}
+    no_figures = {"status": "not_attempted", "reason": None, "stars": 0, "timesteps": None, "makespan": None,
+                  "peak_memory": None, "message": "", "notes": [], "shown_size_only": False}  # fmt: skip
+    assert all(entry.items() >= no_figures.items() for entry in result["files"][0]["results"])
 
 
 def test_start_adds_to_a_file_and_never_overwrites_unless_forced():
@@ -135,27 +137,6 @@ def test_json_is_exactly_as_promised():
         *("timesteps", "makespan", "peak_memory", "traffic"),
         *("target", "limits", "message", "notes"),
     ]
-
-
-@pytest.mark.usefixtures("stated_verdicts")
-def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
-    write_verdicts("mine.py", real_verdict("gpipe", stars=3), failed("fsdp", message="nobody can move"))
-    code, answer = graded("mine.py")
-    results = {entry["puzzle"]: entry for entry in answer["files"][0]["results"]}
-    assert code == 1
-    assert list(results) == list(CLASSICS.slugs)
-    assert (results["gpipe"]["status"], results["gpipe"]["stars"]) == ("passed", 3)
-    no_figures = {"shown_size_only": False, "timesteps": None, "makespan": None, "peak_memory": None, "notes": []}
-    assert results["fsdp"] == {
-        **no_figures,
-        **stated("fsdp", time=20, memory=2300000),
-        **{"puzzle": "fsdp", "status": "failed", "reason": "deadlock", "stars": 0, "message": "nobody can move"},
-    }
-    assert results["ddp"] == {
-        **no_figures,
-        **stated("ddp", time=5, memory=1800000),
-        **{"puzzle": "ddp", "status": "not_attempted", "reason": None, "stars": 0, "message": ""},
-    }
 
 
 @pytest.mark.usefixtures("stated_verdicts")

@@ -90,6 +90,10 @@ def test_pictures_have_limits():
         draw_redistribution(redistribute(mesh_split((128,), many, (-1,)), mesh_split((128,), many, ("a",))))
     with approved_refusal("layouts", "pictures have limits, 2", LayoutError):
         draw_layout(mesh_split((8192,), mesh(a=8192), ("a",)))
+    graph = Graph(mesh=many)
+    graph.relu("y", graph.input("x", (128,)))
+    with approved_refusal("layouts", "pictures have limits, 3", LayoutError):
+        draw_holders(plan(graph))
     assert [short_text(n) for n in (512, 1536, 2_000_000, 3 * 10**9)] == ["512", "1.54k", "2M", "3G"]
 
 
@@ -249,13 +253,6 @@ def test_a_cap_that_is_missed_is_red_below_the_memory():
     assert (ALARM in met, ALARM in missed) == (False, True)
 
 
-def test_more_devices_than_a_picture_has_columns_for():
-    graph = Graph(mesh=mesh(a=128))
-    graph.relu("y", graph.input("x", (128,)))
-    with approved_refusal("layout_plans", "more devices than a picture has columns for", LayoutError):
-        draw_holders(plan(graph))
-
-
 def test_the_text_of_who_holds_what_fits_and_is_complete():
     for make in PLANS.values():
         found = make()
@@ -285,11 +282,7 @@ def test_plans_are_drawn_side_by_side_each_with_its_bytes():
     assert [drawn.count(f">{text}<") for text in ("left", "right", "917,504 bytes moved", "425,984 bytes moved")] == [
         1
     ] * 4
-    assert picture.width > 2 * svg_width(gspmd)
-
-
-def svg_width(found: GraphPlan) -> float:
-    return draw_plan(found).width * 0.9
+    assert picture.width > 1.8 * draw_plan(gspmd).width
 
 
 # --- Step by step ---

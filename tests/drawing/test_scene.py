@@ -512,11 +512,8 @@ def test_a_timeline_counts_in_microseconds(hierarchy: Outcome, capsys: pytest.Ca
     assert ">us<" in picture
     assert ">3,000<" in picture
     assert "steps" not in picture
+    assert 'width="1000"' in picture, "as wide as a notebook"
     assert capsys.readouterr().out.startswith("Timesteps: 3,688\n")
-
-
-def test_a_timeline_in_microseconds_is_as_wide_as_a_notebook(hierarchy: Outcome) -> None:
-    assert 'width="1000"' in svg(draw(hierarchy.trace, "Sums"))
 
 
 def test_a_text_picture_counts_in_microseconds(hierarchy: Outcome) -> None:

@@ -30,6 +30,7 @@ from solutions.ddp import ddp
 from solutions.tensor_parallel import tensor_parallel
 from tests.support import CLASSICS
 from tests.support.commands import ROOT
+from tests.support.commands import solution as source
 from tests.support.kernel import Kernel, live_kernel
 from tests.support.schedules.groups import hybrid_shard
 from tests.support.schedules.shards import local_sgd
@@ -506,10 +507,6 @@ def test_a_colour_that_there_is_not_is_refused_before_anything_runs() -> None:
 
 
 # --- `play` of classes and layouts; and on every track the words of `play` are those of `grade` ---
-
-
-def source(name: str) -> str:
-    return (ROOT / "solutions" / f"{name}.py").read_text(encoding="utf-8")
 
 
 def starter(slug: str) -> str:

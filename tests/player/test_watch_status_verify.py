@@ -31,10 +31,6 @@ pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 # --- The commands watch, status, reset and verify, and the words after a pass ---
 
 
-def engine(name: str) -> str:
-    return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
-
-
 # --- Watch ---
 
 
@@ -182,7 +178,7 @@ def test_keys_give_hints_the_list_and_the_end():
 @pytest.mark.sandboxed
 @pytest.mark.slow
 def test_classes_and_layouts_are_watched_like_schedules():
-    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + engine("fsdp"), is_run=True)
+    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + solution("engine/fsdp"), is_run=True)
     assert watched.game.current == "ffn", "all that is begun is passed: the last of them"
     assert "FSDP ★★☆ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
@@ -323,7 +319,7 @@ def test_compare_shows_the_differing_lines_and_both_runs():
 
 
 def test_compare_refuses_what_it_cannot_show():
-    Path("mine.py").write_text(engine("fsdp"))
+    Path("mine.py").write_text(solution("engine/fsdp"))
     puzzles("compare", "mine.py", "FSDP", code=0)
     assert "--open" in puzzles("compare", "mine.py", "FSDP", "--open").stderr
     assert "mine.py" in puzzles("compare", "mine.py", "ddp").stderr

@@ -1,7 +1,6 @@
 """Whose a submission is: what folders, platforms and rosters say, and that equal names are two people."""
 
 import csv
-import io
 import json
 import os
 import re
@@ -20,7 +19,7 @@ from puzzles.teaching.class_pages import PageNames
 from puzzles.teaching.course_file import read_course
 from puzzles.teaching.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
-from tests.support.commands import puzzles
+from tests.support.commands import csv_rows, puzzles
 
 # --- What is one submission: a student's folder or file, as folders, platforms and rosters say; never two students' ---
 
@@ -228,7 +227,7 @@ def grade(folder: Path, *words: object) -> Result:
 def check(folder: Path, result: Result, are_teams: bool) -> None:
     rows = json.loads(result.stdout)["files"]
     assert len({row["path"] for row in rows}) == len(rows) == len(UNITS)
-    book = {row["ID"]: row for row in csv.DictReader(io.StringIO((folder / "book.csv").read_text()))}
+    book = {row["ID"]: row for row in csv_rows(folder / "book.csv")}
     assert len(book) == len(UNITS) * (1 + are_teams)
     titles = [f"Team 1 (S{unit})" if are_teams else f"Ann Lee (a{unit})" for unit in range(len(UNITS))]
     pages = {re.findall("<h1>(.*)</h1>", text)[0]: text for file in (folder / "out" / "students").iterdir()
