@@ -31,7 +31,6 @@ from puzzles.page.build import (
     RELEASE,
     WITH_NUMPY,
     LockedWheel,
-    Site,
     SiteError,
     files,
     licences,
@@ -97,9 +96,9 @@ def test_a_site_without_numpy_is_said_to_lack_it(
 ) -> None:
     asked = []
 
-    def build(folder: Path, work: Path, numpy: str, archive: Path | None) -> Site:
+    def build(folder: Path, work: Path, numpy: str, archive: Path | None) -> tuple[int, str]:
         asked.append(numpy)
-        return Site(9_000_000, "numpy-2.whl", has_numpy)
+        return 9_000_000, "" if has_numpy else "numpy-2.whl"
 
     monkeypatch.setattr("puzzles.page.__main__.build", build)
     said = [CliRunner().invoke(main, [str(tmp_path)], env={"NUMPY_WHEEL": folder}).output for folder in ("", "wheels")]
