@@ -319,8 +319,8 @@ RELEASE, NONE = "release", "none"
 
 def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = None) -> tuple[int, str]:
     """Writes the site to a folder, with `work` for what is kept between builds. `numpy` is the folder or the address of
-    its wheel, RELEASE or NONE. The site is also packed as an `archive`, if there is to be one. Returns the bytes to load,
-    compressed, and the name of the wheel if the site lacks it."""
+    its wheel, RELEASE or NONE. The site is also packed as an `archive`, if there is to be one. Returns the bytes to
+    load, compressed, and the name of the wheel if the site lacks it."""
     require_node()
     modules = install(work / "npm")
     locked = LockedWheel.of(modules)

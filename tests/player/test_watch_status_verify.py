@@ -50,7 +50,8 @@ class Watched:
         self.graded: list[list[str] | None] = []
         self.opened: list[str] = []
         console = Console(file=self.screen, width=100, highlight=False, markup=False)
-        self.game = WatchState("mine.py", Limits(), console, self.grade, self.opened.append)
+        self.game = WatchState("mine.py", Limits(), console)
+        self.game.grade, self.game.show = self.grade, self.opened.append
         self.game.begin()
 
     def grade(self, path: str, wanted: list[Any] | None, limits: Limits, keep: bool) -> Any:
