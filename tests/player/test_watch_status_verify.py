@@ -17,7 +17,6 @@ from puzzles.cli import watch
 from puzzles.cli.watch import WatchState
 from puzzles.judge import progress
 from puzzles.judge.grader import grade_file
-from puzzles.judge.starters import starter_file
 from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, reference_file, track_of
@@ -145,12 +144,6 @@ def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
     assert "basic: Standard training" in watched.press("saved")
     assert watched.game.current == "basic", "where the player is now"
     assert as_line(PUZZLES["basic"].statement) in watched.press("s")
-
-
-@pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
-def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
-    track = track_of(slug)
-    assert Watched(starter_file([track.puzzle(slug)], "mine.py")).game.current == slug
 
 
 @pytest.mark.parametrize("text", ["async def fsdp(model):\n    model.storage()\n", PUZZLES["fsdp"].starter])

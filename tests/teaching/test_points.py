@@ -146,15 +146,17 @@ def test_an_extension_counts_if_one_student_or_group_alone_has_its_word() -> Non
 # --- Reading them ---
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("15m", 900), ("2h", 7_200), ("1d", DAY), ("0m", 0)])
-def test_a_grace_period_has_a_unit(text: str, seconds: float, tmp_path: Path) -> None:
-    late = late_from(Fields("here", {"due": "2026-11-20", "grace": text}), tmp_path)
-    assert (late.grace, late.per_day) == (seconds, 0.1)
-
-
-@pytest.mark.parametrize(("text", "share"), [("10%", 0.1), ("0.1", 0.1), ("100%", 1), ("0", 0), ("1", 1)])
-def test_a_share_is_a_percentage_or_a_number(text: str, share: float, tmp_path: Path) -> None:
-    assert late_from(Fields("here", {"due": "2026-11-20", "per_day": text}), tmp_path).per_day == share
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        *(("grace", text, seconds) for text, seconds in (("15m", 900), ("2h", 7_200), ("1d", DAY), ("0m", 0))),
+        *(("per_day", text, share) for text, share in (("10%", 0.1), ("0.1", 0.1), ("100%", 1), ("0", 0), ("1", 1))),
+    ],
+)
+def test_a_grace_period_has_a_unit_and_a_share_is_a_percentage_or_a_number(
+    field: str, text: str, value: float, tmp_path: Path
+) -> None:
+    assert getattr(late_from(Fields("here", {"due": "2026-11-20", field: text}), tmp_path), field) == value
 
 
 @pytest.mark.parametrize("text", ["-1%", "101%", "1.1", "nan", "inf", "ten", "%"])
