@@ -7,7 +7,6 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -638,19 +637,9 @@ def test_the_text_has_a_row_of_steps_below_each_rank(trace: Trace, scene: Scene)
     wide = (len(below[0]) - column) / scene.end
     for lane, row in zip(scene.lanes, below):
         assert row.startswith("step")
-        found = [(int(step), start) for step, start in numbers_in(row, column)]
+        found = [(int(step[0]), step.start()) for step in re.finditer(r"\d+", row[column:])]
         assert [step for step, _ in found] == [0, 1]
         assert found[1][1] == round(lane.bands(0, scene.end)[1].start * wide)
-
-
-def numbers_in(row: str, column: int) -> list[tuple[str, int]]:
-    groups, at = [], 0
-    for digit, letters in groupby(row[column:], key=str.isdigit):
-        word = "".join(letters)
-        if digit:
-            groups.append((word, at))
-        at += len(word)
-    return groups
 
 
 def test_page_and_viewer_say_the_step_of_each_operation(trace: Trace, scene: Scene, tmp_path: Path) -> None:

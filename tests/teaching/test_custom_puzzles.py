@@ -472,10 +472,6 @@ def whole_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 def watched() -> list[Verdict]:
     game = WatchState("mine.py", Limits(), Console(file=io.StringIO(), width=100))
     game.begin()
@@ -493,7 +489,7 @@ def played() -> Iterator[Verdict]:
 @pytest.mark.parametrize("gone", SHAPES, ids=lambda gone: "+".join(gone) or "nothing")
 def test_a_folder_of_any_shape_can_be_played(gone: tuple[str, ...], whole_week: Path) -> None:
     for name in gone:
-        remove(whole_week / name)
+        shutil.rmtree(whole_week / name) if (whole_week / name).is_dir() else (whole_week / name).unlink()
     wanted = {"relay_schedule": "passed", "relay_layout": "passed", "relay_plan": "passed"}
     wanted["relay_engine"] = "failed" if "trials" in gone else "passed"
     with folder_added(whole_week):

@@ -13,7 +13,7 @@ from click.testing import Result
 
 from puzzles.judge import batch
 from puzzles.judge.checkpoint import GradingJob
-from puzzles.judge.handed_in import Submitted, handed_in
+from puzzles.judge.handed_in import handed_in
 from puzzles.judge.verdict import Graded
 from puzzles.teaching.class_pages import PageNames
 from puzzles.teaching.course_file import read_course
@@ -35,10 +35,6 @@ def tree(folder: Path, *paths: str) -> Path:
     return folder
 
 
-def files_by_key(submitted: list[Submitted], folder: Path) -> dict[str, list[str]]:
-    return {one.key: [str(Path(file.path).relative_to(folder)) for file in one.files] for one in submitted}
-
-
 def roll_of(folder: Path, roster: str) -> Roll:
     file = folder.parent / "roster.csv"
     file.write_text(roster)
@@ -49,7 +45,7 @@ def test_a_folder_directly_below_is_one_submission_and_so_is_a_file(tmp_path: Pa
     here = tree(tmp_path, "ann/a.py", "ann/deep/er/b.ipynb", "ann/.hidden.py", "ben.py", "cleo/report.pdf", "dan/")
     tree(here, ".git/x.py", "__MACOSX/ann/a.py", "venv/pyvenv.cfg", "venv/lib.py", "notes.txt", "_private.py")
     found = handed_in([str(here)])
-    assert files_by_key(found, here) == {
+    assert {one.key: [str(Path(file.path).relative_to(here)) for file in one.files] for one in found} == {
         "ann": ["ann/a.py", "ann/deep/er/b.ipynb"], "ben.py": ["ben.py"], "cleo": [], "dan": []
     }  # fmt: skip
     assert [Path(one.path).name for one in found] == ["ann", "ben.py", "cleo", "dan"]
