@@ -29,10 +29,10 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from drawing.html import SCRIPTS, viewer_elements, web_file
 from puzzles import version
 from puzzles.catalog.content import COMPILED, CONTENT, compiled
-from puzzles.custom import TAKEN, folders, unfinished
+from puzzles.custom import TAKEN, add_folder, folders, unfinished
 
 from .in_browser import calls
-from .listing import add_warm_up, first_run, listing, pars, references
+from .listing import WARM_UP, first_run, listing, pars, references
 
 # --- Packages from npm ---
 
@@ -325,7 +325,7 @@ def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = N
     modules = install(work / "npm")
     locked = LockedWheel.of(modules)
     wheel = None if numpy == NONE else wheel_of(locked, numpy, work)
-    add_warm_up()
+    add_folder(WARM_UP)
     require_finished()
     prepare(site)
     folder = python_folder(site, modules, work, locked)
