@@ -21,7 +21,6 @@ from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.progress import PuzzleProgress, save
 from puzzles.judge.starters import starter_file
 from puzzles.judge.verdict import Graded, Verdict
-from puzzles.screens.html import text_html
 from puzzles.screens.terminal import report
 from puzzles.text_lines import WHOLE, fitted, text_lines, wrapped
 from puzzles.tracks import ALL, TRACKS, find_several, groups, track_of
@@ -453,7 +452,3 @@ def test_a_starter_keeps_the_structure() -> None:
     puzzle = track_of("GShardTop2").puzzle("GShardTop2")
     source = starter_file([puzzle], "mine.py")
     assert re.findall(r"^# (\d)\. ", source, re.MULTILINE) == ["1", "2", "3", "4"]
-
-
-def test_pages_have_tables_too() -> None:
-    assert "<td>1</td>" in text_html("| a |\n|---|\n| 1 |\n")

@@ -173,6 +173,7 @@ def test_markdown_is_rendered() -> None:
     assert text_html("`a` *b*\n\n    code\n\n<b>") == (
         "<p><code>a</code> <em>b</em></p>\n<pre><code>code\n</code></pre>\n<p>&lt;b&gt;</p>\n"
     )
+    assert "<td>1</td>" in text_html("| a |\n|---|\n| 1 |\n"), "tables too"
     assert message_html("`a<b` *c* [d](e)") == "<code>a&lt;b</code> *c* [d](e)"
 
 
