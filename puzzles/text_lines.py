@@ -12,6 +12,8 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
+from dataclasses import replace
 from io import StringIO
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, NamedTuple
@@ -160,11 +162,11 @@ def fitted(console: Console, table: Table, repeated: int = 0) -> Iterator[Table]
     first = columns.pop(repeated)
     shown = [first]
     for column in columns:
-        if len(shown) > 1 and _measured(console, _part(whole, [*shown, column])).minimum > console.width:
-            yield _folded(console, _part(whole, shown))
+        if len(shown) > 1 and _measured(console, part_of(whole, [*shown, column])).minimum > console.width:
+            yield _folded(console, part_of(whole, shown))
             shown = [first]
         shown.append(column)
-    yield _folded(console, _part(whole, shown))
+    yield _folded(console, part_of(whole, shown))
 
 
 def least_width(console: Console, table: Table) -> int:
@@ -192,7 +194,7 @@ def _folded(console: Console, part: Table) -> Table:
 def _unshrinkable(console: Console, table: Table) -> Table:
     """The table with columns that are never narrower than a word or, where cells do not wrap, than a cell; rich itself
     forgets `no_wrap` when it measures."""
-    whole = _part(table, table.columns)
+    whole = part_of(table, table.columns)
     for column in whole.columns:
         contents = [column.header, *column.cells] if table.show_header else [*column.cells]
         sizes = [_measured(console, content) for content in contents]
@@ -201,22 +203,10 @@ def _unshrinkable(console: Console, table: Table) -> Table:
     return whole
 
 
-def _part(table: Table, columns: Sequence[Column]) -> Table:
-    """The table with these of its columns."""
-    from rich.table import Table
-
-    part = Table(
-        box=table.box, show_header=table.show_header, show_edge=table.show_edge, pad_edge=table.pad_edge,
-        padding=table.padding, collapse_padding=table.collapse_padding,
-        title=table.title, title_justify=table.title_justify,
-    )  # fmt: skip
-    for column in columns:
-        part.add_column(
-            column.header, justify=column.justify, style=column.style, no_wrap=column.no_wrap, overflow=column.overflow,
-            min_width=column.min_width, ratio=column.ratio,
-        )  # fmt: skip
-    for cells in zip(*(column.cells for column in columns)):
-        part.add_row(*cells)
+def part_of(table: Table, columns: Sequence[Column]) -> Table:
+    """The table with these of its columns, which may be changed."""
+    part = copy(table)
+    part.columns = [replace(column, _index=place) for place, column in enumerate(columns)]
     return part
 
 

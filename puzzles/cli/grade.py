@@ -385,10 +385,10 @@ def gradescope(
     It grades the puzzles that have points in the course.toml of --course, or those of --puzzle. --puzzles adds a folder
     of your own puzzles.
     """
-    from puzzles.teaching.course_file import NO_COURSE
+    from puzzles.teaching.course_file import Course
     from puzzles.teaching.gradescope import Autograder, WheelError, is_our_wheel, our_wheel
 
-    course = course or NO_COURSE
+    course = course or Course()
     slugs = list(dict.fromkeys(slug for name in wanted or course.points for slug in puzzle_slugs(name)))
     if not slugs:
         raise click.UsageError("say what it grades: --puzzle fsdp, or --course FOLDER, whose course.toml has [points]")

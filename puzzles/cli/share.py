@@ -15,7 +15,7 @@ from puzzles.catalog.puzzle import Puzzle
 from puzzles.failure import Failure, of_source, sanitized
 from puzzles.judge.judge import judge_saved
 from puzzles.judge.submission import MAX_FILE_SIZE, SourceFile, Submission
-from puzzles.tracks import TRACKS, track_of
+from puzzles.tracks import track_of
 from puzzles.tracks.free_play import figures, judged_saved, show_report
 from puzzles.tracks.outcomes import capitalized
 from puzzles.version import site as published
@@ -64,7 +64,7 @@ def _code(path: str, slug: str) -> str:
     if Path(path).suffix == ".ipynb":
         raise click.ClickException(f"{path} is a notebook; copy the cell with {slug} to a .py file")
     try:
-        codes = split(submission.text, [slug for track in TRACKS.values() for slug in track.slugs])
+        codes = split(submission.text)
     except (SyntaxError, ValueError, RecursionError) as why:
         raise click.ClickException(f"{path}: {of_source(why).message}") from None
     if slug not in codes:

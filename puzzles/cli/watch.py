@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -51,15 +51,12 @@ BLANK = ScreenPart(lambda console: console.print(), optional=False)
 class WatchState:
     """State of the screen: one current puzzle. The player changes it with 'n', or by editing another puzzle."""
 
-    def __init__(
-        self, path: str, limits: Limits, console: Console, grade: Callable[..., Graded] | None = None,
-        show: Callable[[str], Any] = webbrowser.open, colour: str = "layer",
-    ) -> None:  # fmt: skip
+    def __init__(self, path: str, limits: Limits, console: Console, colour: str = "layer") -> None:
         from puzzles.judge.grader import grade_file
 
-        self.path, self.limits, self.console = path, limits, console
-        self.grade = grade or grade_file
-        self.show, self.colour = show, colour
+        self.path, self.limits, self.console, self.colour = path, limits, console, colour
+        self.grade: Callable[..., Graded] = grade_file
+        self.show: Callable[[str], object] = webbrowser.open
         self.verdicts: dict[str, Verdict] = {}
         self.current = CORE[0]
         self.hints: dict[str, int] = {}

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-PYTHONS = ("3.11", "3.12", "3.13", "3.14")
+PYTHONS = ("python3.11", "python3.12", "python3.13", "python3.14")
 """The versions that the packages are installed on, where the machine has them."""
 
 VERSIONED = (
@@ -36,7 +36,7 @@ def main(version: str) -> None:
         packages = build(ROOT / "dist")
         run(sys.executable, "-m", "twine", "check", "--strict", *packages)
         for package in packages:
-            for python in filter(None, map(interpreter, PYTHONS)):
+            for python in filter(None, map(shutil.which, PYTHONS)):
                 install_and_try(python, package)
     except BaseException:
         run("git", "checkout", "--quiet", "--", ".")
@@ -89,10 +89,6 @@ def install_and_try(python: str, package: str) -> None:
         run(str(binaries / "python"), "-m", "pip", "install", "--quiet", package, cwd=folder)
         run(str(binaries / "puzzles"), "list", "classics", cwd=folder)
         run(str(binaries / "python"), "-c", "import training_puzzles; from lib import Model", cwd=folder)
-
-
-def interpreter(version: str) -> str | None:
-    return shutil.which(f"python{version}")
 
 
 def git(*words: str, root: Path) -> str:

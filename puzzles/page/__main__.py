@@ -44,16 +44,16 @@ def main(folder: Path, only_serve: bool, numpy: str, archive: Path | None) -> No
     for problem in add_installed():
         click.echo(f"Warning: {problem}", err=True)
     try:
-        made = build(folder, Path("build"), numpy or RELEASE, archive)
+        size, lacking = build(folder, Path("build"), numpy or RELEASE, archive)
     except SiteError as why:
         click.echo(why, err=True)
         raise SystemExit(1) from None
-    if not made.has_numpy:
+    if lacking:
         click.echo(
             "Without numpy: schedules and plans are played there; layouts and engine classes are shown only. To have "
-            f"them, put {made.wheel} of Pyodide's release into a folder, and name it: make site NUMPY_WHEEL=FOLDER"
+            f"them, put {lacking} of Pyodide's release into a folder, and name it: make site NUMPY_WHEEL=FOLDER"
         )
-    click.echo(f"Wrote {folder}: {made.size / 1e6:.1f} MB to load, compressed. Open it: make serve")
+    click.echo(f"Wrote {folder}: {size / 1e6:.1f} MB to load, compressed. Open it: make serve")
 
 
 if __name__ == "__main__":

@@ -29,10 +29,10 @@ from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 from drawing.html import SCRIPTS, viewer_elements, web_file
 from puzzles import version
 from puzzles.catalog.content import COMPILED, CONTENT, compiled
-from puzzles.custom import TAKEN, folders, unfinished
+from puzzles.custom import TAKEN, add_folder, folders, unfinished
 
 from .in_browser import calls
-from .listing import add_warm_up, first_run, listing, pars, references
+from .listing import WARM_UP, first_run, listing, pars, references
 
 # --- Packages from npm ---
 
@@ -317,22 +317,15 @@ RELEASE, NONE = "release", "none"
 """Instead of a folder with numpy's wheel: the wheel from Pyodide's release, if that can be reached; no numpy."""
 
 
-class Site(NamedTuple):
-    """What was built: bytes to load, compressed; the name of numpy's wheel, and whether the site has it."""
-
-    size: int
-    wheel: str
-    has_numpy: bool
-
-
-def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = None) -> Site:
+def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = None) -> tuple[int, str]:
     """Writes the site to a folder, with `work` for what is kept between builds. `numpy` is the folder or the address of
-    its wheel, RELEASE or NONE. The site is also packed as an `archive`, if there is to be one."""
+    its wheel, RELEASE or NONE. The site is also packed as an `archive`, if there is to be one. Returns the bytes to
+    load, compressed, and the name of the wheel if the site lacks it."""
     require_node()
     modules = install(work / "npm")
     locked = LockedWheel.of(modules)
     wheel = None if numpy == NONE else wheel_of(locked, numpy, work)
-    add_warm_up()
+    add_folder(WARM_UP)
     require_finished()
     prepare(site)
     folder = python_folder(site, modules, work, locked)
@@ -372,7 +365,7 @@ def build(site: Path, work: Path, numpy: str = RELEASE, archive: Path | None = N
         raise SiteError(f"the site has {size:,} bytes, compressed; at most {MAX_SITE_BYTES:,} are to be loaded")
     if archive is not None:
         pack(site, archive, locked)
-    return Site(size, locked.name, wheel is not None)
+    return size, locked.name if wheel is None else ""
 
 
 def require_finished() -> None:

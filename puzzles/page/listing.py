@@ -11,7 +11,7 @@ from lib.pipelines import one_f_one_b, pipeline
 from puzzles.catalog.path import AFTER, PATH
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
-from puzzles.custom import add_folder, home_of
+from puzzles.custom import home_of
 from puzzles.player.authoring import collective_svg
 from puzzles.screens.html import message_html, rendered, text_html
 from puzzles.tracks import TRACKS, Track, mark, place, reference_file
@@ -161,10 +161,6 @@ def member(name: str) -> tuple[str, str, str]:
 
 WARM_UP = Path(__file__).parent / "warm_up"
 """The folder of the puzzle, whose chapter has its name."""
-
-
-def add_warm_up() -> None:
-    add_folder(WARM_UP)
 
 
 def first_run() -> dict[str, Any] | None:

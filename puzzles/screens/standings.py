@@ -1,8 +1,7 @@
 """Tables of files: of a class, with stars by puzzle, chapter or track. Names are never cropped."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from os.path import relpath
 
 from rich.box import SIMPLE_HEAD
@@ -16,7 +15,7 @@ from lib.ledger.algebra import counted
 from puzzles.failure import sanitized
 from puzzles.judge.submission import shared_folder
 from puzzles.judge.verdict import NOTHING_STATED, Graded, Scoring, Verdict
-from puzzles.text_lines import fitted, least_width
+from puzzles.text_lines import fitted, least_width, part_of
 from puzzles.tracks import ALL, TRACKS, groups, outcomes
 
 COLOURS = {"passed": "green", "over_target": "yellow", "failed": "red", "not_attempted": "dim"}
@@ -26,31 +25,28 @@ SHOWN_SIZE = "!"
 
 
 class NamedRows:
-    """A table with a row for each of `names`. An empty name means: of the same file as the row above.
+    """A table whose column of the number `column` has the `names` of its rows. An empty name means: of the same file as
+    the row above.
 
-    `make` builds the table, with a column for the names or, given None, without them. Its cells do not wrap. Print it
-    with `crop=False`, because a name may be wider than the terminal. `column` is the number of the names' column.
+    Where it does not fit, each name comes above its row, and the `heading` above the table. Its cells do not wrap.
+    Print it with `crop=False`, because a name may be wider than the terminal.
     """
 
-    def __init__(
-        self, make: Callable[[Sequence[str] | None], Table], names: Sequence[str], heading: str = "", column: int = 0
-    ) -> None:
-        """`heading` belongs to the names; where they have no column it comes above the table."""
-        self.make = make
-        self.names = names
-        self.heading = heading
-        self.column = column
+    def __init__(self, table: Table, names: Sequence[str], heading: str = "", column: int = 0) -> None:
+        self.table, self.names, self.heading, self.column = table, names, heading, column
+        others = list(table.columns)
+        del others[column]
+        self.without_names = part_of(table, others)
 
     def fits(self, console: Console) -> bool:
         """True if the table without its names fits."""
-        return least_width(console, self.make(None)) <= console.width
+        return least_width(console, self.without_names) <= console.width
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        whole = self.make(self.names)
-        if least_width(console, whole) <= console.width or not self.fits(console):
-            yield from fitted(console, whole, self.column)
+        if least_width(console, self.table) <= console.width or not self.fits(console):
+            yield from fitted(console, self.table, self.column)
             return
-        lines = console.render_lines(self.make(None), options, pad=False)
+        lines = console.render_lines(self.without_names, options, pad=False)
         if self.heading:
             yield Text(self.heading, style="bold", no_wrap=True, overflow="ignore")
         blank = 1  # below a table is an empty line
@@ -80,7 +76,7 @@ def standings(console: Console, files: Sequence[Graded], scoring: Scoring = NOTH
         (columns_of(files, 0), 0),
         ({name: track.slugs for name, track in TRACKS.items() if not slugs.isdisjoint(track.slugs)}, 1),
     ):
-        found = NamedRows(partial(_standings, console, files, scoring, columns, gap, heading), names, heading)
+        found = NamedRows(_standings(console, files, scoring, columns, gap, heading, names), names, heading)
         if found.fits(console):
             break
     return found
@@ -93,11 +89,10 @@ def _standings(
     columns: Mapping[str, tuple[str, ...]],
     gap: int,
     heading: str,
-    names: Sequence[str] | None,
+    names: Sequence[str],
 ) -> Table:
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, gap, 0, 0))
-    if names is not None:
-        table.add_column(Text(heading), no_wrap=True, min_width=name_width([heading, *names]))
+    table.add_column(Text(heading), no_wrap=True, min_width=name_width([heading, *names]))
     rows = [
         [_cell(console, slugs, [v for v in graded.verdicts if v.puzzle in slugs]) for slugs in columns.values()]
         for graded in files
@@ -107,10 +102,9 @@ def _standings(
         table.add_column(words, min_width=name_width([cell.plain for cell in column]))
     for title in ("stars", *(["points"] if scoring.is_stated else []), *(["late"] if scoring.late else [])):
         table.add_column(title, justify="right", no_wrap=True)
-    for number, (graded, cells) in enumerate(zip(files, rows)):
-        first = [Text(names[number])] if names is not None else []
+    for name, graded, cells in zip(names, files, rows):
         totals = [f"{number:g}" for number in scoring.facts(graded).values()]
-        table.add_row(*first, *cells, str(sum(v.stars for v in graded.verdicts)), *totals)
+        table.add_row(Text(name), *cells, str(sum(v.stars for v in graded.verdicts)), *totals)
     return table
 
 

@@ -112,7 +112,8 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], 
     """Attempts at a track in several files; a file is named once, by its path in the folder that they share."""
     shared = folder_of(files)
     names: list[str] = []
-    rows: list[list[str | Text]] = []
+    table = empty_table(track, scoring.is_stated)
+    table.add_column("file", no_wrap=True)
     for graded in _in_order(files):
         name = name_in(graded, shared)
         for v in graded.attempted:
@@ -121,19 +122,11 @@ def _folder_table(console: Console, track: Track[Any], files: Sequence[Graded], 
             figures = [figure_text(v, figure) for _, figure in track.words.columns]
             points = points_cells(scoring.facts(graded, v))
             stars = stars_text(console, v.stars) + shown_size_mark(v)
-            rows.append([v.puzzle, stars, *points, *figures, status_text(v)])
+            table.add_row(v.puzzle, stars, *points, *figures, status_text(v), Text(name, style="dim"))
             names.append(name)
             name = ""
-
-    def make(shown: Sequence[str] | None) -> Table:
-        table = empty_table(track, scoring.is_stated)
-        if shown is not None:
-            table.add_column("file", no_wrap=True, min_width=name_width(shown))
-        for number, row in enumerate(rows):
-            table.add_row(*row, *([Text(shown[number], style="dim")] if shown is not None else []))
-        return table
-
-    return NamedRows(make, names, column=-1)
+    table.columns[-1].min_width = name_width(names)
+    return NamedRows(table, names, column=-1)
 
 
 def _in_order(files: Sequence[Graded]) -> Sequence[Graded]:

@@ -181,10 +181,6 @@ class Course:
         return Scoring(points, **self.shares, late=self.late, is_stated=True)
 
 
-NO_COURSE = Course()
-"""What `puzzles grade` goes by."""
-
-
 def read_course(folder: Path) -> Course:
     """The course in a folder's `course.toml`.
 

@@ -109,8 +109,7 @@ def can_be_written(own: OwnPuzzle) -> bool:
 
 
 def write_targets(own: OwnPuzzle, targets: Mapping[str, float]) -> None:
-    if own.has_targets or not can_be_written(own):
-        raise OwnPuzzleError(f"{shown(own.file)}: it already has targets")
+    """Writes targets at the end of a file that has none."""
     _write(own, _with_tables(_read(own), [_table("[targets]", targets)]))
 
 

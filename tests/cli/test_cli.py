@@ -46,7 +46,9 @@ def test_start_writes_the_classics_and_nothing_is_attempted_yet():
     assert functions == list(CLASSICS.slugs)
     code, result = graded("my_solutions.py")
     assert code == 1
-    assert {entry["status"] for entry in result["files"][0]["results"]} == {"not_attempted"}
+    no_figures = {"status": "not_attempted", "reason": None, "stars": 0, "timesteps": None, "makespan": None,
+                  "peak_memory": None, "message": "", "notes": [], "shown_size_only": False}  # fmt: skip
+    assert all(entry.items() >= no_figures.items() for entry in result["files"][0]["results"])
 
 
 def test_start_adds_to_a_file_and_never_overwrites_unless_forced():
@@ -91,19 +93,13 @@ def test_start_where_nothing_can_be_written():
 # --- grade --json: the contract ---
 
 
-def stated(slug: str, **target: int) -> dict[str, dict[str, object]]:
-    """The targets and limits of a puzzle in JSON, of which these are known."""
-    track, puzzle = track_of(slug), PUZZLES[slug]
-    assert target.items() <= track.words.targets(puzzle).items()
-    return {"target": track.words.targets(puzzle), "limits": track.words.limits_json(puzzle)}
-
-
 def test_json_is_exactly_as_promised():
     Path("mine.py").write_text(solution("fsdp"))
     result = puzzles("grade", "mine.py", "--json", "--puzzle", "fsdp")
     answer = json.loads(result.stdout)
     (entry,) = answer["files"][0]["results"]
-    stars = entry.pop("stars")
+    stars, words = entry.pop("stars"), track_of("fsdp").words
+    assert entry["target"].items() >= {"time": 20, "memory": 2300000}.items()
     assert result.exit_code == 0
     assert stars in (2, 3)
     assert answer == {
@@ -121,7 +117,8 @@ def test_json_is_exactly_as_promised():
                         "makespan": 20.4,
                         "peak_memory": 2359296,
                         "traffic": 3538944,
-                        **stated("fsdp", time=20, memory=2300000),
+                        "target": words.targets(PUZZLES["fsdp"]),
+                        "limits": words.limits_json(PUZZLES["fsdp"]),
                         "message": "",
                         "notes": [],
                     }
@@ -135,27 +132,6 @@ def test_json_is_exactly_as_promised():
         *("timesteps", "makespan", "peak_memory", "traffic"),
         *("target", "limits", "message", "notes"),
     ]
-
-
-@pytest.mark.usefixtures("stated_verdicts")
-def test_every_puzzle_has_a_result_in_the_order_of_the_catalog():
-    write_verdicts("mine.py", real_verdict("gpipe", stars=3), failed("fsdp", message="nobody can move"))
-    code, answer = graded("mine.py")
-    results = {entry["puzzle"]: entry for entry in answer["files"][0]["results"]}
-    assert code == 1
-    assert list(results) == list(CLASSICS.slugs)
-    assert (results["gpipe"]["status"], results["gpipe"]["stars"]) == ("passed", 3)
-    no_figures = {"shown_size_only": False, "timesteps": None, "makespan": None, "peak_memory": None, "notes": []}
-    assert results["fsdp"] == {
-        **no_figures,
-        **stated("fsdp", time=20, memory=2300000),
-        **{"puzzle": "fsdp", "status": "failed", "reason": "deadlock", "stars": 0, "message": "nobody can move"},
-    }
-    assert results["ddp"] == {
-        **no_figures,
-        **stated("ddp", time=5, memory=1800000),
-        **{"puzzle": "ddp", "status": "not_attempted", "reason": None, "stars": 0, "message": ""},
-    }
 
 
 @pytest.mark.usefixtures("stated_verdicts")

@@ -164,14 +164,6 @@ def test_its_figures_are_those_of_a_run() -> None:
     assert found["mfu"] == mine.mfu
 
 
-def test_the_table_has_a_row_for_each_plan() -> None:
-    shown = planned(f"{SMALL} --best 2 --microbatch 4")
-    names = [line.split()[0].rstrip("*") for line in shown.splitlines() if line.split()]
-    counts = {names.count(str(n)) for n in (1, 2)}
-    assert counts == {3}  # the splits, what they send, what they hold
-    assert all(len(line) <= 80 for line in shown.splitlines())
-
-
 def test_it_shows_each_rank_the_peak_and_the_largest_batch() -> None:
     shown = planned(f"{SMALL} --best 1 --pp 2 --dp 2 --zero 1 --ranks --largest batch")
     for fact in ("rank  layers", "GiB on rank", "activations kept for backward", "The largest batch that fits in eager",

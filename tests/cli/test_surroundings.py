@@ -180,19 +180,11 @@ def test_a_full_disk_is_an_error_in_words(command: str, monkeypatch: pytest.Monk
 CHAPTER = 'title = "Week 1"\nidea = "A course."\n'
 
 
-def trace() -> str:
-    return trace_to_json(gallery.solved("basic").trace)
-
-
 def written(name: str, text: str, mark: bytes = b"") -> str:
     path = Path(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(mark + text.encode())
     return name
-
-
-def recorded() -> str:
-    return gzip.decompress((ROOT / "tests/profiles/traces/1f1b/rank0.json.gz").read_bytes()).decode()
 
 
 FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
@@ -201,13 +193,19 @@ FILES: dict[str, tuple[Callable[[], str], list[list[str]]]] = {
         [["grade", "FILE"], ["draw", "FILE", "basic", "--text"], ["share", "FILE", "basic"]],
     ),
     "basic.ipynb": (lambda: notebook(solution("basic")), [["grade", "FILE"]]),
-    "basic.json": (trace, [["verify", "FILE"], ["verify", "FILE", "--puzzle", "basic"]]),
+    "basic.json": (
+        lambda: trace_to_json(gallery.solved("basic").trace),
+        [["verify", "FILE"], ["verify", "FILE", "--puzzle", "basic"]],
+    ),
     "order.csv": (lambda: write_table(one_f_one_b(2, 3)), [["import", "FILE"]]),
     "costs.json": (
         lambda: json.dumps(record_to_json(costs_named("parts"))),
         [["run", str(ROOT / "solutions" / "zb_h1.py"), "zb_h1", "--size", "2,2,2", "--costs", "FILE", "--no-tensors"]],
     ),
-    "rank0.json": (recorded, [["profile", "FILE", "--ranks", "0"]]),
+    "rank0.json": (
+        lambda: gzip.decompress((TRACES / "1f1b" / "rank0.json.gz").read_bytes()).decode(),
+        [["profile", "FILE", "--ranks", "0"]],
+    ),
     "week/chapter.toml": (lambda: CHAPTER, [["check", "week"]]),
     "week/relay.toml": (lambda: Path("week/relay.toml").read_text(encoding="utf-8"), [["check", "week"]]),
 }  # fmt: skip
@@ -335,17 +333,11 @@ def check(ended: subprocess.CompletedProcess[str]) -> str:
     return sentence
 
 
-@pytest.fixture
-def looping(tmp_path: Path) -> Path:
-    file = tmp_path / "loop.py"
-    file.write_text(LOOP)
-    return file
-
-
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("words", ["grade {} --limit time=1000s", "run {} basic --time-limit 1000", "watch {}"])
-def test_a_command_that_waits_for_a_run_ends(words: str, looping: Path) -> None:
-    check(interrupted(ASK, *words.format(looping).split()))
+def test_a_command_that_waits_for_a_run_ends(words: str, tmp_path: Path) -> None:
+    (tmp_path / "loop.py").write_text(LOOP)
+    check(interrupted(ASK, *words.format(tmp_path / "loop.py").split()))
 
 
 @pytest.mark.slow

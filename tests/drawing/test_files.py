@@ -38,7 +38,6 @@ from drawing import (
 from drawing import files as raster
 from drawing.files import OF_A_RUN, viewer_json
 from drawing.html import web_page
-from drawing.picture import Picture
 from drawing.predicted_vs_measured import plain_scene
 from drawing.scene import needs, scene_of
 from lib import Model, Outcome, PuzzleError, Weight, run
@@ -396,17 +395,8 @@ def small() -> Outcome:
     return run(gallery.one_layer, 1, 1, 1)
 
 
-def replay() -> Picture:
-    trace = small().trace
-    return draw_replay(trace, [[(op.start, op.end) for op in trace.events(0)]])
-
-
 def some_job() -> Job:
     return Job(transformer("llama-3-8b", layers=4), gpu("h100"), 4, 8, 4096)
-
-
-def some_plans() -> Picture:
-    return draw_plans([plan(some_job(), Split(dp=4)), plan(some_job(), Split(dp=2, tp=2))])
 
 
 IN_THE_GALLERY = {
@@ -420,8 +410,8 @@ MADE: dict[str, Callable[[], str]] = {
     "draw_compare": lambda: svg(draw_compare(small(), small())),
     "draw_group": lambda: svg(draw_group(gallery.values())),
     "draw_network": lambda: svg(draw_network(small().models[0])),
-    "draw_plans": lambda: svg(some_plans()),
-    "draw_replay": lambda: svg(replay()),
+    "draw_plans": lambda: svg(draw_plans([plan(some_job(), Split(dp=4)), plan(some_job(), Split(dp=2, tp=2))])),
+    "draw_replay": lambda: svg(draw_replay(small().trace, [[(op.start, op.end) for op in small().trace.events(0)]])),
     "draw_runs": lambda: svg(draw_runs({"measured": plain_scene(small().trace)}, "runs", bar={"all": 100.0})),
     "draw_waterfall": lambda: svg(draw_waterfall(plan(some_job(), Split(dp=4)), "Where time goes", 1.0)),
     "draw_steps": lambda: svg(draw_steps(plan(some_job(), Split(dp=4)))),

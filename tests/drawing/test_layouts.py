@@ -1,6 +1,5 @@
 """Pictures of layouts and of their plans."""
 
-import ast
 import itertools
 import re
 
@@ -8,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-import lib.layout
 from drawing import svg
 from drawing.layout_graph import BoxSize, Placing, draw_plan, draw_plans, draw_propagation, rows_of
 from drawing.layout_tensor import draw_holders, draw_layout, draw_redistribution, held_part, piece_text, real_part
@@ -86,20 +84,16 @@ def test_a_plan_is_drawn_with_what_its_edges_pay():
     assert "x: all-to-all, 32,768 bytes" in svg(draw_plan(propagate(graph)))
 
 
-def test_pictures_take_only_what_the_layout_track_exports():
-    for path in (ROOT / "drawing").glob("layout_*.py"):
-        nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ImportFrom)]
-        taken = [(node.module, alias.name) for node in nodes if node.level == 0 for alias in node.names]
-        assert all(name in lib.layout.__all__ for module, name in taken if module == "lib.layout"), path.name
-        assert not [module for module, _ in taken if module.startswith("lib.layout.")], path.name
-
-
 def test_pictures_have_limits():
     many = mesh(a=128)
     with approved_refusal("layouts", "pictures have limits", LayoutError):
         draw_redistribution(redistribute(mesh_split((128,), many, (-1,)), mesh_split((128,), many, ("a",))))
     with approved_refusal("layouts", "pictures have limits, 2", LayoutError):
         draw_layout(mesh_split((8192,), mesh(a=8192), ("a",)))
+    graph = Graph(mesh=many)
+    graph.relu("y", graph.input("x", (128,)))
+    with approved_refusal("layouts", "pictures have limits, 3", LayoutError):
+        draw_holders(plan(graph))
     assert [short_text(n) for n in (512, 1536, 2_000_000, 3 * 10**9)] == ["512", "1.54k", "2M", "3G"]
 
 
@@ -259,13 +253,6 @@ def test_a_cap_that_is_missed_is_red_below_the_memory():
     assert (ALARM in met, ALARM in missed) == (False, True)
 
 
-def test_more_devices_than_a_picture_has_columns_for():
-    graph = Graph(mesh=mesh(a=128))
-    graph.relu("y", graph.input("x", (128,)))
-    with approved_refusal("layout_plans", "more devices than a picture has columns for", LayoutError):
-        draw_holders(plan(graph))
-
-
 def test_the_text_of_who_holds_what_fits_and_is_complete():
     for make in PLANS.values():
         found = make()
@@ -295,11 +282,7 @@ def test_plans_are_drawn_side_by_side_each_with_its_bytes():
     assert [drawn.count(f">{text}<") for text in ("left", "right", "917,504 bytes moved", "425,984 bytes moved")] == [
         1
     ] * 4
-    assert picture.width > 2 * svg_width(gspmd)
-
-
-def svg_width(found: GraphPlan) -> float:
-    return draw_plan(found).width * 0.9
+    assert picture.width > 1.8 * draw_plan(gspmd).width
 
 
 # --- Step by step ---
@@ -390,8 +373,7 @@ def test_no_line_of_the_text_is_cut(width):
 def test_the_commands_draw_everything(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solution = str(ROOT / "solutions" / "layout" / "ffn.py")
-    shown = puzzles("draw", solution, "ffn", "--text", "--width", "60", "-o", "ffn.html")
-    assert shown.exit_code == 0, shown.output
+    shown = puzzles("draw", solution, "ffn", "--text", "--width", "60", "-o", "ffn.html", code=0)
     puzzle = LAYOUT_PUZZLES["ffn"]
     for said in ("configured by the puzzle", "Who holds what", "Step by step", f"(cap: {puzzle.memory_cap:,})"):
         assert said in " ".join(shown.output.split()), said
@@ -401,8 +383,7 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
     for said in ("The plan", "Who holds what", "Sharding Propagation, step by step", "The same as text"):
         assert said in page
     assert "http://" not in page.replace("http://www.w3.org/", "")
-    written = puzzles("draw", solution, "ffn", "-o", "ffn.txt")
-    assert written.exit_code == 0
+    puzzles("draw", solution, "ffn", "-o", "ffn.txt", code=0)
     assert (tmp_path / "ffn.txt").read_text().count("\n1. matmul1") == 1
 
 
@@ -412,8 +393,7 @@ def test_the_commands_draw_everything(tmp_path, monkeypatch):
 def test_the_page_of_given_ends_shows_what_gspmd_makes_of_them(slug, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     solution = str(ROOT / "solutions" / "layout" / f"{slug}.py")
-    shown = puzzles("draw", solution, slug, "-o", "ends.html")
-    assert shown.exit_code == 0, shown.output
+    puzzles("draw", solution, slug, "-o", "ends.html", code=0)
     page = (tmp_path / "ends.html").read_text()
     assert page.count("<svg") == 4
     assert f"{complete(LAYOUT_PUZZLES[slug].graph(), {}).plan.bytes:,} bytes moved" in page

@@ -26,8 +26,6 @@ from drawing.palette import (
     dark_variant,
     layer_colour,
     layer_tint,
-    lightness,
-    luminance,
     text_on,
 )
 from drawing.plans import Spot, describe_spot, plane_of
@@ -189,12 +187,6 @@ def test_text_can_be_read_on_every_layer_in_light_and_dark() -> None:
             assert contrast(fill, text_on(fill)) > 3.5
             assert contrast(dark_variant(fill), dark_variant(text_on(fill))) > 3
     assert contrast(dark_variant(PAPER), dark_variant(INK)) > 10
-
-
-def test_neighbouring_kinds_of_memory_differ_in_lightness_or_hue_to_everyone() -> None:
-    shades = [lightness(luminance(colour)) for colour in KINDS.values()]
-    assert abs(shades[0] - shades[1]) > 0.25  # both blue
-    assert abs(shades[2] - shades[3]) > 0.2  # both orange
 
 
 def test_a_picture_says_what_schedule_it_is() -> None:

@@ -38,12 +38,6 @@ def installed(request: pytest.FixtureRequest, wheel: Path, tmp_path_factory: pyt
 
 
 @pytest.fixture
-def from_wheel(wheel: Path, tmp_path: Path) -> Environment:
-    """One that a test may change."""
-    return environments.environment(tmp_path / "venv", wheel)
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A player's folder: a solution, and modules of their own that are called like ours."""
     made = tmp_path / "player"
@@ -140,22 +134,15 @@ def test_plain_names_work_in_an_editable_install_but_are_free_in_a_wheel(
 # --- Foreign modules ---
 
 
-def test_a_foreign_lib_that_is_installed_is_not_in_the_way(from_wheel: Environment, folder: Path) -> None:
-    _put_foreign_into(from_wheel)
-    _play_all_ways(from_wheel, folder)
-
-
-def test_a_foreign_lib_is_not_in_the_way_of_an_editable_install(tmp_path: Path, folder: Path) -> None:
-    editable = environments.environment(tmp_path / "venv", "--editable", ROOT)
-    _put_foreign_into(editable)
-    _play_all_ways(editable, folder)
-
-
-def _put_foreign_into(environment: Environment) -> None:
+@pytest.mark.parametrize("way", ["wheel", "editable"])
+def test_a_foreign_lib_that_is_installed_is_not_in_the_way(way: str, wheel: Path, tmp_path: Path, folder: Path) -> None:
+    what = (wheel,) if way == "wheel" else ("--editable", ROOT)
+    environment = environments.environment(tmp_path / "venv", *what)
     (environment.packages / "lib").mkdir()
     (environment.packages / "lib" / "__init__.py").write_text(FOREIGN)
     for name in ("drawing", "puzzles", "solutions"):
         (environment.packages / f"{name}.py").write_text(FOREIGN)
+    _play_all_ways(environment, folder)
 
 
 def _play_all_ways(environment: Environment, folder: Path) -> None:

@@ -31,7 +31,6 @@ from puzzles.page.build import (
     RELEASE,
     WITH_NUMPY,
     LockedWheel,
-    Site,
     SiteError,
     files,
     licences,
@@ -97,9 +96,9 @@ def test_a_site_without_numpy_is_said_to_lack_it(
 ) -> None:
     asked = []
 
-    def build(folder: Path, work: Path, numpy: str, archive: Path | None) -> Site:
+    def build(folder: Path, work: Path, numpy: str, archive: Path | None) -> tuple[int, str]:
         asked.append(numpy)
-        return Site(9_000_000, "numpy-2.whl", has_numpy)
+        return 9_000_000, "" if has_numpy else "numpy-2.whl"
 
     monkeypatch.setattr("puzzles.page.__main__.build", build)
     said = [CliRunner().invoke(main, [str(tmp_path)], env={"NUMPY_WHEEL": folder}).output for folder in ("", "wheels")]
@@ -438,12 +437,12 @@ FSDP = "async def fsdp(\n    model,\n):\n    helper(model)  # and one here\n"
 @pytest.mark.parametrize("between", ["", "\n\n", "# about fsdp\n", "N = 1\n", "\f\n"])
 @pytest.mark.parametrize("end", ["", "# the end", "\n\n# the end\n"])
 def test_all_but_other_definitions_stays_byte_for_byte(between: str, end: str) -> None:
-    parts = split(HEAD + DDP + between + FSDP + end, list(PUZZLES))
+    parts = split(HEAD + DDP + between + FSDP + end)
     assert parts == {"ddp": HEAD + DDP + between + end, "fsdp": HEAD + between + FSDP + end}
 
 
 def test_every_solution_comes_back_with_its_definition_only() -> None:
-    parts = split("\n\n".join(CODES.values()), list(PUZZLES))
+    parts = split("\n\n".join(CODES.values()))
     assert list(parts) == list(SLUGS)
     for slug, code in CODES.items():
         assert code[code.index(f"def {slug}(") :] in parts[slug] + "\n"
@@ -451,12 +450,12 @@ def test_every_solution_comes_back_with_its_definition_only() -> None:
 
 
 def test_a_file_with_one_solution_is_its_code() -> None:
-    assert split(CODES["zb_h1"], list(PUZZLES)) == {"zb_h1": CODES["zb_h1"]}
+    assert split(CODES["zb_h1"]) == {"zb_h1": CODES["zb_h1"]}
 
 
 def test_two_statements_on_one_line_stay_together() -> None:
     text = "ddp = 1; fsdp = 2\n"
-    assert split(text, list(PUZZLES)) == {"ddp": text, "fsdp": text}
+    assert split(text) == {"ddp": text, "fsdp": text}
 
 
 # --- The page goes along the core path, as the game does, and leaves out what the site or the browser lacks ---

@@ -72,7 +72,7 @@ async def test_a_solution_is_judged_drawn_and_verified() -> None:
 
 
 async def test_a_plan_is_judged_and_drawn() -> None:
-    text = (ROOT / "solutions" / "plan" / "mixtral_64.py").read_text(encoding="utf-8")
+    text = solution("plan/mixtral_64")
     verdict = await judged("mixtral_64", text)
     assert (verdict["status"], verdict["stars"]) == ("passed", 3)
     assert verdict["why_title"].startswith("Where time")
@@ -382,17 +382,14 @@ def test_runs_that_are_left_out_cost_what_they_would_show() -> None:
 
 
 async def answered(slug: str, text: str) -> Any:
-    """The verdict on a code, and its picture: one Python runs it, another one judges the record."""
-    record = json.loads(await player.answer("run", json.dumps([slug, text])))["value"]
-    verdict = json.loads(await api.answer("judge", json.dumps([slug, record])))["value"]
-    return verdict, json.loads(await api.answer("picture", json.dumps(["layer", False])))["value"]
+    """The verdict on a code, and its picture."""
+    return await judged(slug, text), await ask("picture", "layer", False)
 
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("slug", LAYOUT_PUZZLES)
 def test_a_layout_is_completed_judged_and_drawn(slug: str) -> None:
-    text = (ROOT / "solutions" / "layout" / f"{slug}.py").read_text(encoding="utf-8")
-    verdict, picture = asyncio.run(answered(slug, text))
+    verdict, picture = asyncio.run(answered(slug, solution(f"layout/{slug}")))
     assert (verdict["status"], verdict["stars"]) == ("passed", 3)
     assert picture.startswith("<svg")
 

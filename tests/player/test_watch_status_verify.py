@@ -17,7 +17,6 @@ from puzzles.cli import watch
 from puzzles.cli.watch import WatchState
 from puzzles.judge import progress
 from puzzles.judge.grader import grade_file
-from puzzles.judge.starters import starter_file
 from puzzles.judge.submission import Submission
 from puzzles.sandbox.limits import Limits
 from puzzles.tracks import ALL, TRACKS, reference_file, track_of
@@ -29,10 +28,6 @@ from tests.support.solved import reference_of
 pytestmark = pytest.mark.usefixtures("in_an_empty_folder", "in_this_process")
 
 # --- The commands watch, status, reset and verify, and the words after a pass ---
-
-
-def engine(name: str) -> str:
-    return (SOLUTIONS / "engine" / f"{name}.py").read_text(encoding="utf-8")
 
 
 # --- Watch ---
@@ -54,7 +49,8 @@ class Watched:
         self.graded: list[list[str] | None] = []
         self.opened: list[str] = []
         console = Console(file=self.screen, width=100, highlight=False, markup=False)
-        self.game = WatchState("mine.py", Limits(), console, self.grade, self.opened.append)
+        self.game = WatchState("mine.py", Limits(), console)
+        self.game.grade, self.game.show = self.grade, self.opened.append
         self.game.begin()
 
     def grade(self, path: str, wanted: list[Any] | None, limits: Limits, keep: bool) -> Any:
@@ -134,15 +130,6 @@ def test_n_says_why_a_starter_cannot_be_added(monkeypatch: pytest.MonkeyPatch) -
     assert "Python files" in watched.press("n")
 
 
-def test_the_core_path_goes_on_from_a_schedule_to_its_class() -> None:
-    watched = Watched(DDP)
-    assert "DataParallel: Replicate the weights" in watched.press("n")
-    assert "import numpy as np" in watched.path.read_text()
-    assert watched.game.current == "DataParallel"
-    watched.path.write_text(stating(real_verdict("ddp"), real_verdict("DataParallel")))
-    assert "passed ★★" in watched.press("saved")
-
-
 def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
     watched = Watched(BASIC + FAILED_DDP)
     assert watched.game.current == "ddp"
@@ -157,12 +144,6 @@ def test_a_save_shows_the_verdict_on_what_was_edited() -> None:
     assert "basic: Standard training" in watched.press("saved")
     assert watched.game.current == "basic", "where the player is now"
     assert as_line(PUZZLES["basic"].statement) in watched.press("s")
-
-
-@pytest.mark.parametrize("slug", ["gpipe", "FSDP", "mesh_2x3"])
-def test_a_starter_of_one_puzzle_is_watched_at_that_puzzle(slug: str):
-    track = track_of(slug)
-    assert Watched(starter_file([track.puzzle(slug)], "mine.py")).game.current == slug
 
 
 @pytest.mark.parametrize("text", ["async def fsdp(model):\n    model.storage()\n", PUZZLES["fsdp"].starter])
@@ -191,7 +172,7 @@ def test_keys_give_hints_the_list_and_the_end():
 @pytest.mark.sandboxed
 @pytest.mark.slow
 def test_classes_and_layouts_are_watched_like_schedules():
-    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + engine("fsdp"), is_run=True)
+    watched = Watched((SOLUTIONS / "layout" / "ffn.py").read_text() + solution("engine/fsdp"), is_run=True)
     assert watched.game.current == "ffn", "all that is begun is passed: the last of them"
     assert "FSDP ★★☆ passed" in watched.press("l")
     assert "ffn ★★★ passed" in watched.press("l")
@@ -332,7 +313,7 @@ def test_compare_shows_the_differing_lines_and_both_runs():
 
 
 def test_compare_refuses_what_it_cannot_show():
-    Path("mine.py").write_text(engine("fsdp"))
+    Path("mine.py").write_text(solution("engine/fsdp"))
     puzzles("compare", "mine.py", "FSDP", code=0)
     assert "--open" in puzzles("compare", "mine.py", "FSDP", "--open").stderr
     assert "mine.py" in puzzles("compare", "mine.py", "ddp").stderr

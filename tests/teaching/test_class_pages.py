@@ -16,7 +16,7 @@ from puzzles.cli.grade import outputs_of
 from puzzles.judge.verdict import Graded, Verdict
 from puzzles.screens.html import message_html, text_html
 from puzzles.teaching.class_pages import INDEX, ClassPages, PageNames
-from puzzles.teaching.course_file import NO_COURSE
+from puzzles.teaching.course_file import Course
 from puzzles.tracks import find, track_of
 from tests.support import course
 from tests.support.commands import puzzles, solution
@@ -173,13 +173,14 @@ def test_markdown_is_rendered() -> None:
     assert text_html("`a` *b*\n\n    code\n\n<b>") == (
         "<p><code>a</code> <em>b</em></p>\n<pre><code>code\n</code></pre>\n<p>&lt;b&gt;</p>\n"
     )
+    assert "<td>1</td>" in text_html("| a |\n|---|\n| 1 |\n"), "tables too"
     assert message_html("`a<b` *c* [d](e)") == "<code>a&lt;b</code> *c* [d](e)"
 
 
 def test_the_option_takes_a_page_or_a_folder(tmp_path: Path) -> None:
     (tmp_path / "is.html").mkdir()
     folders = ("out", "out/", "r.html/", str(tmp_path / "is.html"))
-    formats = [[*outputs_of([name], NO_COURSE)] for name in ("r.html", "r.HTM", *folders)]
+    formats = [[*outputs_of([name], Course())] for name in ("r.html", "r.HTM", *folders)]
     assert formats == [["html"]] * 2 + [["pages"]] * 4
 
 

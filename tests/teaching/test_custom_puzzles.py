@@ -472,12 +472,8 @@ def whole_week(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def remove(path: Path) -> None:
-    shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
 def watched() -> list[Verdict]:
-    game = WatchState("mine.py", Limits(), Console(file=io.StringIO(), width=100), grade_file, lambda page: None)
+    game = WatchState("mine.py", Limits(), Console(file=io.StringIO(), width=100))
     game.begin()
     return list(game.verdicts.values())
 
@@ -493,7 +489,7 @@ def played() -> Iterator[Verdict]:
 @pytest.mark.parametrize("gone", SHAPES, ids=lambda gone: "+".join(gone) or "nothing")
 def test_a_folder_of_any_shape_can_be_played(gone: tuple[str, ...], whole_week: Path) -> None:
     for name in gone:
-        remove(whole_week / name)
+        shutil.rmtree(whole_week / name) if (whole_week / name).is_dir() else (whole_week / name).unlink()
     wanted = {"relay_schedule": "passed", "relay_layout": "passed", "relay_plan": "passed"}
     wanted["relay_engine"] = "failed" if "trials" in gone else "passed"
     with folder_added(whole_week):
@@ -524,8 +520,8 @@ def test_a_class_in_python_without_trials_fails_alone(trials: str, whole_week: P
 ROWS = measured_rows("relay")
 
 
-def check(folder: Path, *words: str) -> Result:
-    return puzzles("check", str(folder), *words)
+def check(folder: Path, *words: str, code: int | None = None) -> Result:
+    return puzzles("check", folder, *words, code=code)
 
 
 @pytest.fixture
@@ -603,18 +599,16 @@ def test_without_its_figures_only_one_working_rank_is_noted(file: Path) -> None:
 @pytest.mark.slow
 def test_stale_figures_are_named_and_corrected_and_the_rest_of_the_file_stays(file: Path) -> None:
     text = file.read_text()
-    assert check(file.parent, "--write").exit_code == 0
+    check(file.parent, "--write", code=0)
     assert file.read_text() == text, "nothing is written that is there"
     file.write_text(
         text.replace("= 7.9", "= 8").replace("= 5.1", "= 5").replace("[[reference_at]]", "# Mine.\n[[reference_at]]")
     )
-    stale = check(file.parent)
-    assert stale.exit_code == 1
+    stale = check(file.parent, code=1)
     assert "5 timesteps, 1,835,008 elements" in stale.output
     assert "takes 5.1 timesteps" in stale.output
     assert ("8 timesteps, 2,621,440") in stale.output
-    written = check(file.parent, "--write")
-    assert written.exit_code == 0, written.output
+    written = check(file.parent, "--write", code=0)
     assert "Wrote the reference's figures" in written.output
     head, _, _ = text.partition("# Measured")
     assert file.read_text().startswith(head)
@@ -627,12 +621,11 @@ def test_a_row_that_was_written_before_traffic_was_measured_still_holds_and_is_c
     whole = file.read_text()
     text = re.sub(r"(?m)^traffic = .*\n", "", whole)
     file.write_text(text)
-    checked = check(file.parent)
-    assert checked.exit_code == 0, checked.output
+    checked = check(file.parent, code=0)
     for words in ("records: the reference takes 5.1 timesteps", "1,179,648 elements sent with 3 layers, 4 batches"):
         assert words in checked.output
     assert checked.output.count("--write adds") == 2
-    assert check(file.parent, "--write").exit_code == 0
+    check(file.parent, "--write", code=0)
     assert file.read_text() == whole
     file.write_text(text.replace("peak_memory = 2_621_440", "peak_memory = 2_621_440\ntraffic = 3"))
     stale = check(file.parent)
@@ -649,7 +642,7 @@ def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
     assert "takes 5.1 timesteps" in found.output, "a batch on each rank, as ever"
     assert "4 ranks; --write adds" in found.output
     assert "run with 3 layers," in found.output
-    assert check(file.parent, "--write").exit_code == 0
+    check(file.parent, "--write", code=0)
     (row,) = tomllib.loads(file.read_text())["reference_at"]
     assert row["size"] == {"layers": 2, "batches": 4, "ranks": 4}
 
@@ -658,8 +651,7 @@ def test_a_size_that_is_no_more_and_one_that_is_new(file: Path) -> None:
 def test_a_puzzle_of_one_size_is_ready_and_told_what_that_means(file: Path) -> None:
     text = file.read_text().partition("\n[[reference_at]]")[0]
     file.write_text(re.sub(r"(?m)^other_sizes.*\n", "", text))
-    checked = check(file.parent)
-    assert checked.exit_code == 0, checked.output
+    checked = check(file.parent, code=0)
     assert "other_sizes:" in checked.output
 
 
@@ -667,7 +659,7 @@ def test_a_puzzle_of_one_size_is_ready_and_told_what_that_means(file: Path) -> N
 def test_line_ends_stay(file: Path) -> None:
     text = file.read_text()
     file.write_text(text.replace("= 7.9", "= 8"), newline="\r\n")
-    assert check(file.parent, "--write").exit_code == 0
+    check(file.parent, "--write", code=0)
     assert file.read_bytes() == text.encode().replace(b"\n", b"\r\n")
 
 
@@ -678,8 +670,7 @@ def test_a_file_that_cannot_be_written_is_named(file: Path, monkeypatch: pytest.
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr(Path, "write_text", refuse)
-    refused = check(file.parent, "--write")
-    assert refused.exit_code == 2
+    refused = check(file.parent, "--write", code=2)
     assert f"{file}: Read-only file system" in refused.output
 
 
@@ -688,7 +679,7 @@ def test_records_of_others_stay_where_they_are(file: Path) -> None:
     other = '[[records]] # of last year\ntimesteps = 4\npeak_memory = 9_000_000\nby = "Ben \\\\ \\""\n'
     text = file.read_text().replace("# Measured", f"{other}\n# Measured").replace("= 7.9", "= 8")
     file.write_text(text)
-    assert check(file.parent, "--write").exit_code == 0
+    check(file.parent, "--write", code=0)
     assert other in file.read_text()
     assert [row["by"] for row in tomllib.loads(file.read_text())["records"]] == ['Ben \\ "', "solutions/relay.py"]
 
@@ -704,12 +695,10 @@ def test_a_variant_of_a_file_is_checked_as_a_record(file: Path) -> None:
     row = '[[records]]\ntimesteps = 5.1\npeak_memory = 1_835_008\nby = "solutions/ways.py: {}"\n\n'
     written = file.read_text()
     file.write_text(written.replace("# Measured", f"{row.format('once')}# Measured"))
-    checked = check(file.parent)
-    assert checked.exit_code == 0, checked.output
+    checked = check(file.parent, code=0)
     for variant, why in (("twice", "no_such_call"), ("thrice", "thrice")):
         file.write_text(written.replace("# Measured", f"{row.format(variant)}# Measured"))
-        checked = check(file.parent)
-        assert checked.exit_code == 1
+        checked = check(file.parent, code=1)
         assert f"solutions/ways.py: {variant}" in checked.output
         assert why in checked.output.partition("1,835,008 elements: ")[2]
 
@@ -721,7 +710,7 @@ def test_rows_that_are_one_field_stay_one(file: Path) -> None:
     row = f"    {{ size = {size}, timesteps = 7.9, peak_memory = 2_621_440, traffic = 1_179_648 }}, # mine"
     text = text.replace("other_sizes", f"reference_at = [\n{row}\n]\nother_sizes", 1)
     file.write_text(text.replace("= 7.9", "= 8"))
-    assert check(file.parent, "--write").exit_code == 0
+    check(file.parent, "--write", code=0)
     assert file.read_text() == text
 
 
@@ -729,7 +718,7 @@ def test_rows_that_are_one_field_stay_one(file: Path) -> None:
 def test_a_header_within_a_text_is_no_header(file: Path) -> None:
     text = file.read_text().replace('statement = """', 'statement = """\n[[reference_at]]\ntimesteps = 1\n')
     file.write_text(text.replace("= 7.9", "= 8"))
-    assert check(file.parent, "--write").exit_code == 0
+    check(file.parent, "--write", code=0)
     assert file.read_text() == text
 
 

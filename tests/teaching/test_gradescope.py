@@ -27,12 +27,8 @@ from puzzles.teaching.export import gradescope
 from puzzles.teaching.gradescope import Autograder, packed_again
 from puzzles.teaching.writing import begin
 from tests.support import environments
-from tests.support.commands import puzzles
+from tests.support.commands import SOLUTIONS, puzzles
 from tests.support.course import loop, rules
-
-ROOT = Path(__file__).parents[2]
-SOLUTIONS = ROOT / "solutions"
-
 
 POINTS = "puzzles = ['week3']\n[points]\nrelay = 10\nfsdp = 2\n"
 

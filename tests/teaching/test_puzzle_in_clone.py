@@ -42,11 +42,6 @@ def ok(folder: Path, *words: str) -> str:
     return done.stdout
 
 
-def printed(folder: Path, code: str) -> str:
-    """What a program prints in the clone."""
-    return subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True).stdout
-
-
 def add(folder: Path, slug: str, track: str, *options: str) -> list[str]:
     """Adds a puzzle by two commands, with the texts and the solution of the draft; returns its files."""
     lines = ok(folder, "new", slug, "--track", track, *options).splitlines()
@@ -88,7 +83,8 @@ def test_the_quick_tests_pass_with_a_puzzle_in_each_track(tmp_path: Path) -> Non
     assert "(pictures/added_schedule.svg)" in (folder / "docs" / "pictures.md").read_text(encoding="utf-8")
     assert (folder / "docs" / "pictures" / "added_schedule.svg").is_file()
     code = "import json; from puzzles.page.listing import listing; print(json.dumps(listing()))"
-    page = json.loads(printed(folder, code))
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=True)
+    page = json.loads(done.stdout)
     assert {f"added_{track}" for track in TRACKS} <= page["puzzles"].keys()
     ok(folder, "notebook", "books")
     books = "".join(path.read_text(encoding="utf-8") for path in (folder / "books").glob("*.ipynb"))

@@ -1,7 +1,6 @@
 """Whose a submission is: what folders, platforms and rosters say, and that equal names are two people."""
 
 import csv
-import io
 import json
 import os
 import re
@@ -14,14 +13,13 @@ from click.testing import Result
 
 from puzzles.judge import batch
 from puzzles.judge.checkpoint import GradingJob
-from puzzles.judge.handed_in import Submitted, handed_in
+from puzzles.judge.handed_in import handed_in
 from puzzles.judge.verdict import Graded
 from puzzles.teaching.class_pages import PageNames
 from puzzles.teaching.course_file import read_course
 from puzzles.teaching.roster import CourseError, Roll, call, name_forms, read_roster
 from tests.support import course
-from tests.support.commands import puzzles
-from tests.support.fake_grading import without_sandbox
+from tests.support.commands import csv_rows, puzzles
 
 # --- What is one submission: a student's folder or file, as folders, platforms and rosters say; never two students' ---
 
@@ -37,10 +35,6 @@ def tree(folder: Path, *paths: str) -> Path:
     return folder
 
 
-def files_by_key(submitted: list[Submitted], folder: Path) -> dict[str, list[str]]:
-    return {one.key: [str(Path(file.path).relative_to(folder)) for file in one.files] for one in submitted}
-
-
 def roll_of(folder: Path, roster: str) -> Roll:
     file = folder.parent / "roster.csv"
     file.write_text(roster)
@@ -51,7 +45,7 @@ def test_a_folder_directly_below_is_one_submission_and_so_is_a_file(tmp_path: Pa
     here = tree(tmp_path, "ann/a.py", "ann/deep/er/b.ipynb", "ann/.hidden.py", "ben.py", "cleo/report.pdf", "dan/")
     tree(here, ".git/x.py", "__MACOSX/ann/a.py", "venv/pyvenv.cfg", "venv/lib.py", "notes.txt", "_private.py")
     found = handed_in([str(here)])
-    assert files_by_key(found, here) == {
+    assert {one.key: [str(Path(file.path).relative_to(here)) for file in one.files] for one in found} == {
         "ann": ["ann/a.py", "ann/deep/er/b.ipynb"], "ben.py": ["ben.py"], "cleo": [], "dan": []
     }  # fmt: skip
     assert [Path(one.path).name for one in found] == ["ann", "ben.py", "cleo", "dan"]
@@ -167,39 +161,6 @@ def test_rules_that_contradict_each_other_are_refused(tmp_path: Path, other: str
         read_course(course.rules(tmp_path, f"one_student = true\n{other}\n"))
 
 
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[course.Known], dict[str, dict[str, str]], Result]:
-    """A class with each kind of student and a group; by id the status of each puzzle; and what was said."""
-    folder = tmp_path_factory.mktemp("course")
-    known = course.with_groups(course.students(len(course.KINDS)), 1)
-    course.write(folder, known)
-    course.rules(folder, "submissions = ['class']\nroster = 'roster.csv'\n")
-    words = ("class", folder, "--trust", "--json")
-    with pytest.MonkeyPatch.context() as patch:
-        without_sandbox(patch)
-        said = puzzles(*words, "--puzzle", "basic", "--puzzle", "ddp")
-    found: dict[str, dict[str, str]] = {}
-    for row in json.loads(said.stdout)["files"]:
-        for student in row["students"]:
-            found[student["id"]] = {one["puzzle"]: one["status"] for one in row["results"]}
-    return known, found, said
-
-
-def test_each_student_of_a_class_gets_the_best_of_all_their_files(
-    graded: tuple[list[course.Known], dict[str, dict[str, str]], Result],
-) -> None:
-    known, found, said = graded
-    assert set(found) == {one.id for one in known}
-    for one in known:
-        wanted = {
-            slug: one.statuses.get(slug, "not_attempted").replace("shown_size", "passed").replace("best", "passed")
-            for slug in course.POINTS
-        }
-        assert found[one.id] == wanted, one
-    assert said.exit_code == 1
-    assert said.stderr == ""
-
-
 def test_a_submission_without_a_file_says_so(tmp_path: Path) -> None:
     here = tree(tmp_path / "class", "u1/report.pdf", "u2/")
     (tmp_path / "roster.csv").write_text("name,id\nAnn,u1\nBen,u2\nCleo,u3\n")
@@ -262,7 +223,7 @@ def grade(folder: Path, *words: object) -> Result:
 def check(folder: Path, result: Result, are_teams: bool) -> None:
     rows = json.loads(result.stdout)["files"]
     assert len({row["path"] for row in rows}) == len(rows) == len(UNITS)
-    book = {row["ID"]: row for row in csv.DictReader(io.StringIO((folder / "book.csv").read_text()))}
+    book = {row["ID"]: row for row in csv_rows(folder / "book.csv")}
     assert len(book) == len(UNITS) * (1 + are_teams)
     titles = [f"Team 1 (S{unit})" if are_teams else f"Ann Lee (a{unit})" for unit in range(len(UNITS))]
     pages = {re.findall("<h1>(.*)</h1>", text)[0]: text for file in (folder / "out" / "students").iterdir()

@@ -7,7 +7,7 @@ from lib import Trace
 from puzzles.catalog.puzzle import Puzzle
 from puzzles.catalog.schedule import PUZZLES
 from puzzles.judge.verdict import Verdict
-from puzzles.tracks import TRACKS, as_lines, differing_lines, track_of
+from puzzles.tracks import as_lines, differing_lines, track_of
 from puzzles.tracks.schedule.judge import parse_trace
 
 from . import calls, shown
@@ -78,11 +78,6 @@ def timetable_of_runs(slug: str, record: Any) -> list[list[str]]:
     return shown.rows_of_run(PUZZLES[slug], _trace(verdict))
 
 
-def split(text: str) -> dict[str, str]:
-    """The code for each puzzle in a file."""
-    return calls.split(text, [slug for track in TRACKS.values() for slug in track.slugs])
-
-
 async def answer(name: str, given: str) -> str:
     """The worker's only call: one of `CALLS`."""
     return await answered(CALLS, name, given)
@@ -112,12 +107,13 @@ def _of_puzzle(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 CALLS: Calls = {
-    **{call.__name__: call for call in (judge, verify, story, view, picture, compare, trace, split, timetable_of_runs)},
+    **{call.__name__: call for call in (judge, verify, story, view, picture, compare, trace, timetable_of_runs)},
     "profile": shown.profiled,
     "draft": _of_puzzle(shown.draft_shown),
     "refusals": _of_puzzle(shown.refusals),
     "written": _of_puzzle(shown.code_written),
     "read_timetable": _of_puzzle(shown.rows_read),
+    "split": calls.split,
     "fragment": calls.fragment,
     "zipped": calls.zipped,
 }

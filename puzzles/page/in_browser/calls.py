@@ -19,7 +19,7 @@ import re
 import tomllib
 import zlib
 from base64 import b64encode, urlsafe_b64encode
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -250,7 +250,7 @@ def zipped(codes: Mapping[str, str]) -> str:
     return b64encode(data.getvalue()).decode()
 
 
-def split(text: str, slugs: Collection[str]) -> dict[str, str]:
+def split(text: str) -> dict[str, str]:
     """The code for each puzzle that a file defines: the file without the lines that define other puzzles.
 
     Raises:
@@ -258,7 +258,7 @@ def split(text: str, slugs: Collection[str]) -> dict[str, str]:
     """
     nodes, lines = ast.parse(text).body, StringIO(text, newline="").readlines()
     names = [frozenset(bound_names(node)) for node in nodes]
-    found = [slug for slug in slugs if any(slug in bound for bound in names)]
+    found = [slug for track in TRACKS.values() for slug in track.slugs if any(slug in bound for bound in names)]
 
     def code_of(slug: str) -> str:
         others = {*found} - {slug}

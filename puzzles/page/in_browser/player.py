@@ -45,11 +45,7 @@ TOOL = 4
 
 
 class Progress(TextIOBase):
-    """Takes what is printed, and sends it with the line that runs.
-
-    A line is sent as soon as it is reached, since what it computes may never end; but only once in a slice of time, so
-    that a loop is hardly slower.
-    """
+    """Takes what is printed, and sends it with the line that runs."""
 
     def __init__(self, send: Callable[[str, int], object]) -> None:
         self._send, self._text, self._line, self._sent = send, "", 0, 0.0
