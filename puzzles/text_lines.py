@@ -12,8 +12,6 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from copy import copy
-from dataclasses import replace
 from io import StringIO
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING, NamedTuple
@@ -205,8 +203,20 @@ def _unshrinkable(console: Console, table: Table) -> Table:
 
 def part_of(table: Table, columns: Sequence[Column]) -> Table:
     """The table with these of its columns, which may be changed."""
-    part = copy(table)
-    part.columns = [replace(column, _index=place) for place, column in enumerate(columns)]
+    from rich.table import Table
+
+    part = Table(
+        box=table.box, show_header=table.show_header, show_edge=table.show_edge, pad_edge=table.pad_edge,
+        padding=table.padding, collapse_padding=table.collapse_padding,
+        title=table.title, title_justify=table.title_justify,
+    )  # fmt: skip
+    for column in columns:
+        part.add_column(
+            column.header, justify=column.justify, style=column.style, no_wrap=column.no_wrap, overflow=column.overflow,
+            min_width=column.min_width, ratio=column.ratio,
+        )  # fmt: skip
+    for cells in zip(*(column.cells for column in columns)):
+        part.add_row(*cells)
     return part
 
 
