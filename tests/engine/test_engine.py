@@ -21,8 +21,7 @@ from lib.engine.inprocess import InProcessPort
 from lib.engine.launcher import launch
 from tests.oracles.collective_arrays import N
 from tests.support.engine_bodies import BODIES
-from tests.support.engine_bodies.refusals import REFUSALS
-from tests.support.engine_bodies.script import Script, on_each, refused
+from tests.support.engine_bodies.script import Script, on_each
 from tests.support.engine_bodies.streams import Assembly, ReadingAssembly
 from tests.support.examples import examples
 from tests.support.refusals import Refused
@@ -465,14 +464,6 @@ def test_a_stream_is_read_no_faster_than_its_outputs_are_taken() -> None:
 
 
 # === Refusals ===
-
-
-@pytest.mark.parametrize("what", REFUSALS)
-def test_is_refused_with_who_what_and_what_to_do(what: str) -> None:
-    does, words = REFUSALS[what]
-    text = refused("inprocess", does, np.ones(4))
-    assert text.startswith("RuleError: device "), text
-    assert words in text
 
 
 def test_launch_refuses_what_it_cannot_start() -> None:

@@ -81,7 +81,7 @@ def test_the_pages_slurm_script_runs_on_the_hosts_of_the_job(folder: Path) -> No
 
 
 def test_bodies_pass_and_their_arrays_cross_the_link(folder: Path) -> None:
-    chosen = "large_arrays groups messages many_large_messages one_sided_puts deadlocks a_raise_ends_all".split()
+    chosen = "large_arrays memory_orders many_large_messages one_sided_puts streams deadlocks a_raise_ends_all".split()
     told, crossed = by_hostfile(folder, "-m", "tests.support.engine_bodies", *chosen)
     assert [body for body in chosen if told.count(f"passed {body}\n") != 4] == []
     assert crossed > 2 * 6 * 400_000 * 8  # many_large_messages: two turns of six from node1 to node2
