@@ -20,13 +20,11 @@ from lib.engine.flops import MAX_SCALES
 from lib.engine.inprocess import InProcessPort
 from lib.engine.launcher import launch
 from tests.oracles.collective_arrays import N
-from tests.support.engine_bodies import BODIES
+from tests.support.engine_bodies import BODIES, EXHAUSTIVE
 from tests.support.engine_bodies.script import Script, on_each
 from tests.support.engine_bodies.streams import Assembly, ReadingAssembly
 from tests.support.examples import examples
 from tests.support.refusals import Refused
-
-EXHAUSTIVE = ("all_memory_orders", "many_launches", "many_random_programs")
 
 
 @pytest.mark.sampled(12)
