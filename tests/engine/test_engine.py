@@ -658,22 +658,6 @@ def test_a_late_put_lands_at_the_barrier_and_all_others_immediately(late_puts: A
     assert run_with(hands_around, late_puts)[0][0]["before"].tolist() == results[0]["before"].tolist()
 
 
-def test_the_meters_do_not_know_the_schedule() -> None:
-    assert run_with(hands_around, (1,))[1] == run_with(hands_around, None)[1]
-
-
-def test_a_put_can_land_before_its_target_has_returned_from_allocation() -> None:
-    def at_once(me: Any, _: Any) -> Any:
-        buffer = me.symmetric(FOUR)
-        for other in set(range(FOUR)) - {int(me.device_id)}:
-            me.send_async(np.ones(1, np.float32), buffer[me.device_id :][:1], other)
-        me.barrier()
-        return buffer
-
-    results, _ = run_with(at_once, ())
-    assert [result.tolist() for result in results] == [[float(i != j) for j in range(FOUR)] for i in range(FOUR)]
-
-
 @examples(40)
 @given(st.lists(st.tuples(DEVICES, DEVICES, st.integers(1, 9)), max_size=12), SCHEDULES)
 def test_programs_that_wait_for_the_barrier_are_the_same_under_every_schedule(puts: Any, late: Any) -> None:
