@@ -436,19 +436,16 @@ class ProcessPort:
         if len(call.group) == 1:
             return [put for _, put in puts]
         for to, put in puts:
-            self.puts.send(to, put.content, (put.buffer, put.offset, put.strides))
+            self.puts.send(to, put.content, put[:3])
         counts = self._meet(call, dict(Counter(to for to, _ in puts)))
         arrived = [
-            self._receive_put(source)
+            Put._make((*place, content))
             for source, count in zip(call.group, counts)
             for _ in range(count.get(self.device, 0))
+            for place, content in [self.puts.receive(source)]
         ]
         self.puts.finish()
         return arrived
-
-    def _receive_put(self, source: int) -> Put:
-        (buffer, offset, strides), content = self.puts.receive(source)
-        return Put(buffer, offset, strides, content)
 
     def try_put(self, to: int, put: Put) -> bool:
         return False
