@@ -171,7 +171,7 @@ class _Activations(NamedTuple):
 def layer_output(params: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> Any:
     """The output for (tokens, model). Deliberate mistakes: inputs added `residuals` times instead of once; scores that
     are not `scaled`."""
-    p = _in_float64(params)
+    p = exact(params)
     a = _activations(p, x, heads, residuals, scaled)
     return residuals * a.y + np.maximum(a.z, 0) @ p["mlp/down"]
 
@@ -195,7 +195,7 @@ def _norm_gradients(p: Mapping[str, Any], name: str, x: Any, g: Any, grads: dict
 
 def layer_gradients(params: Mapping[str, Any], x: Any, g: Any, heads: int) -> dict[str, Any]:
     """The gradients of all parameters, and of the input under 'x'."""
-    p = _in_float64(params)
+    p = exact(params)
     q, k, v, weights, mixed, y, z = _activations(p, x, heads)
     dz = (g @ p["mlp/down"].T) * (z > 0)
     grads: dict[str, Any] = {"mlp/up": _normed(p, GAINS[1], y).T @ dz, "mlp/down": np.maximum(z, 0).T @ g}
@@ -210,10 +210,6 @@ def layer_gradients(params: Mapping[str, Any], x: Any, g: Any, heads: int) -> di
         dh = dh + d @ p[name].T
     grads["x"] = dy + _norm_gradients(p, GAINS[0], x, dh, grads)
     return grads
-
-
-def _in_float64(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: np.asarray(weight, np.float64) for name, weight in params.items()}
 
 
 def _activations(p: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> _Activations:
