@@ -57,8 +57,6 @@ class Carrier(Protocol):
     """Bytes of the largest array that is sent within a header or a row; -1 if none is."""
     polls_per_check: int
     """Polls between two checks of the control messages."""
-    in_background: Callable[[], object] | None
-    """Called when a collective has begun; returns when its result is wanted. Only torch supports it."""
     lost: Collection[int]
     """Devices whose processes have ended."""
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,9 +16,10 @@ from lib.engine.launcher import by_mpiexec
 from lib.engine.replay.replay import replay
 from puzzles.cli.main import main
 from puzzles.tracks.schedule.run_on_tensors import on_transport
-from tests.support import CLASSICS, Classic
+from tests.support import CLASSICS
 from tests.support.engine_bodies import BODIES
 from tests.support.mpi import mpiexec_or_skip
+from tests.support.replays import trace_of
 
 MPIEXEC = mpiexec_or_skip()
 ROOT = Path(__file__).parents[2]
@@ -164,11 +166,17 @@ def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:
     assert "'mpiexec -n 4" in ended.stderr
 
 
-@pytest.mark.parametrize(
-    "classic", [pytest.param(c, id=c.slug, marks=[] if c.slug == "ddp" else pytest.mark.slow) for c in CLASSICS]
-)
-def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None:
-    trace = run(classic.solution, *classic.size).trace
+EXTENDED = ["hybrid_shard", "fsdp_prefetch", "ddp_overlap", "zb_h2 for two steps", "sequence_parallel"]
+EXTENDED += ["expert_parallel", "local_sgd_twice", "ring", "tangle", "offload", "stream_inference"]
+REPLAYED = {
+    **{classic.slug: lambda classic=classic: run(classic.solution, *classic.size).trace for classic in CLASSICS},
+    **{name: partial(trace_of, name) for name in EXTENDED},
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "ddp" else pytest.mark.slow) for n in REPLAYED])
+def test_schedules_run_on_mpi_as_they_do_in_process(name: str) -> None:
+    trace = REPLAYED[name]()
     there, here = on_transport(trace, "mpi", small=True), replay(trace, small=True)
     assert there.passed
     assert (there.error, there.ranks) == (here.error, here.ranks)

@@ -1,6 +1,5 @@
 """Replays: on real tensors schedules give the weights or outputs of one device, in the memory and bytes predicted."""
 
-import json
 from dataclasses import replace as changed
 from functools import partial
 from math import isclose
@@ -17,7 +16,7 @@ import drawing
 from drawing.predicted_vs_measured import measured as moved
 from drawing.run_text import reasons
 from drawing.scene import scene_of
-from lib import COSTS, TIMED, Costs, Model, PuzzleError, Record, Setting, Trace, TraceError, referee, run, trace_to_json
+from lib import COSTS, TIMED, Costs, Model, PuzzleError, Record, Setting, Trace, TraceError, referee, run
 from lib import pipelines as schedules
 from lib.engine.replay.rank import PERFORM, ReplayEngine
 from lib.engine.replay.replay import NO_TENSORS, measured, replay, replay_from_json, replay_to_json
@@ -31,7 +30,6 @@ from tests.oracles.tensor_interpreter import outcome
 from tests.screens.texts import approved, approved_refusal
 from tests.support import CLASSICS, Classic
 from tests.support.examples import examples
-from tests.support.mpi import mpiexec_or_skip
 from tests.support.refusals import Refused
 from tests.support.replays import GAMES, Game, trace_of
 from tests.support.schedules import shards, tiers
@@ -500,34 +498,3 @@ def test_a_replay_survives_json() -> None:
     for trace in (basic, *map(trace_of, ("offload", "zb_h1", "stream_inference"))):
         result = replay(trace, small=True)
         assert replay_from_json(replay_to_json(result)) == result
-
-
-# --- On MPI -------------------------------------------------------------------------------------------
-
-ON_FOUR = ["hybrid_shard", "fsdp_prefetch", "ddp_overlap", "zb_h2 for two steps", "sequence_parallel"]
-ON_FOUR += ["expert_parallel", "local_sgd_twice"]
-ON_OTHERS = ["ring", "tangle", "offload", "stream_inference"]
-
-
-def on_mpi_as_here(names: list[str]) -> None:
-    from lib.engine.launcher import by_mpiexec
-
-    traces = json.dumps([trace_to_json(trace_of(name)) for name in names])
-    there = json.loads(by_mpiexec(GAMES[names[0]].size[2], "tests.support.replays_over_mpi", traces))
-    for name, text in zip(names, there, strict=True):
-        result, here = replay_from_json(text), replay(trace_of(name), small=True)
-        assert (name, result.passed) == (name, True)
-        assert (result.error, result.ranks) == (here.error, here.ranks)
-
-
-@pytest.mark.slow
-def test_schedules_run_on_mpi_as_they_do_in_process() -> None:
-    mpiexec_or_skip()
-    on_mpi_as_here(ON_FOUR)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ON_OTHERS)
-def test_schedules_of_other_sizes_run_on_mpi_as_well(name: str) -> None:
-    mpiexec_or_skip()
-    on_mpi_as_here([name])
