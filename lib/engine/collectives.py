@@ -53,7 +53,7 @@ _UFUNCS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "
 
 
 BLOCK_BYTES = 1 << 16
-"""Larger arrays are reduced block by block: the blocks of all devices fit into a processor's cache."""
+"""Larger arrays are cut before they are joined or reduced, so that no number is copied twice."""
 
 
 SPREAD_BYTES = 1 << 18
@@ -74,7 +74,7 @@ def reduced(arrays: Sequence[Array], op: str) -> Array:
     """The reduction of the arrays, in their order. Keeps the dtype, except that the average of whole numbers is
     float64."""
     first, dtype = arrays[0], reduced_dtype(op, arrays[0].dtype)
-    if first.nbytes <= BLOCK_BYTES and len(arrays) > 1 and first.ndim and dtype is first.dtype:
+    if len(arrays) > 1 and first.ndim and dtype is first.dtype:
         total: Array = _UFUNCS[op](first, arrays[1], order="C")  # faster than into an array that is made before
         _reduce_others(total, arrays, op)
         return total
@@ -85,16 +85,6 @@ def reduced(arrays: Sequence[Array], op: str) -> Array:
 
 def reduce_into(total: Array, arrays: Sequence[Array], op: str) -> None:
     """Writes the reduction into an array of the right shape and dtype."""
-    if total.nbytes <= BLOCK_BYTES or not all(array.flags.c_contiguous for array in (total, *arrays)):
-        _reduce(total, arrays, op)
-        return
-    flat, flats, step = total.reshape(-1), [array.reshape(-1) for array in arrays], BLOCK_BYTES // total.itemsize
-    for start in range(0, flat.size, step):
-        block = slice(start, start + step)
-        _reduce(flat[block], [array[block] for array in flats], op)
-
-
-def _reduce(total: Array, arrays: Sequence[Array], op: str) -> None:
     if len(arrays) == 1:
         total[...] = arrays[0]
     elif total.dtype == arrays[0].dtype:

@@ -236,11 +236,6 @@ class OutputStream:
         self.keep(copies_out(item, self.port))
 
 
-def rows_of(written: Sequence[Written]) -> Iterator[Any]:
-    """The rows of loops that have ended."""
-    return OutputStreams(written).take(all_of_them=True)
-
-
 def every_input(stream: Iterable[Any]) -> list[Any]:
     """All inputs of a stream, which has to end."""
     inputs = list(islice(stream, MAX_ON_PROCESSES + 1))

@@ -142,7 +142,7 @@ class Scheduler:
 
     def unread_line(self) -> int:
         """The line that sent the first message that was not received; 0 if all were."""
-        boxes = (port.inbox[source] for source, to, _ in self.unread() for port in self.ports if port.device == to)
+        boxes = (self.ports[to].inbox[source] for source, to, _ in self.unread())
         return next((line for box in boxes for *_, line in box), 0)
 
     def forget_messages(self) -> None:

@@ -131,50 +131,13 @@ class Reading:
 
 
 class Life:
-    """A block: its bytes, the line that made it, and when it was made and last read."""
+    """A block: its bytes, the line that made it, and when it was made and last read; time passes when one is made."""
 
     __slots__ = ("born", "line", "nbytes", "read")
 
     def __init__(self, nbytes: int, line: int, born: int) -> None:
         self.nbytes, self.line = nbytes, line
         self.born = self.read = born
-
-
-class Lives:
-    """All blocks of a device that are live or may be live at the peak. Time passes when a block is made."""
-
-    def __init__(self) -> None:
-        self.time = 0
-        self._peak_time = 0
-        self._live: dict[int, Life] = {}
-        self._ended: list[Life] = []
-
-    def begin(self, nbytes: int) -> Life:
-        self.time += 1
-        life = Life(nbytes, running_line(), self.time)
-        self._live[id(life)] = life
-        return life
-
-    def end(self, life: Life) -> None:
-        del self._live[id(life)]
-        if life.born <= self._peak_time:
-            self._ended.append(life)
-
-    def mark_peak(self) -> None:
-        """Records that the newest block makes the peak."""
-        self._peak_time = self.time
-        self._ended.clear()
-
-    def at_peak(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
-        """The bytes that are live at the peak, by the line that made them, and the bytes of these that no later
-        operation reads. Blocks that the operation at the peak, or the one before it, may read count as read."""
-        live, idle = Counter[str](), Counter[str]()
-        for life in (*self._ended, *self._live.values()):
-            if life.born <= self._peak_time:
-                live[str(life.line)] += life.nbytes
-                if life.read < self._peak_time - 1:
-                    idle[str(life.line)] += life.nbytes
-        return dict(live), dict(idle)
 
 
 class Meter:
@@ -192,9 +155,14 @@ class Meter:
         self.numbers_out = 0
         """How many floats this device has converted from arrays to numbers."""
         self.live = 0
-        self.lives = Lives()
         self.peak = 0
         self.peak_line = 0
+        self.time = 0
+        """How many blocks were made."""
+        self._peak_time = 0
+        self._blocks: dict[int, Life] = {}
+        self._ended: list[Life] = []
+        """Blocks that were live at the peak, and are no more."""
         self.widened_line = 0
         self.stored = 0
         self.clock = 0
@@ -206,17 +174,31 @@ class Meter:
 
     def hold(self, nbytes: int) -> Life:
         """Charges a block, until `release`."""
-        life = self.lives.begin(nbytes)
+        self.time += 1
+        life = Life(nbytes, running_line(), self.time)
+        self._blocks[id(life)] = life
         self.live += nbytes
         if self.live > self.peak:
-            self.peak = self.live
-            self.peak_line = life.line
-            self.lives.mark_peak()
+            self.peak, self.peak_line, self._peak_time = self.live, life.line, self.time
+            self._ended.clear()
         return life
 
     def release(self, life: Life) -> None:
         self.live -= life.nbytes
-        self.lives.end(life)
+        del self._blocks[id(life)]
+        if life.born <= self._peak_time:
+            self._ended.append(life)
+
+    def at_peak(self) -> tuple[Mapping[str, int], Mapping[str, int]]:
+        """The bytes that are live at the peak, by the line that made them, and the bytes of these that no later
+        operation reads. Blocks that the operation at the peak, or the one before it, may read count as read."""
+        live, idle = Counter[str](), Counter[str]()
+        for life in (*self._ended, *self._blocks.values()):
+            if life.born <= self._peak_time:
+                live[str(life.line)] += life.nbytes
+                if life.read < self._peak_time - 1:
+                    idle[str(life.line)] += life.nbytes
+        return dict(live), dict(idle)
 
     def compute(self, flops: int) -> None:
         self.flops += flops
@@ -270,7 +252,7 @@ class Meter:
             *(self.sent, self.unpacked, calls, self.flops, self.live, self.peak, self.stored, self.clock),
             *slower,
             self.peak_line,
-            *self.lives.at_peak(),
+            *self.at_peak(),
             {str(line): flops for line, flops in self.products.items()},
             self.widened_line,
         )
@@ -341,7 +323,7 @@ class ChargedBlock:
         """Called when an operation reads the block."""
         life = self._life
         if life is not None:
-            life.read = self._meter.lives.time
+            life.read = self._meter.time
 
     def __del__(self) -> None:
         if self._life is not None:

@@ -114,7 +114,6 @@ class MpiCarrier:
     max_small = 1 << 12
     polls_per_check = 64
     lost: Collection[int] = ()
-    in_background: Callable[[], object] | None = None
     idle = staticmethod(os.sched_yield)  # there may be more devices than cores
 
     def __init__(self, size: int) -> None:

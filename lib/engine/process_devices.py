@@ -36,10 +36,10 @@ from lib.engine.devices import (
     InputStream,
     LaunchOptions,
     OutputStream,
+    OutputStreams,
     Written,
     argument_for,
     every_input,
-    rows_of,
     unread_text,
 )
 from lib.engine.metering import Meter, Reading, current, is_of_player, unmetered
@@ -129,15 +129,19 @@ class ProcessExecutor:
         self.port = ProcessPort(self.control, Meter(asked.byte_time) if asked.metered else None, carrier)
         self.device = Device(asked.cls, self.port)
         self._readings: list[Any] = []
-        self.own_error: BaseException | None = None
         self.own_result: Any = None
-        """The result of this device in the last call. The others have it only if it `shares_results`."""
+        """The result or the error of this device in the last call. Others have the result only if it `shares_results`."""
         self.shares_results = shares_results
         self._run("__init__", lambda: self.device.make(asked.args, asked.kwargs))
 
     def _run(self, method: str, work: Callable[[], Any]) -> list[Any]:
-        """Runs this device's part of a call, and returns the results of all."""
-        return self._results(self.control.finish_call(self._outcome(*self._run_here(method, work))))
+        """Runs this device's part of a call, and returns the results of all. To all devices it reports the state, the
+        result or the pickled error, the meter's reading, and how many messages it has sent to each device."""
+        state, self.own_result = self._run_here(method, work)
+        meter = self.port.meter
+        packed = pickled(self.own_result) if state == "failed" else self.own_result if self.shares_results else None
+        report = packed, None if meter is None else meter.reading(), list(self.port.messages.sent)
+        return self._results(self.control.finish_call((state, report)))
 
     def _run_here(self, method: str, work: Callable[[], Any]) -> tuple[str, Any]:
         """Runs this device's work. Returns "returned" with its result, "failed" with its error, or "stopped"."""
@@ -158,23 +162,11 @@ class ProcessExecutor:
             current.meter = None
         return (state, result) if self.port.failure is None else ("failed", self.port.failure)
 
-    def _outcome(self, state: str, result: Any) -> tuple[str, Any]:
-        """The report to all devices: the state, the result or the pickled error, the meter's reading, and how many
-        messages this device has sent to each device."""
-        self.own_error = result if state == "failed" else None
-        self.own_result = result if state == "returned" else None
-        meter = self.port.meter
-        reading = meter.reading() if meter is not None else None
-        return state, (
-            pickled(result) if self.own_error is not None else result if self.shares_results else None,
-            reading,
-            list(self.port.messages.sent),
-        )
-
     def _results(self, outcomes: Sequence[tuple[str, Any]]) -> list[Any]:
         for device, (state, report) in enumerate(outcomes):
             if state == "failed":
-                self._raise_error_of(device, report[0])
+                error = self.own_result if device == self.port.device else pickle.loads(report[0])
+                raise marked(error, device, self.control.gave_up)
         closed = [state == CLOSED for state, _ in outcomes]
         if not any(closed):
             self._readings = [report[1] for _, report in outcomes]
@@ -187,17 +179,12 @@ class ProcessExecutor:
             )
         return [report[0] for _, report in outcomes]
 
-    def _raise_error_of(self, device: int, packed: bytes) -> None:
-        is_own = device == self.port.device and self.own_error is not None
-        error: Any = self.own_error if is_own else pickle.loads(packed)
-        raise marked(error, device, self.control.gave_up)
-
     def call(self, method: str, arguments: Sequence[Any], lent: bool) -> list[Any]:
         box = [argument_for(arguments[self.port.device], lent, self.port)]
         return self._run(method, lambda: self.device.call(method, box))
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        yield from rows_of(self.loop(inputs))
+        yield from OutputStreams(self.loop(inputs)).take(all_of_them=True)
 
     def loop(self, inputs: Iterable[Any]) -> list[Written]:
         """Runs every device's inference loop to its end, in one call in which every process reads all inputs. Returns
@@ -414,7 +401,8 @@ class SpawnedExecutor:
         return self._ask(method, [("call", method, [argument] * self.size, lent) for argument in arguments])
 
     def stream(self, inputs: Iterable[Any]) -> Generator[Any, None, None]:
-        yield from rows_of(self._ask("inference_loop", [("loop", every_input(inputs))] * self.size))
+        written = self._ask("inference_loop", [("loop", every_input(inputs))] * self.size)
+        yield from OutputStreams(written).take(all_of_them=True)
 
     def readings(self) -> tuple[Reading, ...]:
         return self._readings

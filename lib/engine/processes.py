@@ -57,8 +57,6 @@ class Carrier(Protocol):
     """Bytes of the largest array that is sent within a header or a row; -1 if none is."""
     polls_per_check: int
     """Polls between two checks of the control messages."""
-    in_background: Callable[[], object] | None
-    """Called when a collective has begun; returns when its result is wanted. Only torch supports it."""
     lost: Collection[int]
     """Devices whose processes have ended."""
 
@@ -436,19 +434,16 @@ class ProcessPort:
         if len(call.group) == 1:
             return [put for _, put in puts]
         for to, put in puts:
-            self.puts.send(to, put.content, (put.buffer, put.offset, put.strides))
+            self.puts.send(to, put.content, put[:3])
         counts = self._meet(call, dict(Counter(to for to, _ in puts)))
         arrived = [
-            self._receive_put(source)
+            Put._make((*place, content))
             for source, count in zip(call.group, counts)
             for _ in range(count.get(self.device, 0))
+            for place, content in [self.puts.receive(source)]
         ]
         self.puts.finish()
         return arrived
-
-    def _receive_put(self, source: int) -> Put:
-        (buffer, offset, strides), content = self.puts.receive(source)
-        return Put(buffer, offset, strides, content)
 
     def try_put(self, to: int, put: Put) -> bool:
         return False

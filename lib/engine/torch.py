@@ -441,6 +441,7 @@ class TorchCarrier:
         self.lost: Collection[int] = self.data.lost
         self.idle = self.data.idle
         self.in_background: Callable[[], object] | None = None
+        """Called when a collective has begun; returns when its result is wanted."""
         self.took = 0.0
         """Seconds from the start to the end of the last collective."""
 

@@ -20,14 +20,11 @@ from lib.engine.flops import MAX_SCALES
 from lib.engine.inprocess import InProcessPort
 from lib.engine.launcher import launch
 from tests.oracles.collective_arrays import N
-from tests.support.engine_bodies import BODIES
-from tests.support.engine_bodies.refusals import REFUSALS
-from tests.support.engine_bodies.script import Script, on_each, refused
+from tests.support.engine_bodies import BODIES, EXHAUSTIVE
+from tests.support.engine_bodies.script import Script, on_each
 from tests.support.engine_bodies.streams import Assembly, ReadingAssembly
 from tests.support.examples import examples
 from tests.support.refusals import Refused
-
-EXHAUSTIVE = ("all_memory_orders", "many_launches", "many_random_programs")
 
 
 @pytest.mark.sampled(12)
@@ -467,14 +464,6 @@ def test_a_stream_is_read_no_faster_than_its_outputs_are_taken() -> None:
 # === Refusals ===
 
 
-@pytest.mark.parametrize("what", REFUSALS)
-def test_is_refused_with_who_what_and_what_to_do(what: str) -> None:
-    does, words = REFUSALS[what]
-    text = refused("inprocess", does, np.ones(4))
-    assert text.startswith("RuleError: device "), text
-    assert words in text
-
-
 def test_launch_refuses_what_it_cannot_start() -> None:
     with Refused("no engine class", got=4):
         launch(4, Script)  # type: ignore[arg-type]
@@ -667,22 +656,6 @@ def test_a_late_put_lands_at_the_barrier_and_all_others_immediately(late_puts: A
     results, _ = run_with(hands_around, late_puts)
     assert (found(results, "before"), found(results, "after")) == (before, [4, 1, 2, 3])
     assert run_with(hands_around, late_puts)[0][0]["before"].tolist() == results[0]["before"].tolist()
-
-
-def test_the_meters_do_not_know_the_schedule() -> None:
-    assert run_with(hands_around, (1,))[1] == run_with(hands_around, None)[1]
-
-
-def test_a_put_can_land_before_its_target_has_returned_from_allocation() -> None:
-    def at_once(me: Any, _: Any) -> Any:
-        buffer = me.symmetric(FOUR)
-        for other in set(range(FOUR)) - {int(me.device_id)}:
-            me.send_async(np.ones(1, np.float32), buffer[me.device_id :][:1], other)
-        me.barrier()
-        return buffer
-
-    results, _ = run_with(at_once, ())
-    assert [result.tolist() for result in results] == [[float(i != j) for j in range(FOUR)] for i in range(FOUR)]
 
 
 @examples(40)

@@ -20,17 +20,6 @@ from tests.support.engine_bodies.script import Script, on_each
 from tests.support.refusals import Refused
 
 
-def test_stored_are_the_most_bytes_that_were_live_when_a_message_arrived() -> None:
-    meter = Meter()
-    first = meter.hold(10)
-    meter.record_stored()
-    meter.hold(5)
-    meter.record_stored()
-    meter.release(first)
-    meter.record_stored()
-    assert (meter.stored, meter.live, meter.peak) == (15, 5, 15)
-
-
 def test_the_first_numbers_that_leave_arrays_are_free() -> None:
     meter = Meter()
     meter.take_out(MAX_NUMBERS_OUT)
@@ -40,17 +29,6 @@ def test_the_first_numbers_that_leave_arrays_are_free() -> None:
     other = Meter()
     other.take_out(MAX_NUMBERS_OUT + 2)
     assert other.flops == 2, "those beyond the free ones"
-
-
-def test_transfers_on_one_link_run_one_after_the_other() -> None:
-    meter = Meter({"host": 3, "disk": 5})
-    first, second, disk = meter.transfer("host", 10), meter.transfer("host", 10), meter.transfer("disk", 4)
-    for transfer, clock in ((disk, 20), (first, 30), (second, 60), (first, 60)):
-        meter.wait_for(transfer)
-        assert meter.clock == clock
-    meter.compute(40)
-    meter.wait_for(meter.transfer("host", 1))
-    assert meter.clock == 103
 
 
 def test_only_products_of_a_fused_kernel_are_counted_by_their_shapes() -> None:

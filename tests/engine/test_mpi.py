@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -15,26 +16,26 @@ from lib.engine.launcher import by_mpiexec
 from lib.engine.replay.replay import replay
 from puzzles.cli.main import main
 from puzzles.tracks.schedule.run_on_tensors import on_transport
-from tests.support import CLASSICS, Classic
+from tests.support import CLASSICS
 from tests.support.engine_bodies import BODIES
 from tests.support.mpi import mpiexec_or_skip
+from tests.support.replays import trace_of
 
 MPIEXEC = mpiexec_or_skip()
 ROOT = Path(__file__).parents[2]
 LONGEST = 240
 """Seconds of one start, which may run all bodies on a busy machine."""
-IS_MPICH = "HYDRA" in subprocess.run([*MPIEXEC, "--version"], capture_output=True, text=True, check=False).stdout
 
 
-def under_mpiexec(*words: str, n: int = 4, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def under_mpiexec(*words: str, n: int = 4) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
-    command = [*MPIEXEC, *options, "-n", str(n), sys.executable, *words]
+    command = [*MPIEXEC, "-n", str(n), sys.executable, *words]
     return subprocess.run(command, env=env, cwd=ROOT, capture_output=True, text=True, check=False, timeout=LONGEST)
 
 
 QUICK = (
-    "memory_orders a_sent_array_may_be_changed many_large_messages only_the_last_device_writes reductions "
-    "messages mismatches a_raise_ends_all random_programs caught_errors_of_several_devices"
+    "memory_orders a_sent_array_may_be_changed many_large_messages only_the_last_device_writes averages "
+    "a_raise_ends_all random_programs caught_errors_of_several_devices"
 ).split()
 """Bodies that are enough to see that MPI carries what the engine sends, and ends what it must."""
 
@@ -52,18 +53,6 @@ def passed(request: pytest.FixtureRequest) -> Any:
 def test_on_mpi(body: str, passed: Any) -> None:
     out, err = passed
     assert out.count(f"passed {body}\n") == 4, err[-3000:]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not IS_MPICH, reason="one machine counts as two hosts only under MPICH")
-def test_on_two_hosts() -> None:
-    """Two names of this machine: MPI takes them for two, and carries nothing in shared memory between them."""
-    chosen = "large_arrays groups messages many_large_messages one_sided_puts streams mismatches deadlocks".split()
-    hosts = ("-hosts", "localhost:2,127.0.0.1:2", "-launcher", "fork")
-    ended = under_mpiexec("-m", "tests.support.engine_bodies", *chosen, options=hosts)
-    assert [body for body in chosen if ended.stdout.count(f"passed {body}\n") != 4] == [], ended.stderr[-3000:]
-    near = "from mpi4py import MPI; print(f'near {MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED).size}')"
-    assert under_mpiexec("-c", near, options=hosts).stdout.count("near 2") == 4
 
 
 SCRIPT = """
@@ -177,11 +166,17 @@ def test_a_wrong_number_of_processes_is_refused(tmp_path: Path) -> None:
     assert "'mpiexec -n 4" in ended.stderr
 
 
-@pytest.mark.parametrize(
-    "classic", [pytest.param(c, id=c.slug, marks=[] if c.slug == "ddp" else pytest.mark.slow) for c in CLASSICS]
-)
-def test_the_classics_run_on_mpi_as_they_do_in_process(classic: Classic) -> None:
-    trace = run(classic.solution, *classic.size).trace
+EXTENDED = ["hybrid_shard", "fsdp_prefetch", "ddp_overlap", "zb_h2 for two steps", "sequence_parallel"]
+EXTENDED += ["expert_parallel", "local_sgd_twice", "ring", "tangle", "offload", "stream_inference"]
+REPLAYED = {
+    **{classic.slug: lambda classic=classic: run(classic.solution, *classic.size).trace for classic in CLASSICS},
+    **{name: partial(trace_of, name) for name in EXTENDED},
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[] if n == "ddp" else pytest.mark.slow) for n in REPLAYED])
+def test_schedules_run_on_mpi_as_they_do_in_process(name: str) -> None:
+    trace = REPLAYED[name]()
     there, here = on_transport(trace, "mpi", small=True), replay(trace, small=True)
     assert there.passed
     assert (there.error, there.ranks) == (here.error, here.ranks)

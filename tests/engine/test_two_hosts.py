@@ -57,11 +57,15 @@ def on_node1(folder: Path, *words: str, **more: str) -> tuple[str, int]:
     return ended.stdout, int(ended.stderr.splitlines()[-1])
 
 
-def by_hostfile(folder: Path, *words: str) -> tuple[str, int]:
-    """The page's command, with a way to start processes on the other host."""
+def command(folder: Path, *words: str) -> list[str]:
+    """The page's command with its hostfile, and a way to start processes on the other host."""
     line = next(line for line in "".join(blocks(ENGINE, "sh")).splitlines() if line.startswith("mpiexec -f hosts"))
     options = line.removeprefix("mpiexec ").removesuffix("python train.py").split()
-    return on_node1(folder, *MPIEXEC, "-launcher-exec", f"{folder}/remote_shell", *options, sys.executable, *words)
+    return [*MPIEXEC, "-launcher-exec", f"{folder}/remote_shell", *options, sys.executable, *words]
+
+
+def by_hostfile(folder: Path, *words: str) -> tuple[str, int]:
+    return on_node1(folder, *command(folder, *words))
 
 
 def test_the_hosts_are_two(folder: Path) -> None:
@@ -81,7 +85,7 @@ def test_the_pages_slurm_script_runs_on_the_hosts_of_the_job(folder: Path) -> No
 
 
 def test_bodies_pass_and_their_arrays_cross_the_link(folder: Path) -> None:
-    chosen = "large_arrays groups messages many_large_messages one_sided_puts deadlocks a_raise_ends_all".split()
+    chosen = "large_arrays memory_orders many_large_messages one_sided_puts streams deadlocks a_raise_ends_all".split()
     told, crossed = by_hostfile(folder, "-m", "tests.support.engine_bodies", *chosen)
     assert [body for body in chosen if told.count(f"passed {body}\n") != 4] == []
     assert crossed > 2 * 6 * 400_000 * 8  # many_large_messages: two turns of six from node1 to node2
@@ -90,19 +94,9 @@ def test_bodies_pass_and_their_arrays_cross_the_link(folder: Path) -> None:
 def test_nothing_is_left_of_the_hosts_when_they_are_killed(folder: Path) -> None:
     """Every process holds the pipe: its end is read only when all have ended."""
     waits = "import time; print('begun\\n', end='', flush=True); time.sleep(600)"
-    words = [
-        *MPIEXEC,
-        "-f",
-        "hosts",
-        "-launcher-exec",
-        f"{folder}/remote_shell",
-        "-n",
-        "4",
-        sys.executable,
-        "-c",
-        waits,
-    ]
-    with subprocess.Popen(command_on_node1(folder, *words), cwd=folder, stdout=subprocess.PIPE, text=True) as hosts:
+    with subprocess.Popen(
+        command_on_node1(folder, *command(folder, "-c", waits)), cwd=folder, stdout=subprocess.PIPE, text=True
+    ) as hosts:
         assert hosts.stdout is not None
         assert [hosts.stdout.readline() for _ in range(4)] == ["begun\n"] * 4
         hosts.kill()

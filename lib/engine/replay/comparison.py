@@ -279,8 +279,8 @@ def compared(state: RankState, workload: Workload, played: Mapping[str, Any], me
 def bytes_on(tier: str | None, value: Value, workload: Workload) -> int:
     """Bytes that the tensor of a value takes on a tier, or on the device."""
     if isinstance(value, Parked):
-        return value.size(workload.costs) * BYTES_PER_ELEMENT if value.tier == tier else 0
-    elements = value.memory(workload.costs) if tier is None else 0
+        return value.size(workload.shapes.costs) * BYTES_PER_ELEMENT if value.tier == tier else 0
+    elements = value.memory(workload.shapes.costs) if tier is None else 0
     if isinstance(value, ActivationGrad) and value.vocabulary and value.layer < value.layers - 1:
         hidden = workload.shapes.hidden  # the game leaves out what each token has besides the gradient
         elements = elements // hidden * width_with_sums(hidden)

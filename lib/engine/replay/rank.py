@@ -9,7 +9,6 @@ have no tags, and need none: the order of sending is known, so messages that com
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
@@ -42,7 +41,7 @@ from lib.engine.replay.workload import (
 )
 from lib.engine.transport import NUMPY, getcurrent, greenlet
 from lib.errors import TraceError
-from lib.ledger.collectives import COLLECTIVES, ROOT_OF, is_last, next_member
+from lib.ledger.collectives import ROOT_OF, is_last, next_member
 from lib.ledger.lifetimes import lifetimes
 from lib.ledger.meetings import Call
 from lib.ledger.recomputation import RankState, Recomputation
@@ -87,6 +86,8 @@ class OrderedRecomputation(Recomputation):
     def __init__(self, trace: Trace, strict: bool = False) -> None:
         self.calls: list[list[int]] = [[] for _ in trace.ranks]
         """By rank: the operations that involve other ranks, as in a script."""
+        self.met: list[dict[int, Op]] = []
+        """By rank: the operations of each collective."""
         super().__init__(trace, strict)
 
     def visit(self, cursor: RankState, op: Op) -> bool:
@@ -101,6 +102,11 @@ class OrderedRecomputation(Recomputation):
             self.calls[cursor.rank].append(cursor.at)
         return call
 
+    def perform(self, calls: Sequence[Call]) -> Sequence[tuple[Value, ...]]:
+        if calls[0].name in TENSOR_COLLECTIVES:
+            self.met.append({call.rank: call.op for call in calls})
+        return super().perform(calls)
+
     def on_end(self, cursor: RankState, call: Call) -> None:
         super().on_end(cursor, call)
         if self.on_lanes:
@@ -109,7 +115,7 @@ class OrderedRecomputation(Recomputation):
     def scripts(self, shapes: Shapes) -> list[RankScript]:
         """Every rank's part of a legal trace, with tensors of some shapes."""
         contents = [{number: content_of(value, shapes) for number, value in rank.values.items()} for rank in self.ranks]
-        exchanges = _exchanges(self.trace, contents)
+        exchanges = _exchanges(self.met, contents)
         orders = [_script(len(rank.ops), calls) for rank, calls in zip(self.ranks, self.calls)]
         tags = _tags(self.trace, orders)
         return [RankScript(*columns) for columns in zip(self.trace.ranks, orders, contents, exchanges, tags)]
@@ -134,21 +140,13 @@ def _members(op: Op, ranks: int) -> tuple[int, ...]:
     return group_of(op) or tuple(range(ranks))
 
 
-def _exchanges(trace: Trace, contents: Sequence[Mapping[int, Content]]) -> list[dict[int, TensorExchange]]:
-    """For each rank its exchanges: the k-th collective of every member of a group meets the k-th of the others."""
-    ranks = range(len(trace.ranks))
-    meetings: dict[tuple[tuple[int, ...], int], dict[int, Op]] = defaultdict(dict)
-    for rank, ops in enumerate(trace.ranks):
-        counts: Counter[tuple[int, ...]] = Counter()
-        for op in ops:
-            if op.name in COLLECTIVES:
-                group = _members(op, len(ranks))
-                meetings[group, counts[group]][rank] = op
-                counts[group] += 1
-    exchanges: list[dict[int, TensorExchange]] = [{} for _ in ranks]
-    for (group, _), calls in meetings.items():
-        if calls[group[0]].name in ROOT_OF:
-            continue
+def _exchanges(
+    met: Sequence[Mapping[int, Op]], contents: Sequence[Mapping[int, Content]]
+) -> list[dict[int, TensorExchange]]:
+    """For each rank its exchanges, from the operations of each collective."""
+    exchanges: list[dict[int, TensorExchange]] = [{} for _ in contents]
+    for calls in met:
+        group = _members(next(iter(calls.values())), len(contents))
         for n in range(len(calls[group[0]].inputs)):
             inputs = [contents[rank][calls[rank].inputs[n]] for rank in group]
             results = [contents[rank][calls[rank].outputs[n]] for rank in group]

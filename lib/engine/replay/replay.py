@@ -155,8 +155,9 @@ def require_playable(trace: Trace) -> None:
         for op in ops:
             if op.name not in PERFORM and op.name not in NO_TENSORS:
                 raise TraceError(SAYS("cannot be played", name=op.name, rank=rank, line=op.line))
-            for tier in _tiers(op):
-                if tier not in TIERS:
+            form = FORMS[op.name]
+            for argument, tier in zip(form.args + form.optional, op.args):
+                if argument == "tier" and tier is not None and tier not in TIERS:
                     raise TraceError(
                         SAYS(
                             "tier not replayed",
@@ -168,13 +169,6 @@ def require_playable(trace: Trace) -> None:
                             tier_here=TIERS[0],
                         )
                     )
-
-
-def _tiers(op: Op) -> Iterator[Any]:
-    form = FORMS[op.name]
-    for name, given in zip(form.args + form.optional, op.args):
-        if name == "tier" and given is not None:
-            yield given
 
 
 def replay(

@@ -300,7 +300,7 @@ class Shapes:
             denominators = [length.denominator for length in self.lengths] or [1]
             self.length = lcm(self.length, *[setting.shares * denominator for denominator in denominators])
         kinds = {name: self._kind(name, kind, costs) for name, kind in costs.kinds.items() if name in self.kinds}
-        self.costs = Costs(
+        self.costs = Costs(  # the sizes of the tensors
             "tensors", self.hidden, self.length, kinds=kinds, keys_values=self.hidden * self.length
         ).for_game(self.kinds, self.lengths)
 
@@ -378,11 +378,6 @@ class Workload:
     @property
     def dtype(self) -> Any:
         return np.int32 if self.exact else np.float32
-
-    @property
-    def costs(self) -> Costs:
-        """The sizes of the tensors, as costs."""
-        return self.shapes.costs
 
     def weight(self, layer: int) -> Array:
         scale = (self.layers[layer].variance / self.shapes.hidden) ** 0.5

@@ -9,7 +9,7 @@ those. Rejected: expected results from the references, which would share their m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,11 +68,11 @@ class TwoLayerMLP(NamedTuple):
         """Arguments of the class's __init__."""
         return {"model_dim": self.model_dim, "hidden_dim": self.hidden_dim}
 
-    def tensors(self) -> tuple[dict[str, Any], Any, Any]:
+    def tensors(self, seed: int = 1) -> tuple[dict[str, Any], Any, Any]:
         """Parameters, the input of the whole batch, and the gradient of the output."""
         dim, hidden = self.model_dim, self.hidden_dim
-        params = {W0: numbers(1, dim, hidden), W1: numbers(2, hidden, dim)}
-        return params, numbers(3, self.batch, dim), numbers(4, self.batch, dim)
+        params = {W0: numbers(seed, dim, hidden), W1: numbers(seed + 1, hidden, dim)}
+        return params, numbers(seed + 2, self.batch, dim), numbers(seed + 3, self.batch, dim)
 
     def trial(self, params: Mapping[str, Any], calls: Sequence[MethodCall], **arguments: Any) -> Trial:
         """A trial at these sizes. At sizes other than the shown ones it is hidden and has no targets."""
@@ -89,6 +89,18 @@ class TwoLayerMLP(NamedTuple):
             MethodCall("forward", self.split_rows(x), self.split_rows(out)),
             MethodCall("backward", self.split_rows(g), wanted),
         )
+
+    def trained_by_rows(self, cuts: Mapping[str, Callable[[Any], Sequence[Any]]]) -> Trial:
+        """Forward and backward with a part of the batch on each device. By name of a gradient that backward returns:
+        what cuts it into the devices' parts."""
+        params, x, g = self.tensors()
+        out, grads = mlp_forward_backward(params, x, g)
+        parts = zip(*(cut(grads[name]) for name, cut in cuts.items()))
+        return self.trial(params, self.calls_by_rows(x, out, g, [dict(zip(cuts, part)) for part in parts]))
+
+    def on_each(self, array: Any) -> list[Any]:
+        """The whole array for each device."""
+        return [array] * self.devices
 
     def split_columns(self, array: Any) -> list[Any]:
         """Each device's part of the columns."""
@@ -171,7 +183,7 @@ class _Activations(NamedTuple):
 def layer_output(params: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> Any:
     """The output for (tokens, model). Deliberate mistakes: inputs added `residuals` times instead of once; scores that
     are not `scaled`."""
-    p = _in_float64(params)
+    p = exact(params)
     a = _activations(p, x, heads, residuals, scaled)
     return residuals * a.y + np.maximum(a.z, 0) @ p["mlp/down"]
 
@@ -195,7 +207,7 @@ def _norm_gradients(p: Mapping[str, Any], name: str, x: Any, g: Any, grads: dict
 
 def layer_gradients(params: Mapping[str, Any], x: Any, g: Any, heads: int) -> dict[str, Any]:
     """The gradients of all parameters, and of the input under 'x'."""
-    p = _in_float64(params)
+    p = exact(params)
     q, k, v, weights, mixed, y, z = _activations(p, x, heads)
     dz = (g @ p["mlp/down"].T) * (z > 0)
     grads: dict[str, Any] = {"mlp/up": _normed(p, GAINS[1], y).T @ dz, "mlp/down": np.maximum(z, 0).T @ g}
@@ -210,10 +222,6 @@ def layer_gradients(params: Mapping[str, Any], x: Any, g: Any, heads: int) -> di
         dh = dh + d @ p[name].T
     grads["x"] = dy + _norm_gradients(p, GAINS[0], x, dh, grads)
     return grads
-
-
-def _in_float64(params: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: np.asarray(weight, np.float64) for name, weight in params.items()}
 
 
 def _activations(p: Mapping[str, Any], x: Any, heads: int, residuals: int = 1, scaled: bool = True) -> _Activations:

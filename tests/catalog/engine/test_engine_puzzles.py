@@ -29,7 +29,6 @@ from puzzles.catalog.engine.models import ROUNDING, numbers
 from puzzles.catalog.engine.puzzle import FIGURES
 from puzzles.catalog.engine.trial import Performed, Trial, WrongResultError
 from puzzles.cli.main import main
-from puzzles.content.engine.data import trials as data_trials
 from puzzles.content.engine.shards import trials as shard_trials
 from puzzles.content.engine.tensors import trials as tensor_trials
 from puzzles.judge.grader import grade_file
@@ -425,7 +424,7 @@ def test_no_relu_of_the_two_layer_model_is_near_its_kink(monkeypatch: pytest.Mon
         return original(params, x, g)
 
     original = models.mlp_forward_backward
-    for module in (data_trials, shard_trials, tensor_trials):
+    for module in (models, shard_trials, tensor_trials):
         monkeypatch.setattr(module, "mlp_forward_backward", recorded)
     for slug in ("DataParallel", "ZeRO1", "ZeRO2", "FSDP", "UnevenFSDP", "TensorParallel", "SequenceParallel"):
         for make in trials_of(ENGINE_PUZZLES[slug]):

@@ -7,3 +7,4 @@ from . import arrays, endings, figures, messages, programs, refusals, streams
 
 MODULES = (arrays, messages, streams, figures, endings, refusals, programs)
 BODIES = {body.__name__: body for module in MODULES for body in module.BODIES}
+EXHAUSTIVE = ("all_memory_orders", "many_launches", "many_random_programs")

@@ -13,37 +13,6 @@ from tests.oracles.collective_arrays import N
 from .script import all_equal, facts_of, on_each, refused
 
 
-def mismatches(on: str) -> None:
-    def refusal(does: Callable[..., Any]) -> str:
-        return refused(on, does)
-
-    def calls(does: Callable[..., Any]) -> dict[int, str]:
-        """The calls that differ, by device."""
-        facts = facts_of(on, does)
-        return {int(facts["first"]): facts["call"], int(facts["device"]): facts["other_call"]}
-
-    ones = np.ones((2, 4), np.float32)
-    text = refusal(lambda me, _: me.all_reduce(ones) if me.device_id != 1 else me.all_gather(ones))
-    assert text.startswith("MismatchError: device "), text
-    ours = "all_reduce(float32 (2, 4), op='sum')"
-    found = calls(lambda me, _: me.all_reduce(ones) if me.device_id != 1 else me.all_gather(ones))
-    assert found.pop(1) == "all_gather(float32 (2, 4), axis=0)"
-    assert [*found.values()] == [ours]
-    assert calls(lambda me, _: me.all_reduce(ones[: 2 - (me.device_id == 2)]))[2] == ours.replace("(2,", "(1,")
-    kinds = calls(lambda me, _: me.all_reduce(ones.astype("int32" if me.device_id == 3 else "float32")))
-    assert kinds[3] == ours.replace("float32", "int32")
-    found = calls(lambda me, _: me.all_reduce(ones, "max" if me.device_id == 0 else "min"))
-    assert found[0] == ours.replace("sum", "max")
-    found = calls(lambda me, _: me.all_reduce(ones, group=[0, 1] if me.device_id == 0 else None))
-    assert found.pop(0) == f"{ours} in group (0, 1)"
-    assert [*found.values()] == [f"{ours} in group (0, 1, 2, 3)"]
-    text = refusal(lambda me, _: me.symmetric(3 + me.device_id))
-    assert "symmetric" in text, text
-    text = refusal(lambda me, _: me.barrier() if me.device_id else me.all_reduce(ones))
-    assert "barrier()" in text, text
-    assert "same collective calls" in text
-
-
 def mismatches_of_groups_that_have_met(on: str) -> None:
     """They are named at once too, whichever of the devices comes first."""
 
@@ -214,7 +183,6 @@ def _communicators_but(spare: int) -> list[Any]:
 
 
 BODIES = (
-    mismatches,
     mismatches_of_groups_that_have_met,
     late_devices_of_several_groups,
     deadlocks,

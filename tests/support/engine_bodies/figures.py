@@ -1,4 +1,4 @@
-"""Meters, slower memories and numbers of devices are the same on every transport."""
+"""Slower memories and numbers of devices are the same on every transport."""
 
 from typing import Any
 
@@ -8,31 +8,6 @@ from lib.engine import launch
 from tests.oracles.collective_arrays import N
 
 from .script import Script, all_equal, equal, on_each, several
-
-
-def meters(on: str) -> None:
-    def does(me: Any, x: Any) -> Any:
-        w = np.ones((16, 16), np.float32)
-        y = x @ w
-        y = np.einsum("ab,bc->ac", y, w)
-        me.all_reduce(y)
-        me.reduce_scatter(y)
-        me.all_to_all(y, axis=1)
-        z = me.all_gather(y[:2])
-        me.send((me.device_id + 1) % N, z)
-        me.receive((me.device_id - 1) % N)
-        me.barrier()
-        return y
-
-    with launch(Script, N, does, on=on, metered=True) as run:
-        run.forward(np.ones((8, 16), np.float32))
-        first = run.meters
-    for reading in first:
-        assert reading.flops == 2 * 2 * 8 * 16 * 16
-        assert reading.sent == 768 + 384 + 384 + 3 * 128 + (512 + 8)  # a message's second dimension
-        assert (reading.collectives, reading.messages) == (4, 1)
-        assert reading.peak == 1024 + 4 * 512
-        assert reading.clock == reading.flops
 
 
 def slower_memories(on: str) -> None:
@@ -86,7 +61,6 @@ def numbers_answer_when_called(on: str) -> None:
 
 
 BODIES = (
-    meters,
     slower_memories,
     numbers_answer_when_called,
 )

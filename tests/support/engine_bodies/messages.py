@@ -6,27 +6,7 @@ import numpy as np
 
 from tests.oracles.collective_arrays import N, difference, every_pair
 
-from .script import all_equal, facts_of, on_each, refused, several
-
-
-def messages(on: str) -> None:
-    """In sending order, copied immediately, of any shape; a ring of sends before receives."""
-
-    def does(me: Any, x: Any) -> Any:
-        right, left = (me.device_id + 1) % me.num_devices, (me.device_id - 1) % me.num_devices
-        me.send(right, x)
-        x += 1
-        me.send(right, x.T[::2])
-        me.send(right, np.float32(3))
-        me.send(right, np.zeros((0, 2), bool))
-        return [me.receive(left) for _ in range(4)]
-
-    xs = several((3, 2), "int16")
-    before = [x.copy() for x in xs]
-    got = on_each(on, does, xs)
-    for i in range(N):
-        left = before[i - 1]
-        assert all_equal(got[i], [left, (left + 1).T[::2], np.array(3, "float32"), np.zeros((0, 2), bool)])
+from .script import all_equal, facts_of, on_each, refused
 
 
 def messages_of_every_kind(on: str) -> None:
@@ -93,29 +73,6 @@ def many_large_messages(on: str) -> None:
     for device in range(N):
         left = (device - 1) % N
         assert got[device] == [[left + 10 * i + turn for i in range(6)] for turn in range(2)]
-
-
-def large_messages_to_devices_that_wait(on: str) -> None:
-    """All send before they receive, small arrays between large ones, which the sender changes at once."""
-
-    def does(me: Any, x: Any) -> Any:
-        right, left = (me.device_id + 1) % N, (me.device_id - 1) % N
-        seen = []
-        for turn in range(4):
-            me.send(right, x[:, turn % 2 :])
-            me.send(right, x[0, :2])
-            x += N
-            got, small = me.receive(left), me.receive(left)
-            got += 1  # it belongs to this device
-            seen.append([got.shape[1], int(got.min()) - 1, int(got.max()) - 1, *small.tolist()])
-        return seen
-
-    for metered in (False, True):
-        xs = [np.full((512, 1024), device, "int32") for device in range(N)]
-        got = on_each(on, does, xs, metered=metered)
-        for device in range(N):
-            left = (device - 1) % N
-            assert got[device] == [[1024 - turn % 2, *[left + N * turn] * 4] for turn in range(4)]
 
 
 def one_sided_puts(on: str) -> None:
@@ -217,11 +174,9 @@ def unread_messages(on: str) -> None:
 
 
 BODIES = (
-    messages,
     messages_of_every_kind,
     a_sent_array_may_be_changed,
     many_large_messages,
-    large_messages_to_devices_that_wait,
     one_sided_puts,
     large_puts_leave_nothing_behind,
     empty_puts,

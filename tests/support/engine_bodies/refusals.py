@@ -129,26 +129,54 @@ def _differ(one: Callable[[Any, Any], Any], others: Callable[[Any, Any], Any]) -
     return lambda me, x: one(me, x) if me.device_id == 1 else others(me, x)
 
 
+ONES = "float64 (4,)"
+
+
 def _all_reduce(me: Any, x: Any) -> Any:
     return me.all_reduce(x)
 
 
-FATAL: dict[str, tuple[type[PuzzleError], Callable[[Any, Any], Any]]] = {
-    "names": (MismatchError, _differ(lambda me, x: me.all_gather(x), _all_reduce)),
-    "reductions": (MismatchError, _differ(lambda me, x: me.all_reduce(x, "max"), _all_reduce)),
-    "shapes": (MismatchError, _differ(lambda me, x: me.all_reduce(x[:2]), _all_reduce)),
-    "dtypes": (MismatchError, _differ(lambda me, x: me.all_reduce(x.astype("f4")), _all_reduce)),
-    "groups": (MismatchError, _differ(lambda me, x: me.all_reduce(x, group=[0, 1]), _all_reduce)),
-    "kinds": (MismatchError, _differ(lambda me, x: me.barrier(), _all_reduce)),
-    "buffers": (MismatchError, lambda me, x: me.symmetric(3 + (me.device_id == 1))),
+FATAL: dict[str, tuple[type[PuzzleError], Callable[[Any, Any], Any], str]] = {
+    "names": (
+        MismatchError,
+        _differ(lambda me, x: me.all_gather(x), _all_reduce),
+        f"1 calls all_gather({ONES}, axis=0)",
+    ),
+    "reductions": (
+        MismatchError,
+        _differ(lambda me, x: me.all_reduce(x, "max"), _all_reduce),
+        f"1 calls all_reduce({ONES}, op='max')",
+    ),
+    "shapes": (
+        MismatchError,
+        _differ(lambda me, x: me.all_reduce(x[:2]), _all_reduce),
+        "1 calls all_reduce(float64 (2,), op='sum')",
+    ),
+    "dtypes": (
+        MismatchError,
+        _differ(lambda me, x: me.all_reduce(x.astype("f4")), _all_reduce),
+        "1 calls all_reduce(float32 (4,), op='sum')",
+    ),
+    "groups": (
+        MismatchError,
+        _differ(lambda me, x: me.all_reduce(x, group=[0, 1]), _all_reduce),
+        "op='sum') in group (0, 1)",
+    ),
+    "kinds": (MismatchError, _differ(lambda me, x: me.barrier(), _all_reduce), "1 calls barrier()"),
+    "buffers": (MismatchError, lambda me, x: me.symmetric(3 + (me.device_id == 1)), "1 calls symmetric(float32 (4,))"),
     "pairs": (
         MismatchError,
         lambda me, x: me.all_reduce(x[: 2 + me.device_id % 2], group=[0, 1]) if me.device_id < 2 else me.barrier(),
+        "1 calls all_reduce(float64 (3,), op='sum')",
     ),
-    "messages": (DeadlockError, lambda me, x: me.receive((me.device_id + 1) % N)),
-    "absence": (DeadlockError, lambda me, x: me.barrier() if me.device_id else None),
+    "messages": (
+        DeadlockError,
+        lambda me, x: me.receive((me.device_id + 1) % N),
+        "device 3 waits in receive(0), line ",
+    ),
+    "absence": (DeadlockError, lambda me, x: me.barrier() if me.device_id else None, "device 0 has returned"),
 }
-"""What devices do together that none can complete, by what differs or is missing."""
+"""What devices do together that none can complete, by what differs or is missing; and words of the message."""
 
 
 def _messages(me: Any, x: Any) -> None:
@@ -170,7 +198,7 @@ AFTERWARDS: dict[str, Callable[[Any, Any], Any]] = {
 def caught_errors_of_several_devices(on: str) -> None:
     """They end the run, whatever the class does afterwards; no later call returns."""
     afterwards = list(AFTERWARDS)
-    for number, (what, (kind, does)) in enumerate(FATAL.items()):
+    for number, (what, (kind, does, words)) in enumerate(FATAL.items()):
         for after in afterwards if on == "inprocess" else afterwards[number % 6 :: 6 if kind is DeadlockError else 3]:
             went_on = []
 
@@ -187,7 +215,7 @@ def caught_errors_of_several_devices(on: str) -> None:
 
             with launch(Script, N, tries, on=on, patience=PATIENCE) as run:
                 text = refusal_of(lambda run=run: run.forward(np.ones(4)))  # type: ignore[misc]
-                assert text.startswith(f"{kind.__name__}: "), (what, after, text)
+                assert (text.startswith(f"{kind.__name__}: "), words in text) == (True, True), (what, after, text)
                 ended = refusal_of(lambda run=run: run.forward(np.ones(4)))  # type: ignore[misc]
                 assert f"It ended because of {text}" in ended, ended
             assert after in ("returns", "stores") or not went_on, (what, after)

@@ -18,7 +18,6 @@ from puzzles.catalog.engine.models import (
     W0,
     W1,
     TwoLayerMLP,
-    mlp_forward_backward,
     numbers,
 )
 from puzzles.catalog.engine.trial import MethodCall, Trial
@@ -105,10 +104,7 @@ def server_targets(dim: int, servers: int, rows: Sequence[int], steps: Sequence[
 
 
 def data_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
-    params, x, g = at.tensors()
-    out, grads = mlp_forward_backward(params, x, g)
-    whole = {W0: grads[W0], W1: grads[W1]}
-    return at.trial(params, at.calls_by_rows(x, out, g, [whole] * at.devices))
+    return at.trained_by_rows({W0: at.on_each, W1: at.on_each})
 
 
 def ring_all_reduce(devices: int = DEVICES, size: int = 2048) -> Trial:

@@ -18,6 +18,7 @@ from puzzles.catalog.engine import lower_bounds
 from puzzles.catalog.engine.lower_bounds import FigureBound, MakeBounds
 from puzzles.catalog.engine.models import DEVICES, ROUNDING, attention, normal, numbers, split_rows
 from puzzles.catalog.engine.trial import MethodCall, Performed, Trial, WrongResultError
+from puzzles.content.engine.layers.trials import chain_output, random_layers
 
 # --- Trials of PrefillDecode: prompts through a layer of causal attention, which then generates from its own outputs.
 
@@ -113,15 +114,9 @@ def chain_calls(
     layers: int = LAYERS, dim: int = DIM, batch: int = 2, passes: int = 1, seed: int = 0
 ) -> tuple[dict[str, Any], tuple[MethodCall, ...]]:
     """Parameters, and for each pass a forward of new rows, `batch` per device: x = relu(x @ w) in every layer."""
-    scale = np.float32((6 / dim) ** 0.5)  # which keeps the size of the activations
-    params: dict[str, Any] = {f"layer_{i}/weights": numbers(seed + i, dim, dim) * scale for i in range(layers)}
-    calls = []
-    for number in range(passes):
-        x = given = numbers(seed + 100 + number, DEVICES * batch, dim)
-        for weight in params.values():
-            x = np.maximum(x.astype(np.float64) @ weight, 0)
-        calls.append(MethodCall("forward", split_rows(given), split_rows(x)))
-    return params, tuple(calls)
+    params = random_layers(seed, dim, layers)
+    given = [numbers(seed + 100 + number, DEVICES * batch, dim) for number in range(passes)]
+    return params, tuple(MethodCall("forward", split_rows(x), split_rows(chain_output(params, x))) for x in given)
 
 
 def weights_are_metered(params: Mapping[str, Any]) -> Callable[[Performed], None]:
@@ -141,91 +136,78 @@ def weights_are_metered(params: Mapping[str, Any]) -> Callable[[Performed], None
     return check
 
 
-def stream(layers: int, dim: int, batch: int, seed: int) -> Callable[[], Trial]:
-    def make() -> Trial:
-        params, calls = chain_calls(layers, dim, batch, seed=seed)
-        layer, row = 4 * dim * dim, 4 * dim
-        shard = layer // DEVICES
-        targets = {
-            "host_read": layers * shard,
-            "disk_read": 0,
-            "sent": layers * (DEVICES - 1) * shard,
-            "collectives": layers,
-            "weights": 0,
-            "peak": layer + shard + 3 * batch * row,
-        }
-        return Trial(
-            {"layers": layers, "model_dim": dim},
-            params,
-            calls,
-            targets=targets,
-            tolerance=ROUNDING,
-            check=weights_are_metered(params),
-        )
-
-    return make
+def stream(layers: int = LAYERS, dim: int = DIM, batch: int = 2, seed: int = 0) -> Trial:
+    params, calls = chain_calls(layers, dim, batch, seed=seed)
+    layer, row = 4 * dim * dim, 4 * dim
+    shard = layer // DEVICES
+    targets = {
+        "host_read": layers * shard,
+        "disk_read": 0,
+        "sent": layers * (DEVICES - 1) * shard,
+        "collectives": layers,
+        "weights": 0,
+        "peak": layer + shard + 3 * batch * row,
+    }
+    return Trial(
+        {"layers": layers, "model_dim": dim},
+        params,
+        calls,
+        targets=targets,
+        tolerance=ROUNDING,
+        check=weights_are_metered(params),
+    )
 
 
-def prefetch(
-    batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = HOST, seed: int = 1
-) -> Callable[[], Trial]:
+def prefetch(batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = HOST, seed: int = 1) -> Trial:
     """Trials that are judged by time: f flops to fetch a shard, c for a layer's product."""
-
-    def make() -> Trial:
-        params, calls = chain_calls(layers, dim, batch, seed=seed)
-        layer, row = 4 * dim * dim, 4 * dim
-        f, c = layer // DEVICES * byte_time, 2 * batch * dim * dim
-        targets = {
-            "elapsed": f + (layers - 1) * max(f, c) + c,
-            "sent": layers * (DEVICES - 1) * layer // DEVICES,
-            "collectives": layers,
-            "weights": 0,
-            "peak": 2 * layer + 3 * batch * row,
-        }
-        options = {"byte_time": {"host": byte_time, "disk": byte_time * DISK // HOST}}
-        return Trial(
-            {"layers": layers, "model_dim": dim},
-            params,
-            calls,
-            targets=targets,
-            tolerance=ROUNDING,
-            options=options,
-            check=weights_are_metered(params),
-        )
-
-    return make
+    params, calls = chain_calls(layers, dim, batch, seed=seed)
+    layer, row = 4 * dim * dim, 4 * dim
+    f, c = layer // DEVICES * byte_time, 2 * batch * dim * dim
+    targets = {
+        "elapsed": f + (layers - 1) * max(f, c) + c,
+        "sent": layers * (DEVICES - 1) * layer // DEVICES,
+        "collectives": layers,
+        "weights": 0,
+        "peak": 2 * layer + 3 * batch * row,
+    }
+    options = {"byte_time": {"host": byte_time, "disk": byte_time * DISK // HOST}}
+    return Trial(
+        {"layers": layers, "model_dim": dim},
+        params,
+        calls,
+        targets=targets,
+        tolerance=ROUNDING,
+        options=options,
+        check=weights_are_metered(params),
+    )
 
 
-def host_cache(fits: int, layers: int = LAYERS, passes: int = 3, seed: int = 2) -> Callable[[], Trial]:
+def host_cache(fits: int = 4, layers: int = LAYERS, passes: int = 3, seed: int = 2) -> Trial:
     """Trials on a host with room for the shards of `fits` layers."""
-
-    def make() -> Trial:
-        params, calls = chain_calls(layers, DIM, 2, passes, seed)
-        layer, row = 4 * DIM * DIM, 4 * DIM
-        shard = layer // DEVICES
-        targets = {
-            "disk_read": (layers + (passes - 1) * (layers - fits)) * shard,
-            "host_peak": fits * shard,
-            "host_loaded": 0,
-            "sent": passes * layers * (DEVICES - 1) * shard,
-            "collectives": passes * layers,
-            "weights": 0,
-            "peak": layer + shard + 6 * row,
-        }
-        arguments = {"layers": layers, "model_dim": DIM, "host_bytes": fits * shard}
-        return Trial(arguments, params, calls, targets=targets, tolerance=ROUNDING, check=weights_are_metered(params))
-
-    return make
+    params, calls = chain_calls(layers, DIM, 2, passes, seed)
+    layer, row = 4 * DIM * DIM, 4 * DIM
+    shard = layer // DEVICES
+    targets = {
+        "disk_read": (layers + (passes - 1) * (layers - fits)) * shard,
+        "host_peak": fits * shard,
+        "host_loaded": 0,
+        "sent": passes * layers * (DEVICES - 1) * shard,
+        "collectives": passes * layers,
+        "weights": 0,
+        "peak": layer + shard + 6 * row,
+    }
+    arguments = {"layers": layers, "model_dim": DIM, "host_bytes": fits * shard}
+    return Trial(arguments, params, calls, targets=targets, tolerance=ROUNDING, check=weights_are_metered(params))
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
-    "Stream": (stream(LAYERS, DIM, 2, seed=0), stream(3, 32, 4, seed=7)),
+    "Stream": (stream, partial(stream, 3, 32, 4, seed=7)),
     "Prefetch": (
-        *(prefetch(batch) for batch in (4, 1, 2, 8)),
-        prefetch(batch=3, layers=5, dim=32, byte_time=3, seed=8),
+        *(partial(prefetch, batch) for batch in (4, 1, 2, 8)),
+        partial(prefetch, 3, layers=5, dim=32, byte_time=3, seed=8),
     ),
     "PrefillDecode": (prefill_decode, partial(prefill_decode, 24, 4, 4, 2, lengths=(5, 9), tokens=4, seed=80)),
-    "HostCache": (host_cache(fits=4), host_cache(fits=1, layers=5, passes=4, seed=9), host_cache(fits=5, layers=6)),
+    "HostCache": (host_cache, partial(host_cache, 1, layers=5, passes=4, seed=9), partial(host_cache, 5, layers=6)),
 }
 
 

@@ -40,8 +40,12 @@ def ring_attention(seed: int, devices: int) -> Trial:
 
 def causal_ring_attention(seed: int, devices: int) -> Trial:
     chunk = LOCAL // 2
-    order = [part for i in range(devices) for part in (i, 2 * devices - 1 - i)]
-    return _trial(seed, devices, order, causal=True, flops=_flops(chunk, 2 * devices + 1))
+    return _trial(seed, devices, causal_order(devices), causal=True, flops=_flops(chunk, 2 * devices + 1))
+
+
+def causal_order(devices: int) -> list[int]:
+    """The chunks of the devices' tokens: chunk i and chunk 2n - 1 - i on device i."""
+    return [part for i in range(devices) for part in (i, 2 * devices - 1 - i)]
 
 
 def _flops(rows: int, pairs: int) -> int:
@@ -120,6 +124,13 @@ def random_layers(seed: int, dim: int, layers: int) -> Tensors:
     return {f"layer_{i}/weights": square(seed + i, dim) for i in range(layers)}
 
 
+def chain_output(params: Tensors, x: Any) -> Any:
+    """The output of a chain of layers for inference, x = relu(x @ w)."""
+    for weight in params.values():
+        x = np.maximum(x.astype(np.float64) @ weight, 0)
+    return x
+
+
 def at_ends(first: Any, last: Any, n: int) -> list[Any]:
     """Arguments or results of all devices: given for the first and the last, None for those in between."""
     return [first, *[None] * (n - 2), last]
@@ -193,11 +204,7 @@ def gpipe_targets(rows: int, dim: int, each: int, n: int, microbatches: int) -> 
 def pipeline_inference(devices: int = DEVICES, model_dim: int = MODEL, length: int = 12) -> Trial:
     params = random_layers(20, model_dim, devices)
     inputs = [numbers(30 + i, 2, model_dim) for i in range(length)]
-    outputs = []
-    for x in inputs:
-        for weight in params.values():
-            x = np.maximum(x.astype(np.float64) @ weight, 0)
-        outputs.append(x)
+    outputs = [chain_output(params, x) for x in inputs]
     product = 2 * 2 * model_dim * model_dim
     limits = {"messages": length, "collectives": 0, "clock": (length + devices - 1) * product}
     sent = {"sent": length * (2 * model_dim * 4 + WORD), "weights": model_dim * model_dim * 4}
@@ -236,7 +243,8 @@ def ring_attention_bounds(trial: Trial) -> dict[str, FigureBound]:
     given = [given for (given,) in lower_bounds.arguments(trial, "forward")]
     q = np.concatenate([part["q"] for part in given]).astype(np.float64)
     k, v = (np.concatenate([part["kv"][i] for part in given]) for i in (0, 1))
-    places = order_of(len(q), trial.devices) if causal else np.arange(len(q))
+    chunks = np.split(np.arange(len(q)), 2 * trial.devices)
+    places = np.concatenate([chunks[part] for part in causal_order(trial.devices)]) if causal else np.arange(len(q))
     mask = places[:, None] >= places if causal else True
     visible = int((softmax(np.where(mask, q @ k.T / np.sqrt(q.shape[1]), -np.inf)) > VISIBLE).sum())
     count = visible * (q.shape[1] + v.shape[1])
@@ -247,12 +255,6 @@ def ring_attention_bounds(trial: Trial) -> dict[str, FigureBound]:
             reason=f"{visible:,} pairs of a query and a key show in the results; each takes its score and its value"
         ),
     }
-
-
-def order_of(tokens: int, devices: int) -> Any:
-    """The places of the devices' tokens: chunk i and chunk 2n - 1 - i on device i."""
-    chunks = np.split(np.arange(tokens), 2 * devices)
-    return np.concatenate([chunks[part] for i in range(devices) for part in (i, 2 * devices - 1 - i)])
 
 
 def chain(trial: Trial) -> dict[str, FigureBound]:

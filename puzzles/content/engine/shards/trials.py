@@ -456,17 +456,10 @@ def zero1(at: TwoLayerMLP = SHOWN) -> Trial:
     return at.trial(start, calls, rate=RATE, momentum=MOMENTUM)
 
 
-def zero2() -> Trial:
-    return zero2_steps(*SHOWN.tensors(), DEVICES, (RATE,))
-
-
-def zero2_again() -> Trial:
-    """Two devices, another width, and three steps with different rates: the state and its order matter."""
-    params = {W0: numbers(11, 8, 12), W1: numbers(12, 12, 8)}
-    return zero2_steps(params, numbers(13, 6, 8), numbers(14, 6, 8), 2, (0.5, 0.25, 0.5))
-
-
-def zero2_steps(start: Tensors, x: Any, g: Any, n: int, rates: Sequence[float]) -> Trial:
+def zero2(at: TwoLayerMLP = SHOWN, rates: Sequence[float] = (RATE,), seed: int = 1) -> Trial:
+    """Different rates: the state and its order matter."""
+    start, x, g = at.tensors(seed)
+    n = at.devices
     params, state = exact(start), {name: np.zeros(value.shape) for name, value in start.items()}
     calls: list[MethodCall] = []
     for rate in rates:
@@ -479,9 +472,8 @@ def zero2_steps(start: Tensors, x: Any, g: Any, n: int, rates: Sequence[float]) 
             MethodCall("backward", np.split(g, n), shards),
         ]
         calls.append(MethodCall("step", [rate] * n, [params] * n))
-    model_dim, hidden_dim = start[W0].shape
-    sizes = {"model_dim": model_dim, "hidden_dim": hidden_dim, "momentum": MOMENTUM}
-    targets = zero2_targets(len(x), model_dim, hidden_dim, n, len(rates))
+    sizes = {**at.sizes, "momentum": MOMENTUM}
+    targets = zero2_targets(at.batch, at.model_dim, at.hidden_dim, n, len(rates))
     return Trial(sizes, start, tuple(calls), devices=n, tolerance=ROUNDING, targets=targets)
 
 
@@ -499,16 +491,12 @@ def zero2_targets(batch: int, model_dim: int, hidden_dim: int, n: int, steps: in
 
 
 def fsdp(at: TwoLayerMLP = SHOWN) -> Trial:
-    params, x, g = at.tensors()
-    out, grads = mlp_forward_backward(params, x, g)
-    shards = zip(at.split_rows(grads[W0]), at.split_rows(grads[W1]), at.split_rows(grads["x"]))
-    wanted = [{W0: a, W1: b, "x": c} for a, b, c in shards]
-    return at.trial(params, at.calls_by_rows(x, out, g, wanted))
+    return at.trained_by_rows({W0: at.split_rows, W1: at.split_rows, "x": at.split_rows})
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
     "ZeRO1": (zero1, partial(zero1, OTHER)),
-    "ZeRO2": (zero2, zero2_again),
+    "ZeRO2": (zero2, partial(zero2, OTHER, (0.5, 0.25, 0.5), seed=11)),
     "FSDP": (fsdp, partial(fsdp, OTHER)),
     "UnevenFSDP": (uneven_fsdp, partial(uneven_fsdp, 6, 5, 7, 3), uneven_tiny),
     "ShardedAdam": (sharded_adam, partial(sharded_adam, 6, 8, 12, 2, overflows=2, seed=9)),

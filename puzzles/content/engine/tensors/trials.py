@@ -104,11 +104,7 @@ def tensor_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
 
 
 def sequence_parallel(at: TwoLayerMLP = SHOWN) -> Trial:
-    params, x, g = at.tensors()
-    out, grads = mlp_forward_backward(params, x, g)
-    parts = zip(at.split_columns(grads[W0]), at.split_rows(grads[W1]), at.split_rows(grads["x"]))
-    wanted = [{W0: a, W1: b, "x": c} for a, b, c in parts]
-    return at.trial(params, at.calls_by_rows(x, out, g, wanted))
+    return at.trained_by_rows({W0: at.split_columns, W1: at.split_rows, "x": at.split_rows})
 
 
 def matmul_2d(seed: int = 1, mesh: tuple[int, int] = (2, 2), batch: int = 8, dim: int = 16, hidden: int = 32) -> Trial:
