@@ -104,15 +104,65 @@ def test_uneven_gathers_and_messages_of_several_values() -> None:
 # --- What is refused ----------------------------------------------------------------------------------
 
 
-def test_what_the_referee_refuses_gives_other_weights_and_is_not_replayed() -> None:
-    """More such mistakes, of every kind, are in tests/ledger/test_altered_traces.py."""
-    legal = run(CLASSICS[4].solution, 2, 2, 2).trace  # fsdp
-    first, *others = legal.ranks
-    loaded = next(op for op in first if op.name == "load_weights")
-    at, forward = next((i, op) for i, op in enumerate(first) if op.name == "forward")
-    with_a_shard = forward._replace(inputs=(forward.inputs[0], loaded.outputs[0]))
-    trace = changed(legal, ranks=((*first[:at], with_a_shard, *first[at + 1 :]), *others))
-    assert (outcome(legal), outcome(trace) == "right") == ("right", False)
+def legal() -> Trace:
+    return run(CLASSICS[4].solution, 2, 2, 2).trace  # fsdp
+
+
+def rewritten(rank: int, name: str, nth: int, /, **columns: Any) -> Trace:
+    """A legal trace with other columns in one operation: `inputs` may be a function of what was used."""
+    trace = legal()
+    ops = list(trace.ranks[rank])
+    places = [i for i, op in enumerate(ops) if op.name == name]
+    i = places[nth]
+    ops[i] = ops[i]._replace(**columns)
+    return changed(trace, ranks=tuple(tuple(ops) if r == rank else part for r, part in enumerate(trace.ranks)))
+
+
+def made_by(rank: int, name: str, nth: int, which: int = 0) -> int:
+    return [op for op in legal().ranks[rank] if op.name == name][nth].outputs[which]
+
+
+def used_by(rank: int, name: str, nth: int) -> tuple[int, ...]:
+    return [op for op in legal().ranks[rank] if op.name == name][nth].inputs
+
+
+def exchange(rank: int, name: str, nth: int, at: int, number: int) -> Trace:
+    used = list(used_by(rank, name, nth))
+    used[at] = number
+    return rewritten(rank, name, nth, inputs=tuple(used))
+
+
+REFUSED = {
+    "forward with a shard of the weight": lambda: exchange(0, "forward", 0, 1, made_by(0, "load_weights", 0)),
+    "forward with another layer's weight": lambda: exchange(0, "forward", 1, 1, made_by(0, "allgather", 0)),
+    "forward with another layer's input": lambda: exchange(0, "forward", 1, 0, made_by(0, "get_activation", 0)),
+    "backward with another layer's input": lambda: exchange(0, "backward", 0, 0, made_by(0, "get_activation", 0)),
+    "backward with another layer's gradient": lambda: exchange(0, "backward", 1, 1, made_by(0, "loss", 0)),
+    "backward with another layer's weight": lambda: exchange(0, "backward", 1, 2, made_by(0, "allgather", 1)),
+    "an update with one batch": lambda: exchange(0, "update", 0, 0, made_by(0, "backward", 1)),
+    "an update with another layer's gradient": lambda: exchange(0, "update", 0, 0, made_by(0, "scatterreduce", 0)),
+    "an update with another layer's state": lambda: exchange(0, "update", 0, 2, made_by(0, "load_weights", 1, 1)),
+    "an update of another layer's weight": lambda: exchange(0, "update", 1, 1, made_by(0, "load_weights", 0)),
+    "a weight that was not updated": lambda: rewritten(
+        0, "set_final_weight", 0, inputs=(made_by(0, "load_weights", 0),)
+    ),
+    "another layer's final weight": lambda: rewritten(0, "set_final_weight", 0, inputs=(made_by(0, "update", 1),)),
+    "one batch for both ranks": lambda: rewritten(1, "get_activation", 0, batches=frozenset({0})),
+    "a reduction of another layer's gradient": lambda: rewritten(
+        0, "scatterreduce", 1, inputs=(made_by(0, "backward", 0),)
+    ),
+    "the same shard from both ranks": lambda: rewritten(1, "load_weights", 0, args=(0, 2)),
+    "collectives of different kinds": lambda: rewritten(0, "scatterreduce", 0, name="allreduce"),
+    "an unfinished trace": lambda: changed(legal(), ranks=tuple(ops[:-1] for ops in legal().ranks)),
+    "a value that does not exist yet": lambda: rewritten(0, "forward", 0, inputs=(999, 998)),
+}
+
+
+@pytest.mark.sampled(8)
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_what_the_referee_refuses_gives_other_weights_and_is_not_replayed(mistake: str) -> None:
+    trace = REFUSED[mistake]()
+    assert (outcome(legal()), outcome(trace) == "right") == ("right", False)
     assert referee(trace).error is not None
     with pytest.raises(PuzzleError):
         replay(trace, small=True)

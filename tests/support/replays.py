@@ -10,7 +10,7 @@ from lib import pipelines as schedules
 from solutions.fsdp_prefetch import fsdp_prefetch
 from tests.catalog.lessons.families.replicas import buckets, passes
 from tests.ledger.test_altered_traces import TAGGED, ring
-from tests.pipelines.test_player import FIGURES, KNOWN
+from tests.pipelines.test_player import KNOWN
 from tests.support import finished
 from tests.support.schedules import groups, tiers
 from tests.support.step_costs import STEP_COSTS
@@ -62,10 +62,6 @@ async def tangle(model: Model) -> None:
 
 GAMES: dict[str, Game] = {
     **{name: Game(schedule, size, setting) for name, schedule, size, setting, *_ in KNOWN},
-    **{
-        name: Game(schedules.pipeline(order), (4, 8, 4), Setting(COSTS[costs], steps=steps))
-        for name, order, costs, steps, *_ in FIGURES
-    },
     "gpipe": Game(schedules.pipeline(schedules.gpipe), (3, 4, 3), Setting(COSTS["stages"], steps=2)),
     "ddp_overlap": Game(buckets(1, 2, 1), (4, 4, 4), OVERLAP),
     "fsdp_prefetch": Game(fsdp_prefetch, (4, 4, 4), OVERLAP),
