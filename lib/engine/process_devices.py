@@ -130,7 +130,7 @@ class ProcessExecutor:
         self.device = Device(asked.cls, self.port)
         self._readings: list[Any] = []
         self.own_result: Any = None
-        """The result or the error of this device in the last call. Others have the result only if it `shares_results`."""
+        """The result or the error of this device in the last call. Others know a result only if it is shared."""
         self.shares_results = shares_results
         self._run("__init__", lambda: self.device.make(asked.args, asked.kwargs))
 
