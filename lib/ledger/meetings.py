@@ -298,8 +298,8 @@ def message_ticks(name: str, values: Sequence[Value], costs: Costs, between: tup
 
 
 def require_same_call(calls: Sequence[Call], has_groups: bool = False) -> None:
-    """Refuses calls of one meeting that differ in operation, layers of the values, or root; also before all members have
-    come. In a game with `has_groups` calls of all ranks may have forgotten their group.
+    """Refuses calls of one meeting that differ in operation, layers of the values, or root; also before all members
+    have come. In a game with `has_groups` calls of all ranks may have forgotten their group.
     """
     heads = [(call.op.name, _layers(call), root_in(call.op.name, call.op.args)) for call in calls]
     for call, head in zip(calls, heads):

@@ -46,10 +46,13 @@ def makespans(case: Case, rows: Rows) -> list[int]:
 
 
 def times(case: Case, rows: Rows) -> tuple[dict[int, int], list[int]]:
-    """By rank, the start of its first cell and the end of its last, if each starts as early as it can."""
+    """By rank, the start of its first cell and the end of its last, if each starts as early as it can. The messages
+    of a rank leave in the order of its cells, one after the other."""
     rank_of = {cell[0]: rank for rank, row in enumerate(rows) for cell in row}
     last = max(rank_of)
     ends: dict[tuple[int, str, int], int] = {}
+    left_at: dict[int, int] = {}
+    arrivals: dict[tuple[int, str, int], int] = {}
     begun: dict[int, int] = {}
     clock = [0] * len(rows)
     left = [list(reversed(row)) for row in rows]
@@ -65,7 +68,7 @@ def times(case: Case, rows: Rows) -> tuple[dict[int, int], list[int]]:
             needs = [(stage, "F", batch)] + ([back] if stage < last else [])
         if not all(need in ends for need in needs):
             return None
-        return max((ends[need] + case.c * (rank_of[need[0]] != rank_of[stage]) for need in needs), default=0)
+        return max(((ends if rank_of[need[0]] == rank_of[stage] else arrivals)[need] for need in needs), default=0)
 
     moved = True
     while moved:
@@ -76,6 +79,9 @@ def times(case: Case, rows: Rows) -> tuple[dict[int, int], list[int]]:
                 start = max(clock[rank], at)
                 begun.setdefault(rank, start)
                 clock[rank] = ends[cell] = start + length(case, cell[1], cell[0])
+                receiver = cell[0] + 1 if cell[1] == "F" else cell[0] - 1
+                if cell[1] != "W" and rank_of.get(receiver, rank) != rank:
+                    arrivals[cell] = left_at[rank] = max(left_at.get(rank, 0), clock[rank]) + case.c
                 moved = True
     assert not any(left), "these rows wait for each other"
     return begun, clock

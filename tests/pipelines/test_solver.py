@@ -65,6 +65,9 @@ PROBLEMS = [
     {"ranks": 3, "microbatches": 6, "placement": "V", "memory": 4, "send": 0.2},
     {"ranks": 2, "microbatches": 6, "placement": "looped", "chunks": 3, "memory": 7, "whole": True},
     {"ranks": 3, "microbatches": 5, "placement": "looped", "forward": 0.7, "memory": 2},
+    {"ranks": 4, "microbatches": 8, "send": 2},
+    {"ranks": 3, "microbatches": 6, "placement": "V", "send": 3, "least": "makespan"},
+    {"ranks": 3, "microbatches": 4, "placement": "looped", "send": 1.5, "whole": True},
     {"ranks": 1, "microbatches": 3, "memory": 1},
     {"ranks": 2, "microbatches": 1, "placement": "V", "memory": 2, "backward_weight": 0},
 ]
@@ -177,7 +180,7 @@ def placed(seed: int) -> tuple[dict[str, Any], Case, Rows]:
         m += 2 * p
     times = choice.choice([(1, 1, 1), (10, 12, 8), [choice.randint(1, 20) for _ in range(3)]])
     rows = rows_of(order(p, m, **sizes), whole)
-    send = choice.choice([0, 1, min(times)])  # longer messages would wait for each other in the ledger
+    send = choice.choice([0, 1, min(times), 2 * max(times)])  # the last makes messages wait for each other
     case = Case(p, m, *times, send, 0)
     given = {
         "ranks": p, "microbatches": m, "send": send, "placement": placement, "chunks": v, "whole": whole,

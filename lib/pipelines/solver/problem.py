@@ -61,8 +61,8 @@ class Problem:
 
     `forward`, `backward_input` and `backward_weight` are the times of one microbatch in one stage: a number for all
     stages, or a list with a number for each. `send` is the time of a message to another rank, which overlaps with
-    computation. All are in one unit, with up to three decimals. With `whole` the two halves of a backward follow each
-    other as one operation.
+    computation; a rank sends one message after the other. All are in one unit, with up to three decimals. With `whole`
+    the two halves of a backward follow each other as one operation.
 
     No rank may hold more than `memory`, a number or a list by rank: a microbatch in a stage counts `m_b` from its
     forward to the input half of its backward, then `m_w` until its weight half ends (Qi et al. 2024, section 2.3); each

@@ -42,13 +42,14 @@ half S m + s m + b, with S stages and m microbatches."""
 
 
 class Step(NamedTuple):
-    """One operation of a topological order: rank, stage, id, id of its dependency, message time, direction."""
+    """One operation of a topological order: rank, stage, id, id of its dependency, time of the message that it sends,
+    direction."""
 
     rank: int
     stage: int
     number: int
     needs: int
-    lag: int
+    sends: int
     is_forward: bool
 
 
@@ -72,17 +73,17 @@ def linked(problem: Problem, rows: Rows) -> list[Step] | None:
                 number = row[n]
                 if number < half:
                     stage = number // m
-                    needs, lag, is_forward = (number - m if stage else -1), far[stage], True
+                    needs, sends, is_forward = (number - m if stage else -1), far[stage + 1], True
                 else:
                     stage = number // m - stages
                     last = stage == stages - 1
-                    needs, lag, is_forward = (number - half if last else number + m), far[stage + 1], False
+                    needs, sends, is_forward = (number - half if last else number + m), far[stage], False
                     if not done[number - half]:
                         break
                 if not done[needs]:
                     break
                 done[number] = 1
-                steps.append(Step(rank, stage, number, needs, lag, is_forward))
+                steps.append(Step(rank, stage, number, needs, sends, is_forward))
                 n += 1
             left -= n - at[rank]
             at[rank] = n
@@ -116,20 +117,21 @@ class Timed(NamedTuple):
 
 def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[list[int]] | None = None) -> Timed | None:
     """The figures of an order with weight halves placed by a policy; None if it does not fit into memory. Adds what
-    each rank computes to `rows`, with a weight half as -1."""
+    each rank computes to `rows`, with a weight half as -1. A rank sends one message after the other, as on a lane of
+    the ledger."""
     f, i, w, _ = problem.ticks
     m_b, m_w, caps = problem.sizes
     ranks, m, v = problem.ranks, problem.microbatches, problem.v
-    ends = [0] * (2 * problem.stages * m + 1)
-    clock, starts = [0] * ranks, [-1] * ranks
+    arrived = [0] * (2 * problem.stages * m + 1)
+    clock, starts, lanes = [0] * ranks, [-1] * ranks, [0] * ranks
     held, ahead = [0] * ranks, [m * v] * ranks
     pending: list[deque[int]] = [deque() for _ in range(ranks)]
     lags, late, gaps = policy.lag[:], policy.late, policy.gap
     halves = not problem.whole
     grows = [max(0, size - before) if halves else 0 for size, before in zip(m_w, m_b)]
-    for rank, stage, number, needs, lag, is_forward in steps:
+    for rank, stage, number, needs, sends, is_forward in steps:
         now, waiting = clock[rank], pending[rank]
-        ready = ends[needs] + lag
+        ready = arrived[needs]
         room = caps[rank] - (m_b[stage] if is_forward else grows[stage])
         while held[rank] > room or (ready > now and waiting and ready - now >= gaps[rank]):
             if not waiting:
@@ -147,14 +149,14 @@ def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[li
             if starts[rank] < 0:
                 starts[rank] = now
             now += f[stage]
-            ends[number] = now
+            made = now
             held[rank] += m_b[stage]
             ahead[rank] -= 1
             if not ahead[rank]:
                 lags[rank] = late[rank]
         else:
             now += i[stage]
-            ends[number] = now
+            made = now
             if halves:
                 held[rank] += m_w[stage] - m_b[stage]
                 waiting.append(stage)
@@ -166,6 +168,11 @@ def timed(problem: Problem, steps: Sequence[Step], policy: Policy, rows: list[li
                         rows[rank].append(-1)
             else:
                 held[rank] -= m_b[stage]
+        if sends:
+            if lanes[rank] > made:
+                made = lanes[rank]
+            lanes[rank] = made = made + sends
+        arrived[number] = made
         clock[rank] = now
     for rank in range(ranks):
         clock[rank] += sum(w[stage] for stage in pending[rank])

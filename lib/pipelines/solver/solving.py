@@ -171,19 +171,23 @@ class Figures(NamedTuple):
 
 
 def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
-    """The figures of some rows of cells, each cell as early as possible."""
+    """The figures of some rows of cells, each cell as early as possible. A rank sends one message after the other, as
+    on a lane of the ledger."""
     f, i, w, c = problem.ticks
     length = {"F": f, "I": i, "W": w, "B": i}
     slots = [[(cell,) for cell in row] for row in rows]
     needs = Dependencies(slots)
     ends: dict[Cell, int] = {}
-    clock, begun = [0] * problem.ranks, [0] * problem.ranks
+    arrived: dict[Cell, int] = {}
+    clock, begun, lanes = ([0] * problem.ranks for _ in range(3))
     for rank, at in in_order(slots, needs):
         cell = rows[rank][at]
-        ready = (ends[needed] + c * (needs.rank_of[needed] != rank) for needed in needs.of(cell))
+        ready = ((ends if needs.rank_of[needed] == rank else arrived)[needed] for needed in needs.of(cell))
         start = max(clock[rank], *ready, 0)
         begun[rank] = begun[rank] if at else start
         clock[rank] = ends[cell] = start + length[cell.op][cell.stage]
+        if [*needs.sent(slots[rank][at])]:
+            arrived[cell] = lanes[rank] = max(clock[rank], lanes[rank]) + c
     assert len(ends) == len(needs.rank_of), "cells wait for each other"
     return Figures(begun, clock, [_most_held(problem, row) for row in rows])
 
@@ -228,12 +232,15 @@ def proven(problem: Problem, known: Solution, seconds: float) -> Timetable | Non
     if status != cp_model.OPTIMAL:
         return None
     order = sorted(program.at, key=lambda cell: (solver.value(program.at[cell]), cell.op == "W"))
-    return Timetable.of([c for c in order if problem.rank_of(c.stage) == r] for r in range(problem.ranks))
+    table = Timetable.of([c for c in order if problem.rank_of(c.stage) == r] for r in range(problem.ranks))
+    is_played = round(solution(problem, table).took * problem.unit) == round(solver.objective_value)
+    return table if is_played else None  # else its messages wait for each other
 
 
 class _Program:
     """The constraints: nothing may take more than `most`. Each stage takes microbatches in order, because sorting the
-    starts of an operation delays nothing and holds no more."""
+    starts of an operation delays nothing and holds no more. That a rank sends one message after the other is left out;
+    so what has no solution here has none, but a solution may take longer."""
 
     def __init__(self, problem: Problem, model: Any, most: int) -> None:
         self.problem, self.model = problem, model
