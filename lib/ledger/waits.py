@@ -84,8 +84,8 @@ ABSENCE_GRACE = 0.2
 
 class Waits:
     """What each rank waits for, and the task that it was last seen in, until that is done. It counts the ranks that
-    cannot move, and at a standstill calls `resolve_deadlock`, which lets a rank continue or ends all waits. If ranks may
-    still show up, it first calls only `_deliver_earliest`, which says whether a rank can continue."""
+    cannot move, and at a standstill calls `resolve_deadlock`, which lets a rank continue or ends all waits. If ranks
+    may still show up, it first calls only `_deliver_earliest`, which says whether a rank can continue."""
 
     def __init__(self, ranks: int) -> None:
         import asyncio  # here, because it takes longer to import than all of lib
