@@ -93,30 +93,23 @@ class _Rows:
     """Variables and constraints of the program."""
 
     def __init__(self) -> None:
-        self.costs: list[float] = []
-        self.whole: list[int] = []
-        self.rows: list[tuple[dict[int, float], float, float]] = []
+        self.solver = highspy.Highs()
+        self.solver.setOptionValue("output_flag", False)
 
     def variable(self, cost: float = 0.0, whole: bool = True) -> int:
-        self.costs.append(cost)
-        self.whole.append(int(whole))
-        return len(self.costs) - 1
+        number: int = self.solver.getNumCol()
+        self.solver.addCol(cost, 0, 1, 0, [], [])
+        if whole:
+            self.solver.changeColIntegrality(number, highspy.HighsVarType.kInteger)
+        return number
 
     def at_least(self, terms: dict[int, float], low: float, high: float = np.inf) -> None:
-        self.rows.append((terms, low, high))
+        self.solver.addRow(low, high, len(terms), list(terms), list(terms.values()))
 
     def solve(self) -> float:
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        for cost in self.costs:
-            solver.addCol(cost, 0, 1, 0, [], [])
-        for v in np.flatnonzero(self.whole):
-            solver.changeColIntegrality(v, highspy.HighsVarType.kInteger)
-        for terms, low, high in self.rows:
-            solver.addRow(low, high, len(terms), list(terms), list(terms.values()))
-        solver.run()
-        assert solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-        return float(solver.getInfo().objective_function_value)
+        self.solver.run()
+        assert self.solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
+        return float(self.solver.getInfo().objective_function_value)
 
 
 def least_bytes(graph: Graph, pins: dict[str, Split], memory_cap: int | None = None) -> float:
