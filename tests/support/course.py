@@ -1,17 +1,11 @@
-"""Makes a class whose every result is known beforehand: who is on the roster, what each has handed in, and its points.
-
-As a script: `python -m tests.support.course FOLDER 300` writes the class, its roster, and the points as JSON.
-"""
+"""Makes a class whose results are known beforehand: who is on the roster, what each has handed in, and its points."""
 
 import csv
-import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from puzzles.custom import COURSE_FILE
 from puzzles.judge.starters import starter_file
@@ -228,14 +222,3 @@ def _written(here: Path, one: Known, files: Files, is_bare: bool) -> Iterator[Pa
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
         yield path
-
-
-def main(folder: str, number: str) -> None:
-    known = with_groups(students(int(number)), int(number) // 30)
-    write(Path(folder), known, worked)
-    rows: list[dict[str, Any]] = [{**asdict(one), "points": one.points} for one in known]
-    Path(folder, "known.json").write_text(json.dumps(rows, indent=1, ensure_ascii=False), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
