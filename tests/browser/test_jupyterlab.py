@@ -131,26 +131,20 @@ class Page:
             return null;"""
         return self.until(lambda: self.ask(script, beginning), f"a cell that begins with {beginning!r}")
 
-    def type_into(self, beginning: str, text: str) -> None:
-        """Replaces what stands in a cell and runs it, by keyboard."""
+    def run(self, beginning: str, text: str | None = None) -> None:
+        """Clicks into a cell, replaces what stands there by a text if one is given, and presses Ctrl+Enter."""
         from selenium.webdriver.common.action_chains import ActionChains
         from selenium.webdriver.common.keys import Keys
 
-        editor = self.cell(beginning).find_element("css selector", ".cm-content")
-        editor.click()
-        select_all = ActionChains(self.browser).key_down(Keys.CONTROL).send_keys("a").key_up(Keys.CONTROL)
-        select_all.send_keys(Keys.DELETE).perform()
-        # As one input event, because an editor that helps with brackets and indentation is not what is tested here.
-        self.browser.execute_cdp_cmd("Input.insertText", {"text": text})
-        ActionChains(self.browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
-
-    def run(self, beginning: str) -> None:
-        """Clicks into a cell and presses Ctrl+Enter."""
-        from selenium.webdriver.common.action_chains import ActionChains
-        from selenium.webdriver.common.keys import Keys
+        def press_control(key: str) -> ActionChains:
+            return ActionChains(self.browser).key_down(Keys.CONTROL).send_keys(key).key_up(Keys.CONTROL)
 
         self.cell(beginning).find_element("css selector", ".cm-content").click()
-        ActionChains(self.browser).key_down(Keys.CONTROL).send_keys(Keys.ENTER).key_up(Keys.CONTROL).perform()
+        if text is not None:
+            press_control("a").send_keys(Keys.DELETE).perform()
+            # As one input event, because an editor that helps with brackets and indentation is not what is tested here.
+            self.browser.execute_cdp_cmd("Input.insertText", {"text": text})
+        press_control(Keys.ENTER).perform()
 
     def result(self, beginning: str, status: str) -> Any:
         """The text that a play shows below its cell, once it is of that status, and True if its picture is seen."""
@@ -182,7 +176,6 @@ PUPPY = "return document.querySelectorAll('.three-stars svg g').length === 1"
 
 
 def test_a_player_is_wrong_and_then_right(page: Page) -> None:
-    from puzzles.catalog.schedule import PUZZLES
     from puzzles.player.authoring import solution_or_starter
     from puzzles.tracks import reference_file
 
@@ -194,7 +187,7 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     page.cell("def basic")
     page.until(lambda: page.ask(sketches), "the sketch of what to build")
 
-    page.type_into("def basic", WRONG)
+    page.run("def basic", WRONG)
     page.run(PLAY)
     wrong = page.result(PLAY, "failed")
     assert wrong["stars"] == "☆☆☆"
@@ -204,14 +197,14 @@ def test_a_player_is_wrong_and_then_right(page: Page) -> None:
     assert min(wrong["picture"]) > 100
     assert wrong["shapes"] > 5
 
-    page.type_into("def basic", solution_or_starter(PUZZLES["basic"], reference_file("basic")))
+    page.run("def basic", solution_or_starter(PUZZLES["basic"], reference_file("basic")))
     page.run(PLAY)
     right = page.result(PLAY, "passed")
     assert right["stars"] == "★★★"
     assert "16.5 timesteps" in right["text"]
     assert min(right["picture"]) > 100
 
-    page.type_into("def basic", BEST)
+    page.run("def basic", BEST)
     page.run(PLAY)
     page.until(lambda: page.ask(PUPPY), "the reward for three stars")
     assert page.result(PLAY, "passed")["stars"] == "★★★"
@@ -244,5 +237,5 @@ def test_the_shapes_of_a_picture_have_tooltips(page: Page) -> None:
         "    model.forward(0, model.get_activation([0]), weights)\n\n\n"
         "draw(await run_async(one, 1, 1, 1))"
     )
-    page.type_into("from lib import", program)
+    page.run("from lib import", program)
     assert [words for words in tooltips(page) if "forward" in words and "layer 0" in words]

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import count
-from threading import Thread
+from typing import NamedTuple
 from urllib.request import urlopen
 
 import pytest
 
 from puzzles.page.in_browser import calls
 from tests.support.commands import solution
-from tests.support.site_game import NEEDS_SITE, Game, opened_game
+from tests.support.site_game import NEEDS_SITE, Game, answering, opened_game
 
 pytest.importorskip("selenium.webdriver", reason="needs the extra: pip install -e '.[browser]' (make browser)")
 
@@ -26,39 +26,26 @@ def game(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Game]:
         yield opened
 
 
-class Listener:
-    """A server of another origin, which counts what reaches it, and allows everything."""
+class Listener(NamedTuple):
+    """A server of another origin, which keeps what reaches it, and allows everything."""
 
-    def __init__(self) -> None:
-        self.heard: list[str] = []
-        heard = self.heard
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                heard.append(self.path)
-                self.send_response(200)
-                self.send_header("Access-Control-Allow-Origin", "*")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            do_POST = do_OPTIONS = do_GET
-
-            def log_message(self, format: str, *given: object) -> None:
-                """Nothing is logged."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"127.0.0.1:{self.server.server_port}"
+    address: str
+    heard: list[str]
 
 
 @pytest.fixture
 def listener() -> Iterator[Listener]:
-    made = Listener()
-    thread = Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-    thread.start()
-    yield made
-    made.server.shutdown()
-    made.server.server_close()
-    thread.join()
+    heard: list[str] = []
+
+    def get(request: BaseHTTPRequestHandler) -> None:
+        heard.append(request.path)
+        request.send_response(200)
+        request.send_header("Access-Control-Allow-Origin", "*")
+        request.send_header("Content-Length", "0")
+        request.end_headers()
+
+    with answering(get) as address:
+        yield Listener(address, heard)
 
 
 TRIES = """
@@ -114,12 +101,9 @@ def load_par(game: Game, slug: str) -> None:
 
 def test_code_reaches_nothing_that_the_site_keeps(game: Game) -> None:
     load_par(game, "grad_accum")
-    kept = (
-        "caches.keys().then((names) => Promise.all(names.map((name) => caches.open(name).then((one) => one.keys()))))"
-    )
-    before = game.browser.execute_async_script(
-        f"const done = arguments[0]; {kept}.then((all) => done(all.flat().length))"
-    )
+    keys = "Promise.all(names.map((name) => caches.open(name).then((one) => one.keys())))"
+    kept = f"caches.keys().then((names) => {keys}).then((all) => arguments[0](all.flat().length))"
+    before = game.browser.execute_async_script(kept)
     assert before > 5, "the page itself reaches its caches"
     found = found_by(
         game,
@@ -145,10 +129,7 @@ TRIES = {
     )
     assert {name: text for name, text in found.items() if not text.startswith("refused")} == {}
     assert len(found) == 11
-    after = game.browser.execute_async_script(
-        f"const done = arguments[0]; {kept}.then((all) => done(all.flat().length))"
-    )
-    assert after == before
+    assert game.browser.execute_async_script(kept) == before
 
 
 def test_nothing_is_sent_anywhere(game: Game, listener: Listener) -> None:

@@ -42,16 +42,6 @@ def store(game: Game, text: str) -> None:
     game.script("localStorage.clear(); localStorage.setItem('training-puzzles', arguments[0])", text)
 
 
-@contextmanager
-def before_the_page(game: Game, script: str) -> Iterator[None]:
-    """Runs a script in every document before its own."""
-    made = game.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
-    try:
-        yield
-    finally:
-        game.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
-
-
 OFF = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('off', 'SecurityError'); } });"
 FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'QuotaExceededError'); };"
 
@@ -59,7 +49,7 @@ FULL = "Storage.prototype.setItem = () => { throw new DOMException('full', 'Quot
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize("storage", [OFF, FULL])
 def test_without_room_code_stays_in_memory_and_is_saved_in_a_file(game: Game, storage: str, tmp_path: Path) -> None:
-    with before_the_page(game, storage):
+    with game.before_the_page(storage):
         game.visit("basic")
         game.until_status("not_attempted")
         game.type(solution("basic"))
@@ -476,7 +466,7 @@ def test_what_a_site_kept_before_sites_had_their_own_places_is_there(game: Game,
 def test_the_browser_is_asked_to_keep_what_is_stored_and_to_stay_while_something_is_not(game: Game) -> None:
     asks = "window.asked = 0; StorageManager.prototype.persist = async () => { window.asked++; return true; };"
     leaves = "const event = new Event('beforeunload', { cancelable: true }); return !dispatchEvent(event)"
-    with before_the_page(game, asks):
+    with game.before_the_page(asks):
         game.visit("gpipe")
         game.until_status("not_attempted")
         assert game.script("return window.asked") == 0
@@ -491,7 +481,7 @@ def test_the_browser_is_asked_to_keep_what_is_stored_and_to_stay_while_something
     assert game.script(leaves) is True
     game.find(".newer .takenewer").click()
     assert game.script(leaves) is False
-    with before_the_page(game, FULL):
+    with game.before_the_page(FULL):
         game.visit("gpipe")
         game.until(lambda: game.status)
         game.type(mine(3))
@@ -569,7 +559,7 @@ def test_skipping_to_the_puzzle_keeps_its_address(game: Game) -> None:
 
 @pytest.mark.parametrize("lacking", ["DecompressionStream", "WebAssembly", "Object.hasOwn"])
 def test_a_browser_that_is_too_old_is_told_so(game: Game, lacking: str) -> None:
-    with before_the_page(game, f"delete window.{lacking};"):
+    with game.before_the_page(f"delete window.{lacking};"):
         game.browser.get("about:blank")
         game.browser.get(game.server.address)
         game.until(lambda: "too old" in game.text("main"))

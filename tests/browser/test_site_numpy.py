@@ -8,7 +8,6 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -97,14 +96,6 @@ def later_files(game: Game) -> dict[str, int]:
     return {Path(name).name: count for name, count in game.server.answered.items() if name.endswith((".whl", ARRAYS))}
 
 
-@contextmanager
-def page_with(game: Game, script: str) -> Iterator[None]:
-    """Pages that are loaded meanwhile begin with a script."""
-    made = game.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
-    yield
-    game.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
-
-
 def test_numpy_is_loaded_when_a_puzzle_needs_it_and_only_then(game: Game) -> None:
     game.visit("basic")
     game.until_status("not_attempted")
@@ -141,7 +132,7 @@ def test_what_goes_with_numpy_is_kept_for_a_visit_without_a_network(game: Game) 
 
 
 def test_a_site_without_numpy_says_so_and_shows_what_there_is_to_read(game: Game) -> None:
-    with page_with(game, WITHOUT_NUMPY):
+    with game.before_the_page(WITHOUT_NUMPY):
         game.visit()
         said = [one.text for one in game.browser.find_elements("css selector", ".away")]
         assert len(said) == 2
@@ -155,7 +146,7 @@ def test_a_site_without_numpy_says_so_and_shows_what_there_is_to_read(game: Game
 
 
 def test_a_browser_that_cannot_suspend_python_is_told_which_can(game: Game) -> None:
-    with page_with(game, WITHOUT_SUSPENDING):
+    with game.before_the_page(WITHOUT_SUSPENDING):
         game.visit("FSDP")
         assert all(fact in game.text(".banner") for fact in ("wait for each other", "Chrome", "Edge", "137"))
         game.go("matmul")

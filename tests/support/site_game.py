@@ -11,8 +11,7 @@ from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -44,8 +43,32 @@ def compressed(path: Path) -> bytes:
     return gzip.compress(path.read_bytes(), 6)
 
 
+@contextmanager
+def answering(get: Callable[[BaseHTTPRequestHandler], None]) -> Iterator[str]:
+    """The address, on the loopback interface, of a server that answers each request with a function."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            get(self)
+
+        do_POST = do_OPTIONS = do_GET
+
+        def log_message(self, format: str, *given: object) -> None:
+            """Nothing is logged."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread.start()
+    try:
+        yield f"127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
 class SiteServer:
-    """A context manager.
+    """What serves a site: `get` answers a request.
 
     `sent` has the compressed bytes and `answered` the answers by path; `missing` names files that are not served.
     Another `site` is a new version; `policy` is a Content-Security-Policy that the host adds.
@@ -58,45 +81,29 @@ class SiteServer:
         self.down = False
         self.policy = ""
         self.missing: set[str] = set()
-        server = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                name = self.path.partition("?")[0].strip("/") or "index.html"
-                path = server.site / name
-                if server.down or name in server.missing or not path.is_file():
-                    return self.send_error(503 if server.down else 404)
-                data = compressed(path)
-                server.sent[name] += len(data)
-                server.answered[name] += 1
-                self.send_response(200)
-                self.send_header("Content-Type", TYPES[path.suffix])
-                self.send_header("Content-Encoding", "gzip")
-                self.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
-                self.send_header("Content-Length", str(len(data)))
-                if server.policy:
-                    self.send_header("Content-Security-Policy", server.policy)
-                self.end_headers()
-                self.wfile.write(data)
-
-            def log_message(self, format: str, *given: object) -> None:
-                """Nothing is logged."""
-
+        self.address = ""
         for path in site.rglob("*"):
             if path.is_file() and path.suffix in TYPES:
                 compressed(path)
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}/"
 
-    def __enter__(self) -> Self:
-        self._thread = Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+    def get(self, request: BaseHTTPRequestHandler) -> None:
+        name = request.path.partition("?")[0].strip("/") or "index.html"
+        path = self.site / name
+        if self.down or name in self.missing or not path.is_file():
+            return request.send_error(503 if self.down else 404)
+        data = compressed(path)
+        self.sent[name] += len(data)
+        self.answered[name] += 1
+        request.send_response(200)
+        request.send_header("Content-Type", TYPES[path.suffix])
+        request.send_header("Content-Encoding", "gzip")
+        request.send_header("Last-Modified", formatdate(path.stat().st_mtime, usegmt=True))
+        request.send_header("Content-Length", str(len(data)))
+        if self.policy:
+            request.send_header("Content-Security-Policy", self.policy)
+        request.end_headers()
+        request.wfile.write(data)
+        return None
 
 
 class Game:
@@ -205,6 +212,15 @@ class Game:
             file.write_bytes(data)
         self.find("#menu input[type=file]").send_keys(str(file))
 
+    @contextmanager
+    def before_the_page(self, script: str) -> Iterator[None]:
+        """Every document that is loaded meanwhile runs a script before its own."""
+        made = self.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": script})
+        try:
+            yield
+        finally:
+            self.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
     def complaints(self) -> list[str]:
         return complaints(self.browser)
 
@@ -216,7 +232,9 @@ class Game:
 def opened_game(profile: Path, site: Path = SITE) -> Iterator[Game]:
     """The site in a browser of its own."""
     assert site.is_dir(), "there is no site to test; run 'make site'"
-    with SiteServer(site) as server:
+    server = SiteServer(site)
+    with answering(server.get) as address:
+        server.address = f"http://{address}/"
         browser = open_browser(profile)
         try:
             yield Game(browser, server)
