@@ -17,6 +17,7 @@ ORDERS = {
     "every other": lambda a: np.repeat(a, 2, -1)[..., ::2] if a.ndim else a,
 }
 SHAPES = ((), (4,), (0,), (4, 0), (8, 3), (4, 8, 2), (64, 12))
+UFUNCS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 LARGE = (8, 4, 40)
 """More than a handshake holds, at one byte for each element as well."""
 
@@ -70,28 +71,31 @@ def cases(kinds: Iterable[Kind]) -> list[Case]:
 
 
 def _cases_of(kind: Kind) -> Iterator[Case]:
-    dtype, shape, _ = kind
-    arrays = kind.arrays()
-    native = [a.copy("C") for a in arrays]
+    arrays, sizes = kind.arrays(), kind.shape
+    axes = [{"axis": axis} for axis, length in enumerate(sizes) if length % N == 0]
+    calls: list[tuple[str, dict[str, Any]]] = [("all_gather", {"axis": axis}) for axis in range(len(sizes))]
+    calls += [("all_to_all", along) for along in axes] if sizes else [("all_gather", {})]
+    for op in ("sum", "max", "prod"):
+        calls += [("all_reduce", {"op": op}), *(("reduce_scatter", {"op": op, **along}) for along in axes)]
+    for name, arguments in calls:
+        yield Case(f"{name}({kind}, {arguments})", arrays, name, arguments, results(name, arrays, **arguments))
 
-    def case(name: str, wanted: list[Any], **arguments: Any) -> Case:
-        what = f"{name}({kind}, {arguments})"
-        return Case(what, arrays, name, arguments, [np.asarray(w).astype(dtype) for w in wanted])
 
-    for axis in range(len(shape)):
-        yield case("all_gather", [np.concatenate(native, axis)] * N, axis=axis)
-    if not shape:
-        yield case("all_gather", [np.stack(native)] * N)
-    axes = [axis for axis, length in enumerate(shape) if length % N == 0]
-    for axis in axes:
-        pieces = [np.split(a, N, axis) for a in native]
-        yield case("all_to_all", [np.concatenate([p[i] for p in pieces], axis) for i in range(N)], axis=axis)
-    stacked = np.stack(native)
-    for op, reduce in (("sum", np.add.reduce), ("max", np.maximum.reduce), ("prod", np.multiply.reduce)):
-        total = reduce(stacked, axis=0, dtype=stacked.dtype)
-        yield case("all_reduce", [total] * N, op=op)
-        for axis in axes:
-            yield case("reduce_scatter", np.split(total, N, axis), op=op, axis=axis)
+def results(call: str, arrays: list[Any], op: str = "sum", axis: int = 0) -> list[Any]:
+    """What each device of a group gets, in C order and with the dtype of the arguments."""
+    n, dtype = len(arrays), arrays[0].dtype
+    native = [a.copy() for a in arrays]
+    if call == "all_gather":
+        joined = np.concatenate(native, axis) if native[0].ndim else np.stack(native)
+        return [joined.astype(dtype) for _ in range(n)]
+    if call == "all_to_all":
+        pieces = [np.split(a, n, axis) for a in native]
+        return [np.concatenate([p[i] for p in pieces], axis).astype(dtype) for i in range(n)]
+    wide = np.dtype("f8") if op == "avg" and dtype.kind in "biu" else native[0].dtype
+    total = np.asarray(UFUNCS[op].reduce(np.stack(native).astype(wide), axis=0))
+    total = np.asarray(total / wide.type(n)) if op == "avg" else total
+    total = total.astype(wide if wide != native[0].dtype else dtype)
+    return [total.copy() for _ in range(n)] if call == "all_reduce" else [p.copy() for p in np.split(total, n, axis)]
 
 
 def wrong(case: Case, device: int, got: Any) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 from lib import RuleError
 from lib.engine import launch, unmetered
 from lib.engine.collectives import COLLECTIVES
-from tests.oracles.collective_arrays import N, difference
+from tests.oracles.collective_arrays import UFUNCS, N, difference, results
 
 from .script import PATIENCE, Script
 
@@ -30,7 +30,6 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
     "every other": lambda a: a[..., ::2] if a.ndim else a,
 }
 SAME_SHAPE: tuple[Callable[[Any], Any], ...] = (lambda a: a, lambda a: a[::-1] if a.ndim else a)
-UFUNCS = {"sum": np.add, "avg": np.add, "max": np.maximum, "min": np.minimum, "prod": np.multiply}
 
 
 class Device:
@@ -146,7 +145,7 @@ class Program:
         arguments |= {"op": op} if call in ("all_reduce", "reduce_scatter") else {}
         arguments |= {} if group == list(range(N)) else {"group": group}
         name = self.name()
-        for i, wanted in zip(group, _results(call, native, op, axis)):
+        for i, wanted in zip(group, results(call, native, op, axis)):
             self.devices[i].hold(name, wanted, small and call in ("all_gather", "all_to_all"))
             self.devices[i].sent += sent
             self.devices[i].calls[call] += 1
@@ -241,23 +240,6 @@ def _caught(act: Act, me: Any, held: dict[str, Any]) -> None:
     with suppress(RuleError):
         act(me, held)
         raise AssertionError("this was not refused")
-
-
-def _results(call: str, arrays: list[Any], op: str, axis: int) -> list[Any]:
-    """What each device of a group gets, in C order and with the dtype of the arguments."""
-    n, dtype = len(arrays), arrays[0].dtype
-    native = [a.copy() for a in arrays]
-    if call == "all_gather":
-        joined = np.concatenate(native, axis) if native[0].ndim else np.stack(native)
-        return [joined.astype(dtype) for _ in range(n)]
-    if call == "all_to_all":
-        pieces = [np.split(a, n, axis) for a in native]
-        return [np.concatenate([p[i] for p in pieces], axis).astype(dtype) for i in range(n)]
-    wide = np.dtype("f8") if op == "avg" and dtype.kind in "biu" else native[0].dtype
-    total = np.asarray(UFUNCS[op].reduce(np.stack(native).astype(wide), axis=0))
-    total = np.asarray(total / wide.type(n)) if op == "avg" else total
-    total = total.astype(wide if wide != native[0].dtype else dtype)
-    return [total.copy() for _ in range(n)] if call == "all_reduce" else [p.copy() for p in np.split(total, n, axis)]
 
 
 def _run(on: str, program: Program) -> tuple[list[list[str]], Any]:
