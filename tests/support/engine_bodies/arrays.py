@@ -75,13 +75,3 @@ def results_are_ones_own(on: str) -> None:
     assert all_equal([g[0] for g in got], xs)
     for i, name in enumerate(("all_reduce", "all_gather", "reduce_scatter", "all_to_all")):
         assert all_equal([g[i + 1] for g in got], getattr(collectives, name)(xs))
-
-
-BODIES = (
-    memory_orders,
-    all_memory_orders,
-    averages,
-    lists_and_numbers,
-    large_arrays,
-    results_are_ones_own,
-)

@@ -180,13 +180,3 @@ def _communicators_but(spare: int) -> list[Any]:
         for _ in range(spare):
             taken.pop().Free()
     return taken
-
-
-BODIES = (
-    mismatches_of_groups_that_have_met,
-    late_devices_of_several_groups,
-    deadlocks,
-    calls_of_another_thread,
-    a_raise_ends_all,
-    many_launches,
-)

@@ -58,9 +58,3 @@ def slower_memories(on: str) -> None:
 def numbers_answer_when_called(on: str) -> None:
     got = on_each(on, lambda me, _: [me.device_id + 0, me.device_id(), me.num_devices + 0, me.num_devices()])
     assert got == [[i, i, N, N] for i in range(N)]
-
-
-BODIES = (
-    slower_memories,
-    numbers_answer_when_called,
-)

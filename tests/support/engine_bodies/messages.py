@@ -171,15 +171,3 @@ def barriers_of_groups(on: str) -> None:
 def unread_messages(on: str) -> None:
     facts = facts_of(on, lambda me, _: me.send(1, np.ones(2)) if me.device_id == 0 else None)
     assert [tuple(map(int, pair)) for pair in facts["unread"]] == [(0, 1, 1)]
-
-
-BODIES = (
-    messages_of_every_kind,
-    a_sent_array_may_be_changed,
-    many_large_messages,
-    one_sided_puts,
-    large_puts_leave_nothing_behind,
-    empty_puts,
-    barriers_of_groups,
-    unread_messages,
-)

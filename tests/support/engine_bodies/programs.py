@@ -281,6 +281,3 @@ def random_programs(on: str) -> None:
 
 def many_random_programs(on: str) -> None:
     _random_programs(on, range(100, 250))
-
-
-BODIES = (random_programs, many_random_programs)

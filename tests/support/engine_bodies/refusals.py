@@ -304,12 +304,3 @@ def masked_arrays(on: str) -> None:
     with launch(Script, N, lambda me, x: np.ma.masked_less(x, 1), on=on, patience=PATIENCE) as run:
         text = refusal_of(lambda: list(run.inference_loop([np.arange(3)])))
         assert ", write(): this array" in text, text
-
-
-BODIES = (
-    refusals,
-    caught_refusals,
-    caught_errors_of_several_devices,
-    caught_in_a_stream,
-    masked_arrays,
-)

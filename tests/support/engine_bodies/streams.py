@@ -179,14 +179,3 @@ def a_raise_in_a_stream(on: str) -> None:
     assert "4, in inference_loop" in " ".join(getattr(caught, "__notes__", []))
     assert outputs == [i * 10**4 + 123 for i in range(1, len(outputs) + 1)]
     assert len(outputs) <= 3
-
-
-BODIES = (
-    streams,
-    a_stream_that_is_left,
-    loops_of_ones_own,
-    only_the_last_device_writes,
-    rows_of_unlike_loops,
-    a_wait_in_a_stream_for_nobody,
-    a_raise_in_a_stream,
-)
