@@ -35,7 +35,7 @@ from puzzles.sandbox.worker.stages.functions import Schedule
 from puzzles.tracks.schedule.judge import request_at
 from tests.support import finished
 from tests.support.examples import LETTERS, examples
-from tests.support.schedules.rooted import data_parallel
+from tests.support.schedules.clipping import data_parallel
 from tests.support.step_costs import STEP_COSTS
 
 # === What a rank sends, by the formulas of the ring ===

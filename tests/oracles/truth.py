@@ -46,7 +46,8 @@ from solutions.ring_context import ring_context
 from solutions.ulysses import ulysses
 from tests.oracles.truth_runs import Claim, costs_of, judged
 from tests.support.mistakes import altered
-from tests.support.schedules.rooted import COSTS_WITH_ROOTS, data_parallel, owned
+from tests.support.schedules.clipping import data_parallel
+from tests.support.schedules.rooted import COSTS_WITH_ROOTS, owned
 
 Times = tuple[int, int, int]
 """F, I and W: times of a forward, and of both halves of backward. B = I + W."""

@@ -418,7 +418,14 @@ def test_a_mask_of_many_tokens_is_compared_where_it_is_needed():
 
 
 REFUSED = {
-    "complex": (lambda x: x * 1j, [X], ["jax's 'convert_element_type'", "real numbers only", "the real and the imag"]),
+    "complex": (
+        lambda x: x * 1j,
+        [X],
+        ["jax's 'convert_element_type' makes complex64", "real numbers only", "the imag"],
+    ),
+    "chosen": (lambda x: jnp.where(x > 0, 1j, 2j).real, [X], ["jax's 'broadcast_in_dim' makes complex64"]),
+    "fft": (lambda x: jnp.fft.fft(x).real, [X], ["jax's 'convert_element_type' makes complex64"]),
+    "token": (lambda x: lax.create_token(x), [X], ["jax's 'create_token' makes Tok"]),
     "misfit": (lambda x, y: x @ y, [X, X], ["jax cannot trace <lambda> with these shapes", "dot_general"]),
     "a number": (jnp.sin, [4], ["argument 0: a shape is a tuple of positive whole numbers", "got 4"]),
     "in a list": (lambda x: x[0], [[(4, 0)]], ["argument 0, 0: a shape is a tuple"]),

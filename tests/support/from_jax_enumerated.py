@@ -155,22 +155,6 @@ def test_every_type_is_computed_or_refused(name: str) -> None:
         np.testing.assert_array_equal(found.astype(np.float64), wanted.astype(np.float64))
 
 
-NOT_REAL = {
-    "complex": (lambda x: x * 1j, "'convert_element_type' makes complex64; keep the real"),
-    "chosen": (lambda x: jnp.where(x > 0, 1j, 2j).real, "'broadcast_in_dim' makes complex64; keep the real"),
-    "fft": (lambda x: jnp.fft.fft(x).real, "makes complex64; keep the real"),
-    "token": (lambda x: lax.create_token(x), "'create_token' makes Tok"),
-}
-
-
-@pytest.mark.parametrize("name", NOT_REAL)
-def test_what_is_no_real_number_is_refused(name: str) -> None:
-    function, facts = NOT_REAL[name]
-    with pytest.raises(LayoutError) as why:
-        from_jax(function, X, devices=2)
-    assert [fact for fact in facts.split("; ") if fact not in str(why.value)] == []
-
-
 def test_grouped_queries_with_rotary_embedding_are_planned_to_the_end_under_a_cap() -> None:
     """Eight sequences of 16 tokens, 8 heads of queries, 2 of keys and values, on 2x4 devices."""
     shapes = {"wq": (64, 64), "wk": (64, 16), "wv": (64, 16), "wo": (64, 64)}

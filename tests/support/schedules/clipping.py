@@ -9,7 +9,7 @@ from lib import Model
 class Rank:
     """One rank that computes the gradients of all layers, of some batches."""
 
-    def __init__(self, model: Model, step: int = 0) -> None:
+    def __init__(self, model: Model) -> None:
         self.model, self.layers = model, range(model.LAYERS)
         loaded = [model.load_weights(layer) for layer in self.layers]
         self.weights, self.states = [weight for weight, _ in loaded], [state for _, state in loaded]
@@ -35,12 +35,13 @@ class Rank:
 
 
 async def data_parallel(model: Model) -> None:
-    """Each rank all-reduces its gradients, and then knows the norm of all of them by itself."""
+    """Each rank all-reduces its gradients, and then knows the norm of all of them by itself, where it is wanted."""
     rank = Rank(model)
     for step in range(model.dist.setting.steps):
         own = rank.gradients(range(model.rank, model.BATCHES, model.RANKS), step)
         grads = [await model.allreduce(grad, layer) for layer, grad in enumerate(own)]
-        rank.update(grads, sum(model.norm(layer, grad) for layer, grad in enumerate(grads)))
+        norms = [model.norm(layer, grad) for layer, grad in enumerate(grads) if model.dist.setting.clip]
+        rank.update(grads, sum(norms) if norms else None)
     rank.declare()
 
 

@@ -26,14 +26,6 @@ async def owned(model: Model) -> None:
     rank.declare()
 
 
-async def data_parallel(model: Model) -> None:
-    """All-reduces instead."""
-    rank = Rank(model)
-    grads = rank.gradients(range(model.rank, model.BATCHES, model.RANKS))
-    rank.update([await model.allreduce(grad, layer) for layer, grad in enumerate(grads)], None)
-    rank.declare()
-
-
 async def shared_head(model: Model) -> None:
     """Rank 1 has layer 0 and broadcasts its outputs to all, which share the microbatches of layer 1. A message that is
     sent before a broadcast is read after it."""
