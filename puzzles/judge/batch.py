@@ -32,7 +32,7 @@ from puzzles import START
 from puzzles.tracks import default_slugs, track_of
 
 from .checkpoint import Checkpoint, GradingJob, close_kept_client
-from .submission import SourceFile
+from .submission import Content, SourceFile
 from .verdict import LOST, Graded, Shared, Verdict
 
 SAYS = Sentences(
@@ -44,9 +44,6 @@ SAYS = Sentences(
 
 QUEUED_PER_PROCESS = 3
 """Files handed out per process: one to grade, and others so that the process never waits."""
-
-Content = bytes | OSError
-"""A file's content, or why it could not be read."""
 
 Read = Callable[[str], Content]
 
@@ -65,11 +62,11 @@ def grade_all(
     """
     found = {file.path: file for file in files}
     if len(found) == 1:
-        return [finish(job.grade(path, content(file))) for path, file in found.items()]
+        return [finish(job.grade(path, file.content())) for path, file in found.items()]
     processes, shared = jobs or cores(), Shared()
 
     def read(path: str) -> Content:
-        given = content(found[path])
+        given = found[path].content()
         if checkpoint is not None:
             checkpoint.begin(path, given)
         return given
@@ -82,7 +79,7 @@ def grade_all(
         for graded in results:
             done[graded.path] = shared(finish(graded))
             if checkpoint is not None and not graded.is_lost:
-                checkpoint.add(graded, content(found[graded.path]))
+                checkpoint.add(graded, found[graded.path].content())
     lost = sum(graded.is_lost for graded in done.values())
     if lost:
         click.echo(
@@ -94,13 +91,6 @@ def grade_all(
 
 def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def content(file: SourceFile) -> Content:
-    try:
-        return file.read()
-    except OSError as why:
-        return why
 
 
 class LocalProcesses(ProcessPoolExecutor):

@@ -23,7 +23,7 @@ from puzzles.tracks import track_of
 
 from .grader import grade_file
 from .session import new_client
-from .submission import Submission
+from .submission import Content, Submission
 from .verdict import Graded
 
 
@@ -37,20 +37,17 @@ class GradingJob(NamedTuple):
     own: tuple[tuple[str, str], ...] = ()
     """Folders of own puzzles, each with the digest of its content."""
 
-    def grade(self, path: str, source: bytes | OSError | None, client: Client | None = None) -> Graded:
-        """Grades a file. `source` is its content, or the error from reading it; None reads it now."""
+    def grade(self, path: str, source: Content, client: Client | None = None) -> Graded:
+        """Grades a file. `source` is its content, or the error from reading it."""
         there = {str(folder.path) for folder in folders()}
         for folder, _ in self.own:  # a process that was not forked lacks them
             if folder not in there:
                 add_folder(folder)
-        if isinstance(source, OSError):
-            submission = Submission.unreadable(path, source)
-        else:
-            submission = Submission.read(Path(path)) if source is None else Submission(Path(path), source)
+        submission = Submission(Path(path), source)
         puzzles = [track_of(slug).puzzle(slug) for slug in self.slugs] or None
         return grade_file(path, puzzles, self.limits, self.strict, self.keep, submission, client)
 
-    def grade_with_kept_client(self, path: str, source: bytes | OSError | None) -> Graded:
+    def grade_with_kept_client(self, path: str, source: Content) -> Graded:
         """Grades a file with this thread's client, whose server stays for the next file."""
         if not vars(_kept):
             _kept.client = new_client()
@@ -104,11 +101,11 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
             words = "; --resume continues from there" if is_written else ""
             raise KeyboardInterrupt(f"Interrupted after {len(self._done)} of {self.number} files{words}.") from None
 
-    def begin(self, path: str, content: bytes | OSError) -> None:
+    def begin(self, path: str, content: Content) -> None:
         """Remembers the content that a file is graded with."""
         self._began[path] = self._key(content)
 
-    def known(self, path: str, content: bytes | OSError) -> Graded | None:
+    def known(self, path: str, content: Content) -> Graded | None:
         """The verdicts on this file, if it was graded before with this content."""
         key, graded = self._known.get(path, ("", None))
         if key != self._key(content):
@@ -116,7 +113,7 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
         self._done.add(path)
         return graded
 
-    def add(self, graded: Graded, content: bytes | OSError) -> None:
+    def add(self, graded: Graded, content: Content) -> None:
         """Writes the verdicts on a file that now has this content. If the file changed while it was graded, nothing is
         written, and the next run grades it again."""
         key = self._key(content)
@@ -156,7 +153,7 @@ class Checkpoint(AbstractContextManager["Checkpoint"]):
             with suppress(OSError):  # a failed write was reported when it happened
                 file.close()
 
-    def _key(self, content: bytes | OSError) -> str:
+    def _key(self, content: Content) -> str:
         data = content if isinstance(content, bytes) else repr(content).encode(errors="backslashreplace")
         return _digest(self.conditions.encode() + bytes([0, isinstance(content, bytes)]) + data)
 

@@ -54,6 +54,10 @@ HANDLES = os.open in os.supports_dir_fd and os.stat in os.supports_dir_fd
 """False on Windows, which cannot open a path folder by folder."""
 
 
+Content = bytes | OSError
+"""A file's content, or why it could not be read."""
+
+
 class SourceFile(NamedTuple):
     """A file to grade. `folder` is the folder it was found in, below which links are refused; None for a file that was
     named itself. With `refused`, a reason, it is never opened."""
@@ -77,6 +81,12 @@ class SourceFile(NamedTuple):
             return getattr(os.lstat(self.path), name)
         except (OSError, ValueError):
             return 0
+
+    def content(self) -> Content:
+        try:
+            return self.read()
+        except OSError as why:
+            return why
 
     def read(self) -> bytes:
         """Its content, up to `MAX_FILE_SIZE` bytes and one."""
@@ -147,12 +157,15 @@ def _utf16_of(source: bytes) -> str:
 class Submission:
     """A Python file or notebook with definitions named after puzzles. `problem` is the error if it cannot be read."""
 
-    def __init__(self, path: Path, source: bytes) -> None:
+    def __init__(self, path: Path, source: Content) -> None:
         self.path = path
         self.text = ""
         self.cells: list[NotebookCell] = []
         """The cells of a notebook, once the sandbox has found them."""
         self.problem: Exception | None = None
+        if isinstance(source, OSError):
+            self.problem = source
+            return
         try:
             if len(source) > MAX_FILE_SIZE:
                 raise UnreadableError(SAYS("file too large", nbytes=len(source), most=MAX_FILE_SIZE))
@@ -167,16 +180,7 @@ class Submission:
     @classmethod
     def of(cls, file: SourceFile) -> Submission:
         """The submission in a file; an error from reading it becomes its problem."""
-        try:
-            return cls(Path(file.path), file.read())
-        except OSError as why:
-            return cls.unreadable(file.path, why)
-
-    @classmethod
-    def unreadable(cls, path: str, why: OSError) -> Submission:
-        submission = cls(Path(path), b"")
-        submission.problem = why
-        return submission
+        return cls(Path(file.path), file.content())
 
     def _decode(self, source: bytes) -> None:
         """Sets the text, in the encoding that its first lines declare or in UTF-8."""

@@ -19,7 +19,7 @@ import pytest
 from puzzles.judge import batch
 from puzzles.judge.batch import grade_all
 from puzzles.judge.checkpoint import Checkpoint, GradingJob
-from puzzles.judge.submission import SourceFile
+from puzzles.judge.submission import Content, SourceFile
 from puzzles.judge.verdict import Graded
 from puzzles.sandbox.client import Protection, can_fork
 from puzzles.sandbox.limits import Limits
@@ -86,7 +86,7 @@ def test_a_class_has_one_table_with_stars(a_class: Path):
 @pytest.mark.slow
 def test_every_executor_gives_the_same_results(two_students: Path):
     paths = sorted(map(str, two_students.iterdir()))
-    one_by_one = [job().grade(path, None) for path in paths]
+    one_by_one = [job().grade(path, Path(path).read_bytes()) for path in paths]
     assert grade_all(files(paths), job()) == one_by_one
     assert grade_all(files(paths), job(), jobs=1) == one_by_one
 
@@ -94,7 +94,7 @@ def test_every_executor_gives_the_same_results(two_students: Path):
 class Breaking(StatedJob):
     """A job that takes its process with it on one of the files."""
 
-    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
+    def grade(self, path: str, source: Content, client: object = None) -> Graded:
         if path.endswith("dora.py"):
             os._exit(1)
         return super().grade(path, source, client)
@@ -135,7 +135,7 @@ def test_a_pool_that_breaks_before_the_next_file_is_handed_out_loses_none(
 class Blocking(StatedJob):
     """A job that says that it has begun, and then waits for ever on all files but one."""
 
-    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
+    def grade(self, path: str, source: Content, client: object = None) -> Graded:
         if not path.endswith("anna.py"):
             os.write(BEGUN[1], b"x")
             while True:  # `signal.pause` would miss the signal that ends it if that came just before

@@ -11,7 +11,7 @@ import pytest
 from puzzles.judge import batch
 from puzzles.judge.batch import grade_all
 from puzzles.judge.checkpoint import Checkpoint, GradingJob
-from puzzles.judge.submission import SourceFile
+from puzzles.judge.submission import Content, SourceFile
 from puzzles.judge.verdict import LOST, Graded
 from puzzles.sandbox.limits import Limits
 from tests.support.fake_grading import InlineProcesses
@@ -24,9 +24,7 @@ CLASS = ("ann.py", "bo.py", "cleo.py")
 class Job(GradingJob):
     """A job whose verdicts are the contents of the files."""
 
-    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
-        if source is None:
-            source = Path(path).read_bytes()
+    def grade(self, path: str, source: Content, client: object = None) -> Graded:
         seen.append(path)
         if path in acts:
             acts[path]()
