@@ -97,8 +97,8 @@ def _stated(tree: ast.Module) -> Iterator[tuple[str, dict[str, Any]]]:
 class StatedJob(GradingJob):
     """A job that takes the verdicts that submissions state, in whichever process it works."""
 
-    def grade(self, path: str, source: bytes | OSError | None, client: object = None) -> Graded:
-        submission = Submission.read(Path(path)) if source is None else Submission(Path(path), source)
+    def grade(self, path: str, source: bytes | OSError, client: object = None) -> Graded:
+        submission = Submission(Path(path), source)
         return stated_in(path, [find(slug) for slug in self.slugs or ()], submission)
 
     grade_with_kept_client = grade

@@ -380,7 +380,8 @@ def test_installed_packages_and_the_variable_add_folders(
 def test_a_process_elsewhere_reads_the_folder_itself(week: Path) -> None:
     digest = read_folder(week).digest
     job: Any = GradingJob(("relay_layout",), Limits(), own=((str(week), digest),))
-    assert job.grade(str(week / "solutions" / "relay_layout.py"), None).verdicts[0].stars == 3
+    solution = week / "solutions" / "relay_layout.py"
+    assert job.grade(str(solution), solution.read_bytes()).verdicts[0].stars == 3
 
 
 def test_on_windows_the_doctor_says_what_to_use(monkeypatch: pytest.MonkeyPatch) -> None:
