@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -360,13 +361,16 @@ os.waitpid(child(), 0)
 
 
 @pytest.mark.sampled(1)
-def test_what_a_solution_may_need_still_works(grade: Grade) -> None:
-    body = """
+def test_what_a_solution_may_need_still_works(grader: Grader, grade: Grade) -> None:
+    # A grader of root runs solutions as another user, who may not enter root's home, where Python may be.
+    is_open = all(folder.stat().st_mode & 0o001 for folder in Path(sys.base_prefix).resolve().parents)
+    program = '[sys.executable, "-S", "-c", "pass"]' if grader.uid or is_open else '["/bin/sh", "-c", ""]'
+    body = f"""
 import asyncio, signal, subprocess, tempfile
 pid = os.fork()
 if pid == 0: os._exit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
-assert subprocess.run([sys.executable, "-S", "-c", "pass"]).returncode == 0
+assert subprocess.run({program}).returncode == 0
 def loops(): asyncio.new_event_loop().close()
 loops()
 one, other = socket.socketpair()
