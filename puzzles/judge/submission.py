@@ -83,6 +83,7 @@ class SourceFile(NamedTuple):
             return 0
 
     def content(self) -> Content:
+        """Its content, as `read` returns it, or the error from reading it."""
         try:
             return self.read()
         except OSError as why:

@@ -186,7 +186,7 @@ def figures(problem: Problem, rows: Sequence[Sequence[Cell]]) -> Figures:
         start = max(clock[rank], *ready, 0)
         begun[rank] = begun[rank] if at else start
         clock[rank] = ends[cell] = start + length[cell.op][cell.stage]
-        if [*needs.sent(slots[rank][at])]:
+        if any(needs.sent(slots[rank][at])):
             arrived[cell] = lanes[rank] = max(clock[rank], lanes[rank]) + c
     assert len(ends) == len(needs.rank_of), "cells wait for each other"
     return Figures(begun, clock, [_most_held(problem, row) for row in rows])

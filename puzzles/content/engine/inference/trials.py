@@ -136,6 +136,27 @@ def weights_are_metered(params: Mapping[str, Any]) -> Callable[[Performed], None
     return check
 
 
+def chain_trial(
+    dim: int,
+    params: Mapping[str, Any],
+    calls: Sequence[MethodCall],
+    targets: Mapping[str, int],
+    options: Mapping[str, Any] | None = None,
+    **arguments: int,
+) -> Trial:
+    """A trial of a chain whose weights are metered, with further arguments of the class and options of the launch."""
+    sizes = {"layers": len(params), "model_dim": dim, **arguments}
+    return Trial(
+        sizes,
+        params,
+        calls,
+        targets=targets,
+        tolerance=ROUNDING,
+        options=options or {},
+        check=weights_are_metered(params),
+    )
+
+
 def stream(layers: int = LAYERS, dim: int = DIM, batch: int = 2, seed: int = 0) -> Trial:
     params, calls = chain_calls(layers, dim, batch, seed=seed)
     layer, row = 4 * dim * dim, 4 * dim
@@ -148,14 +169,7 @@ def stream(layers: int = LAYERS, dim: int = DIM, batch: int = 2, seed: int = 0) 
         "weights": 0,
         "peak": layer + shard + 3 * batch * row,
     }
-    return Trial(
-        {"layers": layers, "model_dim": dim},
-        params,
-        calls,
-        targets=targets,
-        tolerance=ROUNDING,
-        check=weights_are_metered(params),
-    )
+    return chain_trial(dim, params, calls, targets)
 
 
 def prefetch(batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = HOST, seed: int = 1) -> Trial:
@@ -171,15 +185,7 @@ def prefetch(batch: int, layers: int = LAYERS, dim: int = DIM, byte_time: int = 
         "peak": 2 * layer + 3 * batch * row,
     }
     options = {"byte_time": {"host": byte_time, "disk": byte_time * DISK // HOST}}
-    return Trial(
-        {"layers": layers, "model_dim": dim},
-        params,
-        calls,
-        targets=targets,
-        tolerance=ROUNDING,
-        options=options,
-        check=weights_are_metered(params),
-    )
+    return chain_trial(dim, params, calls, targets, options)
 
 
 def host_cache(fits: int = 4, layers: int = LAYERS, passes: int = 3, seed: int = 2) -> Trial:
@@ -196,8 +202,7 @@ def host_cache(fits: int = 4, layers: int = LAYERS, passes: int = 3, seed: int =
         "weights": 0,
         "peak": layer + shard + 6 * row,
     }
-    arguments = {"layers": layers, "model_dim": DIM, "host_bytes": fits * shard}
-    return Trial(arguments, params, calls, targets=targets, tolerance=ROUNDING, check=weights_are_metered(params))
+    return chain_trial(DIM, params, calls, targets, host_bytes=fits * shard)
 
 
 TRIALS: Mapping[str, tuple[Callable[[], Trial], ...]] = {
